@@ -10,6 +10,7 @@ local layout = {}
 
 local struct LayerWeights {
   is_moe : bool
+  merges_shared : bool
   input_norm : &float
   post_norm : &float
   query_norm : &float
@@ -104,6 +105,7 @@ local struct Layout {
   world_size : int32
   rank : int32
   expert_layout : int32
+  merges_shared : bool
 }
 layout.Layout = Layout
 
@@ -157,6 +159,16 @@ end
 
 terra Layout:local_shared_width() : int32
   return self.config:shared_width() / self.world_size
+end
+
+terra Layout:can_merge_shared() : bool
+  var c = self.config
+  return self.world_size == 1 and c.num_shared_experts > 0 and c:has_moe_layers() and c:shared_width() == c.moe_intermediate_size
+end
+
+terra Layout:merges_shared_in(layer : int32) : bool
+  var has_equal_gates = @self.types:at(layer, slot.gate_up) == @self.types:at(layer, slot.experts_gate_up)
+  return self.merges_shared and has_equal_gates and @self.types:at(layer, slot.down) == @self.types:at(layer, slot.experts_down)
 end
 
 terra Layout:local_mlp_width() : int32

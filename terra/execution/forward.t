@@ -185,6 +185,10 @@ local terra gated_block(self : &Rank, plan : &StepPlan, layer : int32, w : &Laye
   return linear(self, plan, layer, "linear down", &w.down, activated(self), output, message)
 end
 
+local terra num_merged(w : &LayerWeights) : int32
+  return terralib.select(w.merges_shared, 1, 0)
+end
+
 local terra route(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
   var args : C.glm_route_args
   args.rows = rows_of(plan)
@@ -199,6 +203,7 @@ local terra route(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeigh
   args.selection_bias = w.selection_bias
   args.expert_ids = self.buffers.expert_ids
   args.expert_weights = self.buffers.expert_weights
+  args.num_shared_experts = num_merged(w)
   run(self, message, layer, "route", args)
   return C.GLM_OK
 end
@@ -206,9 +211,9 @@ end
 local terra routed_experts(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, initial : &opaque, message : &C.glm_message) : int32
   var args : C.glm_experts_args
   args.rows = rows_of(plan)
-  args.top_k = self.config.top_k
+  args.top_k = self.config.top_k + num_merged(w)
   args.expert_begin = self.weights.experts_begin
-  args.num_local_experts = self.weights.num_local_experts
+  args.num_local_experts = self.weights.num_local_experts + num_merged(w)
   args.gate_up = &w.experts_gate_up
   args.down = &w.experts_down
   args.gate_up_stride = w.experts_gate_up_stride
@@ -227,7 +232,7 @@ end
 local terra moe_block(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
   try(route(self, plan, layer, w, message))
   var initial : &opaque = nil
-  if self.weights.has_shared_expert then
+  if self.weights.has_shared_expert and not w.merges_shared then
     try(gated_block(self, plan, layer, w, self.buffers.shared, message))
     initial = self.buffers.shared
   end

@@ -37,6 +37,7 @@ local struct Plan {
   shares_memory : bool
   uses_graphs : bool
   plans_ahead : bool
+  merges_shared : bool
   memory_available : int64
   pages_per_request : int32
   wanted_pages : int64
@@ -61,7 +62,12 @@ terra Plan:layout(rank : int32) : weights.Layout
     world_size = self.options.world_size,
     rank = rank,
     expert_layout = self.options.expert_layout,
+    merges_shared = self.merges_shared,
   }
+end
+
+terra Plan:num_merged() : int32
+  return terralib.select(self.merges_shared, 1, 0)
 end
 
 terra Plan:cache(num_pages : int32) : C.glm_kv_cache
@@ -88,7 +94,7 @@ terra Plan:buffer_shape(rank : int32) : buffers.BufferShape
     num_heads = layout:num_local_heads(),
     num_kv_heads = layout:num_local_kv_heads(),
     mlp_width = layout:local_mlp_width(),
-    top_k = c.top_k,
+    top_k = c.top_k + self:num_merged(),
     max_logit_rows = o.max_logit_rows,
     local_vocab_size = layout:local_vocab_size(),
     vocab_size = c.vocab_size,
@@ -136,8 +142,8 @@ terra Plan:shape_workspace(message : &C.glm_message) : int32
   w.head_dim = c.head_dim
   w.intermediate_size = layout:local_mlp_width()
   w.moe_intermediate_size = layout:local_expert_width()
-  w.num_local_experts = layout:num_local_experts()
-  w.top_k = c.top_k
+  w.num_local_experts = layout:num_local_experts() + self:num_merged()
+  w.top_k = c.top_k + self:num_merged()
   w.vocab_size = c.vocab_size
   var code = self.backend.workspace_bytes(w, &self.workspace_bytes)
   if code ~= C.GLM_OK then
@@ -152,6 +158,8 @@ terra Plan:choose_course(info : &C.glm_device_info, message : &C.glm_message) : 
     return status.fail(message, C.GLM_NOT_SUPPORTED, "option graphs is 1, but the device (%s) captures no graphs", &info.name[0])
   end
   self.uses_graphs = info.supports_graphs ~= 0 and o.graphs ~= 0 and o.check_operations == 0
+  var layout = self:layout(0)
+  self.merges_shared = info.merges_shared_expert ~= 0 and layout:can_merge_shared()
   self.plans_ahead = o.plan_ahead > 0 or (o.plan_ahead < 0 and info.is_asynchronous ~= 0)
   if info.page_size_multiple > 0 and o.page_size % info.page_size_multiple ~= 0 then
     return status.fail(

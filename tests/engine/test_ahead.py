@@ -35,15 +35,15 @@ pytestmark = pytest.mark.timeout(240)
 @cache
 def library() -> ctypes.CDLL:
     loaded = ctypes.CDLL(str(FOLDER / "libglm_cpu.so"))
-    loaded.queued_open.argtypes = [ctypes.c_char_p]
+    loaded.queued_open.argtypes = [ctypes.c_char_p, ctypes.c_int32]
     loaded.queued_open.restype = None
     loaded.queued_replays.restype = ctypes.c_int64
     return loaded
 
 
 @contextmanager
-def queued_engine(**options):
-    library().queued_open(str(INNER).encode())
+def queued_engine(merges_shared_expert=False, **options):
+    library().queued_open(str(INNER).encode(), merges_shared_expert)
     defaults = {"max_batch": 6, "max_seq": 96, "num_threads": 2, "max_step_tokens": 48}
     chosen = EngineOptions(
         model_dir=CAPITALS, device="cpu", library_dir=FOLDER, **{**defaults, **options}
@@ -203,3 +203,17 @@ def test_steps_are_recorded():
         assert [step["num_tokens"] for step in steps] == [3, 1, 1, 1, 1, 1]
         assert [step["is_graph"] for step in steps] == [0, 1, 1, 1, 1, 1]
         assert engine.take_steps() == []
+
+
+def test_a_shared_expert_among_the_routed_ones_gives_the_same_logits():
+    logits = []
+    for merges in (False, True):
+        with queued_engine(merges_shared_expert=merges) as engine:
+            _, found = engine.prefill([5, 6, 7, 8, 9], all_positions=True)
+            engine.begin_profile()
+            run_requests(engine, [Request([5, 6, 7], max_tokens=3, ignore_eos=True)])
+            calls = {row["name"]: row["num_calls"] for row in engine.end_profile()["operations"]}
+        logits.append((found, calls))
+    np.testing.assert_allclose(logits[0][0], logits[1][0], rtol=0, atol=2e-5)
+    assert logits[1][1]["swiglu_quantise"] < logits[0][1]["swiglu_quantise"]
+    assert logits[1][1]["experts"] == logits[0][1]["experts"]

@@ -87,6 +87,7 @@ void device_info(glm_device&, glm_device_info* info) {
   info->buffer_alignment = kAlignment;
   info->page_size_multiple = 1;
   info->is_asynchronous = 0;
+  info->merges_shared_expert = 0;
   set_memory_info(info);
   set_processor_name(info);
 }

@@ -1,3 +1,4 @@
+#include <cstring>
 #include <string>
 
 #include "arrays.hpp"
@@ -143,6 +144,30 @@ class Experts {
 
 }
 
+namespace {
+
+template <typename Value>
+void widen_rows(Value* rows, int64_t num_rows, int64_t width, int64_t added) {
+  for (int64_t row = num_rows - 1; row >= 0; --row)
+    std::memmove(rows + row * (width + added) + added, rows + row * width,
+                 static_cast<size_t>(width) * sizeof(Value));
+}
+
+void put_shared_experts_first(const glm_route_args& args) {
+  const int32_t added = args.num_shared_experts;
+  const int64_t tokens = args.rows.num_tokens;
+  widen_rows(args.expert_ids, tokens, args.top_k, added);
+  widen_rows(args.expert_weights, tokens, args.top_k, added);
+  for (int64_t token = 0; token < tokens; ++token)
+    for (int32_t shared = 0; shared < added; ++shared) {
+      const int64_t place = token * (args.top_k + added) + shared;
+      args.expert_ids[place] = args.router->rows + shared;
+      args.expert_weights[place] = 1.0f;
+    }
+}
+
+}
+
 void route(glm_device& device, const glm_route_args& args) {
   const char* where = "route";
   expect_rows(where, args.rows);
@@ -152,6 +177,7 @@ void route(glm_device& device, const glm_route_args& args) {
     throw Failure(GLM_NOT_SUPPORTED,
                   "route: expected a router of F32 (0) or BF16 (1), got FP8");
   expect_range(where, "top_k", 1, router.rows, args.top_k);
+  expect_range(where, "num_shared_experts", 0, 64, args.num_shared_experts);
   const int64_t tokens = args.rows.num_tokens;
   if (tokens == 0) return;
   expect_pointer(where, "input", args.input);
@@ -171,6 +197,7 @@ void route(glm_device& device, const glm_route_args& args) {
                                    args.scaling_factor, bias, scores));
   ids.copy_to(where, args.expert_ids, tokens * args.top_k);
   weights.copy_to(where, args.expert_weights, tokens * args.top_k);
+  put_shared_experts_first(args);
 }
 
 void experts(glm_device& device, const glm_experts_args& args) {

@@ -166,6 +166,7 @@ void device_info(glm_device& device, glm_device_info* info) {
   info->buffer_alignment = kAlignment;
   info->page_size_multiple = kernels::kBlockTokens;
   info->is_asynchronous = 1;
+  info->merges_shared_expert = 1;
   std::snprintf(info->name, sizeof info->name, "%.127s",
                 properties_of(device.ordinal).name);
 }

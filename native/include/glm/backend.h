@@ -6,7 +6,7 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 2
+#define GLM_BACKEND_ABI_VERSION 3
 #define GLM_MAX_LOGPROBS 20
 #define GLM_TOKEN_IN_PROMPT 0x80000000u
 
@@ -35,6 +35,7 @@ typedef struct glm_device_info {
   int64_t buffer_alignment;
   int32_t page_size_multiple;
   int32_t is_asynchronous;
+  int32_t merges_shared_expert;
   char name[128];
 } glm_device_info;
 
@@ -217,6 +218,7 @@ typedef struct glm_route_args {
   const float* selection_bias;
   int32_t* expert_ids;
   float* expert_weights;
+  int32_t num_shared_experts;
 } glm_route_args;
 
 typedef struct glm_experts_args {

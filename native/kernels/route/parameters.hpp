@@ -34,6 +34,7 @@ struct RouteParameters {
   int32_t num_fragments;
   int32_t num_column_tiles;
   int32_t top_k;
+  int32_t num_shared;
   int32_t normalise;
   float scaling_factor;
   int32_t num_stages;

@@ -27,6 +27,8 @@ void expect_router(const glm_route_args& args) {
   int32_t most =
       router.rows < routing::kMaxTopK ? router.rows : routing::kMaxTopK;
   expect_range(kRoute, "top_k", 1, most, args.top_k);
+  expect_range(kRoute, "num_shared_experts", 0, routing::kWarpThreads,
+               args.num_shared_experts);
 }
 
 routing::RouteParameters parameters_of(const glm_route_args& args) {
@@ -44,6 +46,7 @@ routing::RouteParameters parameters_of(const glm_route_args& args) {
       static_cast<int32_t>(ceil_divide(router.rows, routing::kFragmentExperts));
   p.num_column_tiles = num_column_tiles(router.dtype, router.columns);
   p.top_k = args.top_k;
+  p.num_shared = args.num_shared_experts;
   p.normalise = args.normalise;
   p.scaling_factor = args.scaling_factor;
   return p;

@@ -91,9 +91,14 @@ __device__ inline void select_experts(const RouteParameters& p, int32_t token,
       own_expert = expert;
     }
   }
+  int64_t row = int64_t{token} * (p.num_shared + p.top_k);
+  if (lane < p.num_shared) {
+    p.expert_ids[row + lane] = p.num_experts + lane;
+    p.expert_weights[row + lane] = 1.0f;
+  }
   if (lane >= p.top_k) return;
   float weight = p.normalise ? own_score / (sum + kSmallestSum) : own_score;
-  int64_t index = int64_t{token} * p.top_k + lane;
+  int64_t index = row + p.num_shared + lane;
   p.expert_ids[index] = own_expert;
   p.expert_weights[index] = weight * p.scaling_factor;
 }

@@ -6,7 +6,7 @@ target triple = "x86_64-pc-linux-gnu"
 %0 = type { [1024 x i8] }
 %1 = type { %2, %3, %4, %23, %27, %31, i32, i64, i64, i64, ptr }
 %2 = type { ptr, ptr, [16 x i8], [4096 x i8] }
-%3 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, [128 x i8] }
+%3 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, i32, [128 x i8] }
 %4 = type { %5, ptr, ptr, %6, %7, %13, %15, %16, i8, i64, i64, i64, i64 }
 %5 = type { ptr }
 %6 = type { [64 x i8], i32, i32, i32, i32, i32, i32, i32, double, float, i32, i8, i8, i8, i8, i32, i32, i32, i32, i32, i32, i32, i8, float, i32, i32, [16 x i32] }
@@ -26,7 +26,7 @@ target triple = "x86_64-pc-linux-gnu"
 %20 = type { ptr, i64, i64 }
 %21 = type { %22, i64 }
 %22 = type { ptr, i64, i64 }
-%23 = type { ptr, ptr, %24, i32, i32, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %25, %26, i8, [512 x i8] }
+%23 = type { ptr, ptr, %24, i32, i32, i8, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %25, %26, i8, [512 x i8] }
 %24 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32 }
 %25 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %26 = type { i32, i32, i32, i32, i32, i32, i32 }
@@ -70,7 +70,7 @@ target triple = "x86_64-pc-linux-gnu"
 %64 = type { i64, i32, i32, i32, i32, i32, i32, i32, i32, float, [20 x i32], [20 x float], i64, [256 x i8] }
 %65 = type { ptr, ptr, ptr, i32 }
 %66 = type { ptr, ptr, ptr, i32 }
-%67 = type { i8, ptr, ptr, ptr, ptr, %52, %52, %52, %52, %52, ptr, %52, %52, i64, i64, i64, i64 }
+%67 = type { i8, i8, ptr, ptr, ptr, ptr, %52, %52, %52, %52, %52, ptr, %52, %52, i64, i64, i64, i64 }
 %68 = type { i32, ptr, ptr, ptr }
 %69 = type { i32, i32 }
 %70 = type { %69, ptr, ptr, ptr }
@@ -86,7 +86,7 @@ target triple = "x86_64-pc-linux-gnu"
 %80 = type { %69, i32, ptr, ptr, ptr }
 %81 = type { ptr, ptr, ptr }
 %82 = type { i32, i64, ptr }
-%83 = type { %69, i32, i32, float, ptr, ptr, ptr, ptr, ptr }
+%83 = type { %69, i32, i32, float, ptr, ptr, ptr, ptr, ptr, i32 }
 %84 = type { %69, i32, ptr, %73 }
 %85 = type { ptr, ptr, ptr }
 %86 = type { %69, i32, i32, i32, ptr, ptr, i64, i64, i64, i64, %72, ptr, ptr, ptr, ptr }
@@ -144,8 +144,8 @@ target triple = "x86_64-pc-linux-gnu"
 %138 = type { ptr, ptr, ptr, ptr }
 %139 = type { i32, i32, i32, i32, ptr }
 %140 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %26 }
-%141 = type { ptr, ptr, ptr, i32, i32, i32 }
-%142 = type { ptr, ptr, ptr, i32, i32, i32 }
+%141 = type { ptr, ptr, ptr, i32, i32, i32, i8 }
+%142 = type { ptr, ptr, ptr, i32, i32, i32, i8 }
 %143 = type { ptr, i64, ptr, ptr }
 %144 = type { ptr, i32, ptr, ptr }
 %145 = type { i32, i32, i64, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, %26 }
@@ -9786,14 +9786,14 @@ merge:                                            ; preds = %else, %then
   %17 = load i32, ptr %layer, align 4
   %18 = load ptr, ptr %delta, align 8
   %19 = load ptr, ptr %w, align 8
-  %20 = getelementptr %67, ptr %19, i32 0, i32 1
+  %20 = getelementptr %67, ptr %19, i32 0, i32 2
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %w, align 8
-  %23 = getelementptr %67, ptr %22, i32 0, i32 5
+  %23 = getelementptr %67, ptr %22, i32 0, i32 6
   %24 = call zeroext i1 @"$is_plain"(ptr %23)
   %25 = zext i1 %24 to i8
   %26 = load ptr, ptr %w, align 8
-  %27 = getelementptr %67, ptr %26, i32 0, i32 5
+  %27 = getelementptr %67, ptr %26, i32 0, i32 6
   %28 = call zeroext i1 @"$is_fp8"(ptr %27)
   %29 = zext i1 %28 to i8
   %30 = load ptr, ptr %message, align 8
@@ -9822,7 +9822,7 @@ merge1:                                           ; preds = %else3, %dead
   %40 = load ptr, ptr %plan, align 8
   %41 = load i32, ptr %layer, align 4
   %42 = load ptr, ptr %w, align 8
-  %43 = getelementptr %67, ptr %42, i32 0, i32 5
+  %43 = getelementptr %67, ptr %42, i32 0, i32 6
   %44 = load ptr, ptr %self, align 8
   call void @"$normed"(ptr noalias sret(%72) %6, ptr %44)
   %45 = load ptr, ptr %self, align 8
@@ -10415,12 +10415,12 @@ entry:
   %32 = getelementptr %77, ptr %args, i32 0, i32 4
   store float %31, ptr %32, align 4
   %33 = load ptr, ptr %w, align 8
-  %34 = getelementptr %67, ptr %33, i32 0, i32 3
+  %34 = getelementptr %67, ptr %33, i32 0, i32 4
   %35 = load ptr, ptr %34, align 8
   %36 = getelementptr %77, ptr %args, i32 0, i32 5
   store ptr %35, ptr %36, align 8
   %37 = load ptr, ptr %w, align 8
-  %38 = getelementptr %67, ptr %37, i32 0, i32 4
+  %38 = getelementptr %67, ptr %37, i32 0, i32 5
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr %77, ptr %args, i32 0, i32 6
   store ptr %39, ptr %40, align 8
@@ -10794,7 +10794,7 @@ entry:
   store ptr %34, ptr %32, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %input, ptr align 8 %9, i64 24, i1 false)
   %35 = load ptr, ptr %w, align 8
-  %36 = getelementptr %67, ptr %35, i32 0, i32 6
+  %36 = getelementptr %67, ptr %35, i32 0, i32 7
   %37 = call zeroext i1 @"$is_fp8"(ptr %36)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
@@ -10808,7 +10808,7 @@ then:                                             ; preds = %entry
   %43 = getelementptr %80, ptr %args, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %43, ptr align 4 %8, i64 8, i1 false)
   %44 = load ptr, ptr %w, align 8
-  %45 = getelementptr %67, ptr %44, i32 0, i32 6
+  %45 = getelementptr %67, ptr %44, i32 0, i32 7
   %46 = getelementptr %52, ptr %45, i32 0, i32 3
   %47 = load i32, ptr %46, align 4
   %48 = getelementptr %80, ptr %args, i32 0, i32 1
@@ -10909,7 +10909,7 @@ merge:                                            ; preds = %else, %merge7
   %95 = load ptr, ptr %plan, align 8
   %96 = load i32, ptr %layer, align 4
   %97 = load ptr, ptr %w, align 8
-  %98 = getelementptr %67, ptr %97, i32 0, i32 6
+  %98 = getelementptr %67, ptr %97, i32 0, i32 7
   %99 = load ptr, ptr %b, align 8
   %100 = getelementptr %53, ptr %99, i32 0, i32 5
   %101 = load ptr, ptr %100, align 8
@@ -11074,7 +11074,7 @@ entry:
   store ptr %3, ptr %w, align 8
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %w, align 8
-  %6 = getelementptr %67, ptr %5, i32 0, i32 7
+  %6 = getelementptr %67, ptr %5, i32 0, i32 8
   %7 = call zeroext i1 @"$is_fp8"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -11082,7 +11082,7 @@ entry:
 
 or.rhs:                                           ; preds = %entry
   %10 = load ptr, ptr %w, align 8
-  %11 = getelementptr %67, ptr %10, i32 0, i32 11
+  %11 = getelementptr %67, ptr %10, i32 0, i32 12
   %12 = call zeroext i1 @"$is_fp8"(ptr %11)
   %13 = zext i1 %12 to i8
   %14 = trunc i8 %13 to i1
@@ -11100,7 +11100,7 @@ or.end:                                           ; preds = %or.rhs, %entry
 
 or.rhs1:                                          ; preds = %or.end
   %21 = load ptr, ptr %w, align 8
-  %22 = getelementptr %67, ptr %21, i32 0, i32 7
+  %22 = getelementptr %67, ptr %21, i32 0, i32 8
   %23 = call zeroext i1 @"$is_plain"(ptr %22)
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -11118,7 +11118,7 @@ or.end2:                                          ; preds = %or.rhs1, %or.end
   %33 = getelementptr %53, ptr %32, i32 0, i32 5
   %34 = load ptr, ptr %33, align 8
   %35 = load ptr, ptr %w, align 8
-  %36 = getelementptr %67, ptr %35, i32 0, i32 2
+  %36 = getelementptr %67, ptr %35, i32 0, i32 3
   %37 = load ptr, ptr %36, align 8
   %38 = load i8, ptr %wants_plain, align 1
   %39 = load i8, ptr %wants_codes, align 1
@@ -11265,9 +11265,9 @@ merge:                                            ; preds = %else, %dead
   %18 = getelementptr %51, ptr %17, i32 0, i32 5
   %19 = load i8, ptr %18, align 1
   %20 = trunc i8 %19 to i1
-  br i1 %20, label %then2, label %else3
+  br i1 %20, label %and.lhs.true, label %else3
 
-then2:                                            ; preds = %merge
+then2:                                            ; preds = %and.lhs.true
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %plan, align 8
   %23 = load i32, ptr %layer, align 4
@@ -11285,9 +11285,16 @@ then2:                                            ; preds = %merge
   %34 = trunc i8 %33 to i1
   br i1 %34, label %then6, label %else7
 
+and.lhs.true:                                     ; preds = %merge
+  %35 = load ptr, ptr %w, align 8
+  %36 = getelementptr %67, ptr %35, i32 0, i32 1
+  %37 = load i8, ptr %36, align 1
+  %38 = trunc i8 %37 to i1
+  br i1 %38, label %else3, label %then2
+
 then6:                                            ; preds = %then2
-  %35 = load i32, ptr %code4, align 4
-  ret i32 %35
+  %39 = load i32, ptr %code4, align 4
+  ret i32 %39
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -11296,25 +11303,25 @@ else7:                                            ; preds = %then2
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %50, ptr %36, i32 0, i32 7
-  %38 = getelementptr %53, ptr %37, i32 0, i32 16
-  %39 = load ptr, ptr %38, align 8
-  store ptr %39, ptr %initial, align 8
+  %40 = load ptr, ptr %self, align 8
+  %41 = getelementptr %50, ptr %40, i32 0, i32 7
+  %42 = getelementptr %53, ptr %41, i32 0, i32 16
+  %43 = load ptr, ptr %42, align 8
+  store ptr %43, ptr %initial, align 8
   br label %merge1
 
-else3:                                            ; preds = %merge
+else3:                                            ; preds = %and.lhs.true, %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %merge5
-  %40 = load ptr, ptr %self, align 8
-  %41 = load ptr, ptr %plan, align 8
-  %42 = load i32, ptr %layer, align 4
-  %43 = load ptr, ptr %w, align 8
-  %44 = load ptr, ptr %initial, align 8
-  %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$routed_experts"(ptr %40, ptr %41, i32 %42, ptr %43, ptr %44, ptr %45)
-  ret i32 %46
+  %44 = load ptr, ptr %self, align 8
+  %45 = load ptr, ptr %plan, align 8
+  %46 = load i32, ptr %layer, align 4
+  %47 = load ptr, ptr %w, align 8
+  %48 = load ptr, ptr %initial, align 8
+  %49 = load ptr, ptr %message, align 8
+  %50 = call i32 @"$routed_experts"(ptr %44, ptr %45, i32 %46, ptr %47, ptr %48, ptr %49)
+  ret i32 %50
 
 dead9:                                            ; No predecessors!
   ret i32 undef
@@ -11384,11 +11391,11 @@ merge:                                            ; preds = %else, %then
   %36 = getelementptr %83, ptr %args, i32 0, i32 4
   store ptr %35, ptr %36, align 8
   %37 = load ptr, ptr %w, align 8
-  %38 = getelementptr %67, ptr %37, i32 0, i32 9
+  %38 = getelementptr %67, ptr %37, i32 0, i32 10
   %39 = getelementptr %83, ptr %args, i32 0, i32 5
   store ptr %38, ptr %39, align 8
   %40 = load ptr, ptr %w, align 8
-  %41 = getelementptr %67, ptr %40, i32 0, i32 10
+  %41 = getelementptr %67, ptr %40, i32 0, i32 11
   %42 = load ptr, ptr %41, align 8
   %43 = getelementptr %83, ptr %args, i32 0, i32 6
   store ptr %42, ptr %43, align 8
@@ -11404,69 +11411,73 @@ merge:                                            ; preds = %else, %then
   %52 = load ptr, ptr %51, align 8
   %53 = getelementptr %83, ptr %args, i32 0, i32 8
   store ptr %52, ptr %53, align 8
-  %54 = load ptr, ptr %self, align 8
-  %55 = call zeroext i1 @"$Rank.watches_operations"(ptr %54)
-  %56 = zext i1 %55 to i8
-  store i8 %56, ptr %is_watched, align 1
-  %57 = load i8, ptr %is_watched, align 1
-  %58 = trunc i8 %57 to i1
-  br i1 %58, label %then2, label %else3
+  %54 = load ptr, ptr %w, align 8
+  %55 = call i32 @"$num_merged"(ptr %54)
+  %56 = getelementptr %83, ptr %args, i32 0, i32 9
+  store i32 %55, ptr %56, align 4
+  %57 = load ptr, ptr %self, align 8
+  %58 = call zeroext i1 @"$Rank.watches_operations"(ptr %57)
+  %59 = zext i1 %58 to i8
+  store i8 %59, ptr %is_watched, align 1
+  %60 = load i8, ptr %is_watched, align 1
+  %61 = trunc i8 %60 to i1
+  br i1 %61, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  %59 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %59, ptr @"$string.61")
-  %60 = load %48, ptr %6, align 1
+  %62 = load ptr, ptr %self, align 8
+  call void @"$Rank.begin_operation"(ptr %62, ptr @"$string.61")
+  %63 = load %48, ptr %6, align 1
   br label %merge1
 
 else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %50, ptr %61, i32 0, i32 3
-  %63 = load ptr, ptr %62, align 8
-  %64 = getelementptr %56, ptr %63, i32 0, i32 36
-  %65 = load ptr, ptr %64, align 8
-  %66 = load ptr, ptr %self, align 8
-  %67 = getelementptr %50, ptr %66, i32 0, i32 4
+  %64 = load ptr, ptr %self, align 8
+  %65 = getelementptr %50, ptr %64, i32 0, i32 3
+  %66 = load ptr, ptr %65, align 8
+  %67 = getelementptr %56, ptr %66, i32 0, i32 36
   %68 = load ptr, ptr %67, align 8
-  %69 = call i32 %65(ptr %68, ptr %args)
-  store i32 %69, ptr %code, align 4
-  %70 = load i32, ptr %code, align 4
-  %71 = icmp eq i32 %70, 0
-  %72 = zext i1 %71 to i8
-  %73 = trunc i8 %72 to i1
-  br i1 %73, label %and.lhs.true, label %else6
+  %69 = load ptr, ptr %self, align 8
+  %70 = getelementptr %50, ptr %69, i32 0, i32 4
+  %71 = load ptr, ptr %70, align 8
+  %72 = call i32 %68(ptr %71, ptr %args)
+  store i32 %72, ptr %code, align 4
+  %73 = load i32, ptr %code, align 4
+  %74 = icmp eq i32 %73, 0
+  %75 = zext i1 %74 to i8
+  %76 = trunc i8 %75 to i1
+  br i1 %76, label %and.lhs.true, label %else6
 
 then5:                                            ; preds = %and.lhs.true
-  %74 = load ptr, ptr %self, align 8
-  %75 = call i32 @"$Rank.end_operation"(ptr %74)
-  store i32 %75, ptr %code, align 4
+  %77 = load ptr, ptr %self, align 8
+  %78 = call i32 @"$Rank.end_operation"(ptr %77)
+  store i32 %78, ptr %code, align 4
   br label %merge4
 
 else6:                                            ; preds = %and.lhs.true, %merge1
   br label %merge4
 
 merge4:                                           ; preds = %else6, %then5
-  %76 = load i32, ptr %code, align 4
-  %77 = icmp ne i32 %76, 0
-  %78 = zext i1 %77 to i8
-  %79 = trunc i8 %78 to i1
-  br i1 %79, label %then8, label %else9
+  %79 = load i32, ptr %code, align 4
+  %80 = icmp ne i32 %79, 0
+  %81 = zext i1 %80 to i8
+  %82 = trunc i8 %81 to i1
+  br i1 %82, label %then8, label %else9
 
 and.lhs.true:                                     ; preds = %merge1
-  %80 = load i8, ptr %is_watched, align 1
-  %81 = trunc i8 %80 to i1
-  br i1 %81, label %then5, label %else6
+  %83 = load i8, ptr %is_watched, align 1
+  %84 = trunc i8 %83 to i1
+  br i1 %84, label %then5, label %else6
 
 then8:                                            ; preds = %merge4
-  %82 = load ptr, ptr %self, align 8
-  %83 = load i32, ptr %layer, align 4
-  %84 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %82, ptr @"$string.61", i32 %83, ptr %84)
-  %85 = load %48, ptr %5, align 1
-  %86 = load i32, ptr %code, align 4
-  ret i32 %86
+  %85 = load ptr, ptr %self, align 8
+  %86 = load i32, ptr %layer, align 4
+  %87 = load ptr, ptr %message, align 8
+  call void @"$Rank.describe_failure"(ptr %85, ptr @"$string.61", i32 %86, ptr %87)
+  %88 = load %48, ptr %5, align 1
+  %89 = load i32, ptr %code, align 4
+  ret i32 %89
 
 dead:                                             ; No predecessors!
   br label %merge7
@@ -11478,6 +11489,21 @@ merge7:                                           ; preds = %else9, %dead
   ret i32 0
 
 dead10:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$num_merged"(ptr %0) {
+entry:
+  %w = alloca ptr, align 8
+  store ptr %0, ptr %w, align 8
+  %1 = load ptr, ptr %w, align 8
+  %2 = getelementptr %67, ptr %1, i32 0, i32 1
+  %3 = load i8, ptr %2, align 1
+  %4 = trunc i8 %3 to i1
+  %5 = select i1 %4, i32 1, i32 0
+  ret i32 %5
+
+dead:                                             ; No predecessors!
   ret i32 undef
 }
 
@@ -11514,7 +11540,7 @@ entry:
   %17 = load ptr, ptr %plan, align 8
   %18 = load i32, ptr %layer, align 4
   %19 = load ptr, ptr %w, align 8
-  %20 = getelementptr %67, ptr %19, i32 0, i32 7
+  %20 = getelementptr %67, ptr %19, i32 0, i32 8
   %21 = load ptr, ptr %self, align 8
   call void @"$normed"(ptr noalias sret(%72) %15, ptr %21)
   %22 = load ptr, ptr %self, align 8
@@ -11549,7 +11575,7 @@ merge:                                            ; preds = %else, %dead
   %36 = getelementptr %84, ptr %args, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %36, ptr align 4 %13, i64 8, i1 false)
   %37 = load ptr, ptr %w, align 8
-  %38 = getelementptr %67, ptr %37, i32 0, i32 8
+  %38 = getelementptr %67, ptr %37, i32 0, i32 9
   %39 = getelementptr %52, ptr %38, i32 0, i32 3
   %40 = load i32, ptr %39, align 4
   %41 = getelementptr %84, ptr %args, i32 0, i32 1
@@ -11564,11 +11590,11 @@ merge:                                            ; preds = %else, %dead
   call void @"$activated"(ptr noalias sret(%72) %12, ptr %47)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %12, i64 24, i1 false)
   %48 = load ptr, ptr %w, align 8
-  %49 = getelementptr %67, ptr %48, i32 0, i32 8
+  %49 = getelementptr %67, ptr %48, i32 0, i32 9
   %50 = call zeroext i1 @"$is_plain"(ptr %49)
   %51 = zext i1 %50 to i8
   %52 = load ptr, ptr %w, align 8
-  %53 = getelementptr %67, ptr %52, i32 0, i32 8
+  %53 = getelementptr %67, ptr %52, i32 0, i32 9
   %54 = call zeroext i1 @"$is_fp8"(ptr %53)
   %55 = zext i1 %54 to i8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %10, ptr align 8 %"<aggcopy>", i64 24, i1 false)
@@ -11652,7 +11678,7 @@ merge8:                                           ; preds = %else10, %dead11
   %93 = load ptr, ptr %plan, align 8
   %94 = load i32, ptr %layer, align 4
   %95 = load ptr, ptr %w, align 8
-  %96 = getelementptr %67, ptr %95, i32 0, i32 8
+  %96 = getelementptr %67, ptr %95, i32 0, i32 9
   %97 = load ptr, ptr %self, align 8
   call void @"$activated"(ptr noalias sret(%72) %7, ptr %97)
   %98 = load ptr, ptr %output, align 8
@@ -11744,136 +11770,142 @@ entry:
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr %6, ptr %16, i32 0, i32 19
   %18 = load i32, ptr %17, align 4
-  %19 = getelementptr %86, ptr %args, i32 0, i32 1
-  store i32 %18, ptr %19, align 4
-  %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %50, ptr %20, i32 0, i32 6
-  %22 = getelementptr %51, ptr %21, i32 0, i32 6
-  %23 = load i32, ptr %22, align 4
-  %24 = getelementptr %86, ptr %args, i32 0, i32 2
-  store i32 %23, ptr %24, align 4
-  %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %50, ptr %25, i32 0, i32 6
-  %27 = getelementptr %51, ptr %26, i32 0, i32 7
-  %28 = load i32, ptr %27, align 4
-  %29 = getelementptr %86, ptr %args, i32 0, i32 3
-  store i32 %28, ptr %29, align 4
-  %30 = load ptr, ptr %w, align 8
-  %31 = getelementptr %67, ptr %30, i32 0, i32 11
-  %32 = getelementptr %86, ptr %args, i32 0, i32 4
-  store ptr %31, ptr %32, align 8
-  %33 = load ptr, ptr %w, align 8
-  %34 = getelementptr %67, ptr %33, i32 0, i32 12
-  %35 = getelementptr %86, ptr %args, i32 0, i32 5
-  store ptr %34, ptr %35, align 8
+  %19 = load ptr, ptr %w, align 8
+  %20 = call i32 @"$num_merged"(ptr %19)
+  %21 = add i32 %18, %20
+  %22 = getelementptr %86, ptr %args, i32 0, i32 1
+  store i32 %21, ptr %22, align 4
+  %23 = load ptr, ptr %self, align 8
+  %24 = getelementptr %50, ptr %23, i32 0, i32 6
+  %25 = getelementptr %51, ptr %24, i32 0, i32 6
+  %26 = load i32, ptr %25, align 4
+  %27 = getelementptr %86, ptr %args, i32 0, i32 2
+  store i32 %26, ptr %27, align 4
+  %28 = load ptr, ptr %self, align 8
+  %29 = getelementptr %50, ptr %28, i32 0, i32 6
+  %30 = getelementptr %51, ptr %29, i32 0, i32 7
+  %31 = load i32, ptr %30, align 4
+  %32 = load ptr, ptr %w, align 8
+  %33 = call i32 @"$num_merged"(ptr %32)
+  %34 = add i32 %31, %33
+  %35 = getelementptr %86, ptr %args, i32 0, i32 3
+  store i32 %34, ptr %35, align 4
   %36 = load ptr, ptr %w, align 8
-  %37 = getelementptr %67, ptr %36, i32 0, i32 13
-  %38 = load i64, ptr %37, align 8
-  %39 = getelementptr %86, ptr %args, i32 0, i32 6
-  store i64 %38, ptr %39, align 8
-  %40 = load ptr, ptr %w, align 8
-  %41 = getelementptr %67, ptr %40, i32 0, i32 14
-  %42 = load i64, ptr %41, align 8
-  %43 = getelementptr %86, ptr %args, i32 0, i32 7
-  store i64 %42, ptr %43, align 8
-  %44 = load ptr, ptr %w, align 8
-  %45 = getelementptr %67, ptr %44, i32 0, i32 15
-  %46 = load i64, ptr %45, align 8
-  %47 = getelementptr %86, ptr %args, i32 0, i32 8
-  store i64 %46, ptr %47, align 8
-  %48 = load ptr, ptr %w, align 8
-  %49 = getelementptr %67, ptr %48, i32 0, i32 16
-  %50 = load i64, ptr %49, align 8
-  %51 = getelementptr %86, ptr %args, i32 0, i32 9
-  store i64 %50, ptr %51, align 8
-  %52 = load ptr, ptr %self, align 8
-  call void @"$normed"(ptr noalias sret(%72) %8, ptr %52)
-  %53 = getelementptr %86, ptr %args, i32 0, i32 10
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %53, ptr align 8 %8, i64 24, i1 false)
-  %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %50, ptr %54, i32 0, i32 7
-  %56 = getelementptr %53, ptr %55, i32 0, i32 17
-  %57 = load ptr, ptr %56, align 8
-  %58 = getelementptr %86, ptr %args, i32 0, i32 11
-  store ptr %57, ptr %58, align 8
-  %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %50, ptr %59, i32 0, i32 7
-  %61 = getelementptr %53, ptr %60, i32 0, i32 18
-  %62 = load ptr, ptr %61, align 8
-  %63 = getelementptr %86, ptr %args, i32 0, i32 12
-  store ptr %62, ptr %63, align 8
-  %64 = load ptr, ptr %initial, align 8
-  %65 = getelementptr %86, ptr %args, i32 0, i32 13
-  store ptr %64, ptr %65, align 8
-  %66 = load ptr, ptr %self, align 8
-  %67 = getelementptr %50, ptr %66, i32 0, i32 7
-  %68 = getelementptr %53, ptr %67, i32 0, i32 5
-  %69 = load ptr, ptr %68, align 8
-  %70 = getelementptr %86, ptr %args, i32 0, i32 14
-  store ptr %69, ptr %70, align 8
-  %71 = load ptr, ptr %self, align 8
-  %72 = call zeroext i1 @"$Rank.watches_operations"(ptr %71)
-  %73 = zext i1 %72 to i8
-  store i8 %73, ptr %is_watched, align 1
-  %74 = load i8, ptr %is_watched, align 1
-  %75 = trunc i8 %74 to i1
-  br i1 %75, label %then, label %else
+  %37 = getelementptr %67, ptr %36, i32 0, i32 12
+  %38 = getelementptr %86, ptr %args, i32 0, i32 4
+  store ptr %37, ptr %38, align 8
+  %39 = load ptr, ptr %w, align 8
+  %40 = getelementptr %67, ptr %39, i32 0, i32 13
+  %41 = getelementptr %86, ptr %args, i32 0, i32 5
+  store ptr %40, ptr %41, align 8
+  %42 = load ptr, ptr %w, align 8
+  %43 = getelementptr %67, ptr %42, i32 0, i32 14
+  %44 = load i64, ptr %43, align 8
+  %45 = getelementptr %86, ptr %args, i32 0, i32 6
+  store i64 %44, ptr %45, align 8
+  %46 = load ptr, ptr %w, align 8
+  %47 = getelementptr %67, ptr %46, i32 0, i32 15
+  %48 = load i64, ptr %47, align 8
+  %49 = getelementptr %86, ptr %args, i32 0, i32 7
+  store i64 %48, ptr %49, align 8
+  %50 = load ptr, ptr %w, align 8
+  %51 = getelementptr %67, ptr %50, i32 0, i32 16
+  %52 = load i64, ptr %51, align 8
+  %53 = getelementptr %86, ptr %args, i32 0, i32 8
+  store i64 %52, ptr %53, align 8
+  %54 = load ptr, ptr %w, align 8
+  %55 = getelementptr %67, ptr %54, i32 0, i32 17
+  %56 = load i64, ptr %55, align 8
+  %57 = getelementptr %86, ptr %args, i32 0, i32 9
+  store i64 %56, ptr %57, align 8
+  %58 = load ptr, ptr %self, align 8
+  call void @"$normed"(ptr noalias sret(%72) %8, ptr %58)
+  %59 = getelementptr %86, ptr %args, i32 0, i32 10
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %59, ptr align 8 %8, i64 24, i1 false)
+  %60 = load ptr, ptr %self, align 8
+  %61 = getelementptr %50, ptr %60, i32 0, i32 7
+  %62 = getelementptr %53, ptr %61, i32 0, i32 17
+  %63 = load ptr, ptr %62, align 8
+  %64 = getelementptr %86, ptr %args, i32 0, i32 11
+  store ptr %63, ptr %64, align 8
+  %65 = load ptr, ptr %self, align 8
+  %66 = getelementptr %50, ptr %65, i32 0, i32 7
+  %67 = getelementptr %53, ptr %66, i32 0, i32 18
+  %68 = load ptr, ptr %67, align 8
+  %69 = getelementptr %86, ptr %args, i32 0, i32 12
+  store ptr %68, ptr %69, align 8
+  %70 = load ptr, ptr %initial, align 8
+  %71 = getelementptr %86, ptr %args, i32 0, i32 13
+  store ptr %70, ptr %71, align 8
+  %72 = load ptr, ptr %self, align 8
+  %73 = getelementptr %50, ptr %72, i32 0, i32 7
+  %74 = getelementptr %53, ptr %73, i32 0, i32 5
+  %75 = load ptr, ptr %74, align 8
+  %76 = getelementptr %86, ptr %args, i32 0, i32 14
+  store ptr %75, ptr %76, align 8
+  %77 = load ptr, ptr %self, align 8
+  %78 = call zeroext i1 @"$Rank.watches_operations"(ptr %77)
+  %79 = zext i1 %78 to i8
+  store i8 %79, ptr %is_watched, align 1
+  %80 = load i8, ptr %is_watched, align 1
+  %81 = trunc i8 %80 to i1
+  br i1 %81, label %then, label %else
 
 then:                                             ; preds = %entry
-  %76 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %76, ptr @"$string.65")
-  %77 = load %48, ptr %7, align 1
+  %82 = load ptr, ptr %self, align 8
+  call void @"$Rank.begin_operation"(ptr %82, ptr @"$string.65")
+  %83 = load %48, ptr %7, align 1
   br label %merge
 
 else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  %78 = load ptr, ptr %self, align 8
-  %79 = getelementptr %50, ptr %78, i32 0, i32 3
-  %80 = load ptr, ptr %79, align 8
-  %81 = getelementptr %56, ptr %80, i32 0, i32 37
-  %82 = load ptr, ptr %81, align 8
-  %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %50, ptr %83, i32 0, i32 4
-  %85 = load ptr, ptr %84, align 8
-  %86 = call i32 %82(ptr %85, ptr %args)
-  store i32 %86, ptr %code, align 4
-  %87 = load i32, ptr %code, align 4
-  %88 = icmp eq i32 %87, 0
-  %89 = zext i1 %88 to i8
-  %90 = trunc i8 %89 to i1
-  br i1 %90, label %and.lhs.true, label %else3
+  %84 = load ptr, ptr %self, align 8
+  %85 = getelementptr %50, ptr %84, i32 0, i32 3
+  %86 = load ptr, ptr %85, align 8
+  %87 = getelementptr %56, ptr %86, i32 0, i32 37
+  %88 = load ptr, ptr %87, align 8
+  %89 = load ptr, ptr %self, align 8
+  %90 = getelementptr %50, ptr %89, i32 0, i32 4
+  %91 = load ptr, ptr %90, align 8
+  %92 = call i32 %88(ptr %91, ptr %args)
+  store i32 %92, ptr %code, align 4
+  %93 = load i32, ptr %code, align 4
+  %94 = icmp eq i32 %93, 0
+  %95 = zext i1 %94 to i8
+  %96 = trunc i8 %95 to i1
+  br i1 %96, label %and.lhs.true, label %else3
 
 then2:                                            ; preds = %and.lhs.true
-  %91 = load ptr, ptr %self, align 8
-  %92 = call i32 @"$Rank.end_operation"(ptr %91)
-  store i32 %92, ptr %code, align 4
+  %97 = load ptr, ptr %self, align 8
+  %98 = call i32 @"$Rank.end_operation"(ptr %97)
+  store i32 %98, ptr %code, align 4
   br label %merge1
 
 else3:                                            ; preds = %and.lhs.true, %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %93 = load i32, ptr %code, align 4
-  %94 = icmp ne i32 %93, 0
-  %95 = zext i1 %94 to i8
-  %96 = trunc i8 %95 to i1
-  br i1 %96, label %then5, label %else6
+  %99 = load i32, ptr %code, align 4
+  %100 = icmp ne i32 %99, 0
+  %101 = zext i1 %100 to i8
+  %102 = trunc i8 %101 to i1
+  br i1 %102, label %then5, label %else6
 
 and.lhs.true:                                     ; preds = %merge
-  %97 = load i8, ptr %is_watched, align 1
-  %98 = trunc i8 %97 to i1
-  br i1 %98, label %then2, label %else3
+  %103 = load i8, ptr %is_watched, align 1
+  %104 = trunc i8 %103 to i1
+  br i1 %104, label %then2, label %else3
 
 then5:                                            ; preds = %merge1
-  %99 = load ptr, ptr %self, align 8
-  %100 = load i32, ptr %layer, align 4
-  %101 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %99, ptr @"$string.65", i32 %100, ptr %101)
-  %102 = load %48, ptr %6, align 1
-  %103 = load i32, ptr %code, align 4
-  ret i32 %103
+  %105 = load ptr, ptr %self, align 8
+  %106 = load i32, ptr %layer, align 4
+  %107 = load ptr, ptr %message, align 8
+  call void @"$Rank.describe_failure"(ptr %105, ptr @"$string.65", i32 %106, ptr %107)
+  %108 = load %48, ptr %6, align 1
+  %109 = load i32, ptr %code, align 4
+  ret i32 %109
 
 dead:                                             ; No predecessors!
   br label %merge4
@@ -44545,7 +44577,7 @@ merge7:                                           ; preds = %else9, %dead14
   %63 = load ptr, ptr %self, align 8
   %64 = getelementptr %2, ptr %63, i32 0, i32 1
   %65 = load ptr, ptr %message, align 8
-  %66 = call i32 %62(i32 2, ptr %64, ptr %65)
+  %66 = call i32 %62(i32 3, ptr %64, ptr %65)
   store i32 %66, ptr %code, align 4
   %67 = load i32, ptr %code, align 4
   %68 = icmp ne i32 %67, 0
@@ -44599,7 +44631,7 @@ or.lhs.false22:                                   ; preds = %merge15
   %94 = load ptr, ptr %93, align 8
   %95 = getelementptr %56, ptr %94, i32 0, i32 0
   %96 = load i32, ptr %95, align 4
-  %97 = icmp ne i32 %96, 2
+  %97 = icmp ne i32 %96, 3
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %then20, label %or.lhs.false
@@ -44825,10 +44857,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %21 = load ptr, ptr %info, align 8
-  %22 = call ptr @memset(ptr %21, i32 0, i64 176)
+  %22 = call ptr @memset(ptr %21, i32 0, i64 184)
   %23 = load ptr, ptr %info, align 8
   %24 = getelementptr %3, ptr %23, i32 0, i32 0
-  store i32 176, ptr %24, align 4
+  store i32 184, ptr %24, align 4
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %2, ptr %25, i32 0, i32 1
   %27 = load ptr, ptr %26, align 8
@@ -44917,7 +44949,7 @@ entry:
   %21 = getelementptr %23, ptr %20, i32 0, i32 5
   store i8 %19, ptr %21, align 1
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %23, ptr %22, i32 0, i32 19
+  %23 = getelementptr %23, ptr %22, i32 0, i32 20
   store i8 1, ptr %23, align 1
   %24 = load ptr, ptr %given, align 8
   %25 = load ptr, ptr %source, align 8
@@ -45093,11 +45125,11 @@ merge25:                                          ; preds = %else27, %dead28
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %8, i64 160, i1 false)
   %103 = call i64 @"$buffers.bytes"(ptr %shape)
   %104 = load ptr, ptr %self, align 8
-  %105 = getelementptr %23, ptr %104, i32 0, i32 14
+  %105 = getelementptr %23, ptr %104, i32 0, i32 15
   store i64 %103, ptr %105, align 8
   %106 = call i64 @"$buffers.host_bytes"(ptr %shape)
   %107 = load ptr, ptr %self, align 8
-  %108 = getelementptr %23, ptr %107, i32 0, i32 16
+  %108 = getelementptr %23, ptr %107, i32 0, i32 17
   store i64 %106, ptr %108, align 8
   %109 = load ptr, ptr %self, align 8
   call void @"$Plan.choose_pages"(ptr %109)
@@ -46666,7 +46698,9 @@ dead4:                                            ; No predecessors!
 
 define internal i32 @"$Plan.choose_course"(ptr %0, ptr %1, ptr %2) {
 entry:
-  %target11 = alloca ptr, align 8
+  %target13 = alloca ptr, align 8
+  %layout = alloca %141, align 8
+  %3 = alloca %141, align 8
   %target = alloca ptr, align 8
   %o = alloca ptr, align 8
   %message = alloca ptr, align 8
@@ -46675,45 +46709,45 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %info, align 8
   store ptr %2, ptr %message, align 8
-  %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %23, ptr %3, i32 0, i32 2
-  store ptr %4, ptr %o, align 8
-  %5 = load ptr, ptr %o, align 8
-  %6 = getelementptr %24, ptr %5, i32 0, i32 20
-  %7 = load i32, ptr %6, align 4
-  %8 = icmp sgt i32 %7, 0
-  %9 = zext i1 %8 to i8
-  %10 = trunc i8 %9 to i1
-  br i1 %10, label %and.lhs.true, label %else
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %23, ptr %4, i32 0, i32 2
+  store ptr %5, ptr %o, align 8
+  %6 = load ptr, ptr %o, align 8
+  %7 = getelementptr %24, ptr %6, i32 0, i32 20
+  %8 = load i32, ptr %7, align 4
+  %9 = icmp sgt i32 %8, 0
+  %10 = zext i1 %9 to i8
+  %11 = trunc i8 %10 to i1
+  br i1 %11, label %and.lhs.true, label %else
 
 then:                                             ; preds = %and.lhs.true
-  %11 = load ptr, ptr %message, align 8
-  store ptr %11, ptr %target, align 8
-  %12 = load ptr, ptr %target, align 8
-  %13 = icmp ne ptr %12, null
-  %14 = zext i1 %13 to i8
-  %15 = trunc i8 %14 to i1
-  br i1 %15, label %then2, label %else3
+  %12 = load ptr, ptr %message, align 8
+  store ptr %12, ptr %target, align 8
+  %13 = load ptr, ptr %target, align 8
+  %14 = icmp ne ptr %13, null
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then2, label %else3
 
 and.lhs.true:                                     ; preds = %entry
-  %16 = load ptr, ptr %info, align 8
-  %17 = getelementptr %3, ptr %16, i32 0, i32 3
-  %18 = load i32, ptr %17, align 4
-  %19 = icmp eq i32 %18, 0
-  %20 = zext i1 %19 to i8
-  %21 = trunc i8 %20 to i1
-  br i1 %21, label %then, label %else
+  %17 = load ptr, ptr %info, align 8
+  %18 = getelementptr %3, ptr %17, i32 0, i32 3
+  %19 = load i32, ptr %18, align 4
+  %20 = icmp eq i32 %19, 0
+  %21 = zext i1 %20 to i8
+  %22 = trunc i8 %21 to i1
+  br i1 %22, label %then, label %else
 
 then2:                                            ; preds = %then
-  %22 = load ptr, ptr %target, align 8
-  %23 = getelementptr %0, ptr %22, i32 0, i32 0
-  %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
-  %25 = getelementptr i8, ptr %24, i64 0
-  %26 = load ptr, ptr %info, align 8
-  %27 = getelementptr %3, ptr %26, i32 0, i32 9
-  %28 = getelementptr [128 x i8], ptr %27, i32 0, i32 0
-  %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.480", ptr %29)
+  %23 = load ptr, ptr %target, align 8
+  %24 = getelementptr %0, ptr %23, i32 0, i32 0
+  %25 = getelementptr [1024 x i8], ptr %24, i32 0, i32 0
+  %26 = getelementptr i8, ptr %25, i64 0
+  %27 = load ptr, ptr %info, align 8
+  %28 = getelementptr %3, ptr %27, i32 0, i32 10
+  %29 = getelementptr [128 x i8], ptr %28, i32 0, i32 0
+  %30 = getelementptr i8, ptr %29, i64 0
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.480", ptr %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -46729,141 +46763,320 @@ else:                                             ; preds = %and.lhs.true, %entr
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %31 = load ptr, ptr %info, align 8
-  %32 = getelementptr %3, ptr %31, i32 0, i32 3
-  %33 = load i32, ptr %32, align 4
-  %34 = icmp ne i32 %33, 0
-  %35 = zext i1 %34 to i8
-  %36 = trunc i8 %35 to i1
-  br i1 %36, label %and.lhs.true4, label %and.end
+  %32 = load ptr, ptr %info, align 8
+  %33 = getelementptr %3, ptr %32, i32 0, i32 3
+  %34 = load i32, ptr %33, align 4
+  %35 = icmp ne i32 %34, 0
+  %36 = zext i1 %35 to i8
+  %37 = trunc i8 %36 to i1
+  br i1 %37, label %and.lhs.true4, label %and.end
 
 and.rhs:                                          ; preds = %and.lhs.true4
-  %37 = load ptr, ptr %o, align 8
-  %38 = getelementptr %24, ptr %37, i32 0, i32 22
-  %39 = load i32, ptr %38, align 4
-  %40 = icmp eq i32 %39, 0
-  %41 = zext i1 %40 to i8
-  %42 = trunc i8 %41 to i1
+  %38 = load ptr, ptr %o, align 8
+  %39 = getelementptr %24, ptr %38, i32 0, i32 22
+  %40 = load i32, ptr %39, align 4
+  %41 = icmp eq i32 %40, 0
+  %42 = zext i1 %41 to i8
+  %43 = trunc i8 %42 to i1
   br label %and.end
 
 and.end:                                          ; preds = %and.rhs, %and.lhs.true4, %merge
-  %43 = phi i1 [ false, %and.lhs.true4 ], [ false, %merge ], [ %42, %and.rhs ]
-  %44 = zext i1 %43 to i8
-  %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %23, ptr %45, i32 0, i32 6
-  store i8 %44, ptr %46, align 1
-  %47 = load ptr, ptr %o, align 8
-  %48 = getelementptr %24, ptr %47, i32 0, i32 21
-  %49 = load i32, ptr %48, align 4
-  %50 = icmp sgt i32 %49, 0
-  %51 = zext i1 %50 to i8
-  %52 = trunc i8 %51 to i1
-  br i1 %52, label %or.end, label %or.rhs
+  %44 = phi i1 [ false, %and.lhs.true4 ], [ false, %merge ], [ %43, %and.rhs ]
+  %45 = zext i1 %44 to i8
+  %46 = load ptr, ptr %self, align 8
+  %47 = getelementptr %23, ptr %46, i32 0, i32 6
+  store i8 %45, ptr %47, align 1
+  %48 = load ptr, ptr %self, align 8
+  call void @"$Plan.layout"(ptr noalias sret(%141) %3, ptr %48, i32 0)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %3, i64 40, i1 false)
+  %49 = load ptr, ptr %info, align 8
+  %50 = getelementptr %3, ptr %49, i32 0, i32 9
+  %51 = load i32, ptr %50, align 4
+  %52 = icmp ne i32 %51, 0
+  %53 = zext i1 %52 to i8
+  %54 = trunc i8 %53 to i1
+  br i1 %54, label %and.rhs5, label %and.end6
 
 and.lhs.true4:                                    ; preds = %merge
-  %53 = load ptr, ptr %o, align 8
-  %54 = getelementptr %24, ptr %53, i32 0, i32 20
-  %55 = load i32, ptr %54, align 4
-  %56 = icmp ne i32 %55, 0
-  %57 = zext i1 %56 to i8
-  %58 = trunc i8 %57 to i1
-  br i1 %58, label %and.rhs, label %and.end
+  %55 = load ptr, ptr %o, align 8
+  %56 = getelementptr %24, ptr %55, i32 0, i32 20
+  %57 = load i32, ptr %56, align 4
+  %58 = icmp ne i32 %57, 0
+  %59 = zext i1 %58 to i8
+  %60 = trunc i8 %59 to i1
+  br i1 %60, label %and.rhs, label %and.end
 
-or.rhs:                                           ; preds = %and.end
-  %59 = load ptr, ptr %o, align 8
-  %60 = getelementptr %24, ptr %59, i32 0, i32 21
-  %61 = load i32, ptr %60, align 4
-  %62 = icmp slt i32 %61, 0
-  %63 = zext i1 %62 to i8
-  %64 = trunc i8 %63 to i1
-  br i1 %64, label %and.rhs5, label %and.end6
-
-and.rhs5:                                         ; preds = %or.rhs
-  %65 = load ptr, ptr %info, align 8
-  %66 = getelementptr %3, ptr %65, i32 0, i32 8
-  %67 = load i32, ptr %66, align 4
-  %68 = icmp ne i32 %67, 0
-  %69 = zext i1 %68 to i8
-  %70 = trunc i8 %69 to i1
+and.rhs5:                                         ; preds = %and.end
+  %61 = call zeroext i1 @"$Layout.can_merge_shared"(ptr %layout)
+  %62 = zext i1 %61 to i8
+  %63 = trunc i8 %62 to i1
   br label %and.end6
 
-and.end6:                                         ; preds = %and.rhs5, %or.rhs
-  %71 = phi i1 [ false, %or.rhs ], [ %70, %and.rhs5 ]
+and.end6:                                         ; preds = %and.rhs5, %and.end
+  %64 = phi i1 [ false, %and.end ], [ %63, %and.rhs5 ]
+  %65 = zext i1 %64 to i8
+  %66 = load ptr, ptr %self, align 8
+  %67 = getelementptr %23, ptr %66, i32 0, i32 8
+  store i8 %65, ptr %67, align 1
+  %68 = load ptr, ptr %o, align 8
+  %69 = getelementptr %24, ptr %68, i32 0, i32 21
+  %70 = load i32, ptr %69, align 4
+  %71 = icmp sgt i32 %70, 0
   %72 = zext i1 %71 to i8
   %73 = trunc i8 %72 to i1
-  br label %or.end
+  br i1 %73, label %or.end, label %or.rhs
 
-or.end:                                           ; preds = %and.end6, %and.end
-  %74 = phi i1 [ true, %and.end ], [ %73, %and.end6 ]
-  %75 = zext i1 %74 to i8
-  %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %23, ptr %76, i32 0, i32 7
-  store i8 %75, ptr %77, align 1
-  %78 = load ptr, ptr %info, align 8
-  %79 = getelementptr %3, ptr %78, i32 0, i32 7
-  %80 = load i32, ptr %79, align 4
-  %81 = icmp sgt i32 %80, 0
-  %82 = zext i1 %81 to i8
-  %83 = trunc i8 %82 to i1
-  br i1 %83, label %and.lhs.true10, label %else9
+or.rhs:                                           ; preds = %and.end6
+  %74 = load ptr, ptr %o, align 8
+  %75 = getelementptr %24, ptr %74, i32 0, i32 21
+  %76 = load i32, ptr %75, align 4
+  %77 = icmp slt i32 %76, 0
+  %78 = zext i1 %77 to i8
+  %79 = trunc i8 %78 to i1
+  br i1 %79, label %and.rhs7, label %and.end8
 
-then8:                                            ; preds = %and.lhs.true10
-  %84 = load ptr, ptr %message, align 8
-  store ptr %84, ptr %target11, align 8
-  %85 = load ptr, ptr %target11, align 8
-  %86 = icmp ne ptr %85, null
+and.rhs7:                                         ; preds = %or.rhs
+  %80 = load ptr, ptr %info, align 8
+  %81 = getelementptr %3, ptr %80, i32 0, i32 8
+  %82 = load i32, ptr %81, align 4
+  %83 = icmp ne i32 %82, 0
+  %84 = zext i1 %83 to i8
+  %85 = trunc i8 %84 to i1
+  br label %and.end8
+
+and.end8:                                         ; preds = %and.rhs7, %or.rhs
+  %86 = phi i1 [ false, %or.rhs ], [ %85, %and.rhs7 ]
   %87 = zext i1 %86 to i8
   %88 = trunc i8 %87 to i1
-  br i1 %88, label %then13, label %else14
+  br label %or.end
 
-and.lhs.true10:                                   ; preds = %or.end
-  %89 = load ptr, ptr %o, align 8
-  %90 = getelementptr %24, ptr %89, i32 0, i32 7
-  %91 = load i32, ptr %90, align 4
-  %92 = load ptr, ptr %info, align 8
-  %93 = getelementptr %3, ptr %92, i32 0, i32 7
-  %94 = load i32, ptr %93, align 4
-  %95 = srem i32 %91, %94
-  %96 = icmp ne i32 %95, 0
+or.end:                                           ; preds = %and.end8, %and.end6
+  %89 = phi i1 [ true, %and.end6 ], [ %88, %and.end8 ]
+  %90 = zext i1 %89 to i8
+  %91 = load ptr, ptr %self, align 8
+  %92 = getelementptr %23, ptr %91, i32 0, i32 7
+  store i8 %90, ptr %92, align 1
+  %93 = load ptr, ptr %info, align 8
+  %94 = getelementptr %3, ptr %93, i32 0, i32 7
+  %95 = load i32, ptr %94, align 4
+  %96 = icmp sgt i32 %95, 0
   %97 = zext i1 %96 to i8
   %98 = trunc i8 %97 to i1
-  br i1 %98, label %then8, label %else9
+  br i1 %98, label %and.lhs.true12, label %else11
 
-then13:                                           ; preds = %then8
-  %99 = load ptr, ptr %target11, align 8
-  %100 = getelementptr %0, ptr %99, i32 0, i32 0
-  %101 = getelementptr [1024 x i8], ptr %100, i32 0, i32 0
-  %102 = getelementptr i8, ptr %101, i64 0
-  %103 = load ptr, ptr %o, align 8
-  %104 = getelementptr %24, ptr %103, i32 0, i32 7
-  %105 = load i32, ptr %104, align 4
-  %106 = load ptr, ptr %info, align 8
-  %107 = getelementptr %3, ptr %106, i32 0, i32 9
-  %108 = getelementptr [128 x i8], ptr %107, i32 0, i32 0
-  %109 = getelementptr i8, ptr %108, i64 0
-  %110 = load ptr, ptr %info, align 8
-  %111 = getelementptr %3, ptr %110, i32 0, i32 7
-  %112 = load i32, ptr %111, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.481", i32 %105, ptr %109, i32 %112)
-  br label %merge12
+then10:                                           ; preds = %and.lhs.true12
+  %99 = load ptr, ptr %message, align 8
+  store ptr %99, ptr %target13, align 8
+  %100 = load ptr, ptr %target13, align 8
+  %101 = icmp ne ptr %100, null
+  %102 = zext i1 %101 to i8
+  %103 = trunc i8 %102 to i1
+  br i1 %103, label %then15, label %else16
 
-else14:                                           ; preds = %then8
-  br label %merge12
+and.lhs.true12:                                   ; preds = %or.end
+  %104 = load ptr, ptr %o, align 8
+  %105 = getelementptr %24, ptr %104, i32 0, i32 7
+  %106 = load i32, ptr %105, align 4
+  %107 = load ptr, ptr %info, align 8
+  %108 = getelementptr %3, ptr %107, i32 0, i32 7
+  %109 = load i32, ptr %108, align 4
+  %110 = srem i32 %106, %109
+  %111 = icmp ne i32 %110, 0
+  %112 = zext i1 %111 to i8
+  %113 = trunc i8 %112 to i1
+  br i1 %113, label %then10, label %else11
 
-merge12:                                          ; preds = %else14, %then13
+then15:                                           ; preds = %then10
+  %114 = load ptr, ptr %target13, align 8
+  %115 = getelementptr %0, ptr %114, i32 0, i32 0
+  %116 = getelementptr [1024 x i8], ptr %115, i32 0, i32 0
+  %117 = getelementptr i8, ptr %116, i64 0
+  %118 = load ptr, ptr %o, align 8
+  %119 = getelementptr %24, ptr %118, i32 0, i32 7
+  %120 = load i32, ptr %119, align 4
+  %121 = load ptr, ptr %info, align 8
+  %122 = getelementptr %3, ptr %121, i32 0, i32 10
+  %123 = getelementptr [128 x i8], ptr %122, i32 0, i32 0
+  %124 = getelementptr i8, ptr %123, i64 0
+  %125 = load ptr, ptr %info, align 8
+  %126 = getelementptr %3, ptr %125, i32 0, i32 7
+  %127 = load i32, ptr %126, align 4
+  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 1024, ptr @"$string.481", i32 %120, ptr %124, i32 %127)
+  br label %merge14
+
+else16:                                           ; preds = %then10
+  br label %merge14
+
+merge14:                                          ; preds = %else16, %then15
   ret i32 4
 
-dead15:                                           ; No predecessors!
-  br label %merge7
+dead17:                                           ; No predecessors!
+  br label %merge9
 
-else9:                                            ; preds = %and.lhs.true10, %or.end
-  br label %merge7
+else11:                                           ; preds = %and.lhs.true12, %or.end
+  br label %merge9
 
-merge7:                                           ; preds = %else9, %dead15
+merge9:                                           ; preds = %else11, %dead17
   ret i32 0
 
-dead16:                                           ; No predecessors!
+dead18:                                           ; No predecessors!
   ret i32 undef
+}
+
+define internal void @"$Plan.layout"(ptr noalias sret(%141) %0, ptr %1, i32 %2) {
+entry:
+  %3 = alloca %141, align 8
+  %4 = alloca %142, align 8
+  %"<structcast>" = alloca %142, align 8
+  %rank = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %1, ptr %self, align 8
+  store i32 %2, ptr %rank, align 4
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %23, ptr %5, i32 0, i32 0
+  %7 = load ptr, ptr %6, align 8
+  %8 = getelementptr %4, ptr %7, i32 0, i32 3
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %23, ptr %9, i32 0, i32 0
+  %11 = load ptr, ptr %10, align 8
+  %12 = getelementptr %4, ptr %11, i32 0, i32 6
+  %13 = load ptr, ptr %self, align 8
+  %14 = getelementptr %23, ptr %13, i32 0, i32 1
+  %15 = load ptr, ptr %14, align 8
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %23, ptr %16, i32 0, i32 2
+  %18 = getelementptr %24, ptr %17, i32 0, i32 1
+  %19 = load i32, ptr %18, align 4
+  %20 = load i32, ptr %rank, align 4
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %23, ptr %21, i32 0, i32 2
+  %23 = getelementptr %24, ptr %22, i32 0, i32 9
+  %24 = load i32, ptr %23, align 4
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %23, ptr %25, i32 0, i32 8
+  %27 = load i8, ptr %26, align 1
+  %28 = getelementptr %142, ptr %4, i32 0, i32 0
+  store ptr %8, ptr %28, align 8
+  %29 = getelementptr %142, ptr %4, i32 0, i32 1
+  store ptr %12, ptr %29, align 8
+  %30 = getelementptr %142, ptr %4, i32 0, i32 2
+  store ptr %15, ptr %30, align 8
+  %31 = getelementptr %142, ptr %4, i32 0, i32 3
+  store i32 %19, ptr %31, align 4
+  %32 = getelementptr %142, ptr %4, i32 0, i32 4
+  store i32 %20, ptr %32, align 4
+  %33 = getelementptr %142, ptr %4, i32 0, i32 5
+  store i32 %24, ptr %33, align 4
+  %34 = getelementptr %142, ptr %4, i32 0, i32 6
+  store i8 %27, ptr %34, align 1
+  %35 = load %142, ptr %4, align 8
+  store %142 %35, ptr %"<structcast>", align 8
+  %36 = getelementptr %141, ptr %3, i32 0, i32 0
+  %37 = getelementptr %142, ptr %"<structcast>", i32 0, i32 0
+  %38 = load ptr, ptr %37, align 8
+  store ptr %38, ptr %36, align 8
+  %39 = getelementptr %141, ptr %3, i32 0, i32 1
+  %40 = getelementptr %142, ptr %"<structcast>", i32 0, i32 1
+  %41 = load ptr, ptr %40, align 8
+  store ptr %41, ptr %39, align 8
+  %42 = getelementptr %141, ptr %3, i32 0, i32 2
+  %43 = getelementptr %142, ptr %"<structcast>", i32 0, i32 2
+  %44 = load ptr, ptr %43, align 8
+  store ptr %44, ptr %42, align 8
+  %45 = getelementptr %141, ptr %3, i32 0, i32 3
+  %46 = getelementptr %142, ptr %"<structcast>", i32 0, i32 3
+  %47 = load i32, ptr %46, align 4
+  store i32 %47, ptr %45, align 4
+  %48 = getelementptr %141, ptr %3, i32 0, i32 4
+  %49 = getelementptr %142, ptr %"<structcast>", i32 0, i32 4
+  %50 = load i32, ptr %49, align 4
+  store i32 %50, ptr %48, align 4
+  %51 = getelementptr %141, ptr %3, i32 0, i32 5
+  %52 = getelementptr %142, ptr %"<structcast>", i32 0, i32 5
+  %53 = load i32, ptr %52, align 4
+  store i32 %53, ptr %51, align 4
+  %54 = getelementptr %141, ptr %3, i32 0, i32 6
+  %55 = getelementptr %142, ptr %"<structcast>", i32 0, i32 6
+  %56 = load i8, ptr %55, align 1
+  store i8 %56, ptr %54, align 1
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %3, i64 40, i1 false)
+  ret void
+
+dead:                                             ; No predecessors!
+  ret void
+}
+
+define internal zeroext i1 @"$Layout.can_merge_shared"(ptr %0) {
+entry:
+  %c = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %141, ptr %1, i32 0, i32 0
+  %3 = load ptr, ptr %2, align 8
+  store ptr %3, ptr %c, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %141, ptr %4, i32 0, i32 3
+  %6 = load i32, ptr %5, align 4
+  %7 = icmp eq i32 %6, 1
+  %8 = zext i1 %7 to i8
+  %9 = trunc i8 %8 to i1
+  br i1 %9, label %and.lhs.true1, label %and.end
+
+and.rhs:                                          ; preds = %and.lhs.true
+  %10 = load ptr, ptr %c, align 8
+  %11 = call i32 @"$ModelConfig.shared_width"(ptr %10)
+  %12 = load ptr, ptr %c, align 8
+  %13 = getelementptr %6, ptr %12, i32 0, i32 21
+  %14 = load i32, ptr %13, align 4
+  %15 = icmp eq i32 %11, %14
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br label %and.end
+
+and.end:                                          ; preds = %and.rhs, %and.lhs.true, %and.lhs.true1, %entry
+  %18 = phi i1 [ false, %and.lhs.true ], [ false, %and.lhs.true1 ], [ false, %entry ], [ %17, %and.rhs ]
+  %19 = zext i1 %18 to i8
+  %20 = icmp ne i8 %19, 0
+  ret i1 %20
+
+and.lhs.true:                                     ; preds = %and.lhs.true1
+  %21 = load ptr, ptr %c, align 8
+  %22 = call zeroext i1 @"$ModelConfig.has_moe_layers"(ptr %21)
+  %23 = zext i1 %22 to i8
+  %24 = trunc i8 %23 to i1
+  br i1 %24, label %and.rhs, label %and.end
+
+and.lhs.true1:                                    ; preds = %entry
+  %25 = load ptr, ptr %c, align 8
+  %26 = getelementptr %6, ptr %25, i32 0, i32 20
+  %27 = load i32, ptr %26, align 4
+  %28 = icmp sgt i32 %27, 0
+  %29 = zext i1 %28 to i8
+  %30 = trunc i8 %29 to i1
+  br i1 %30, label %and.lhs.true, label %and.end
+
+dead:                                             ; No predecessors!
+  ret i1 undef
+}
+
+define internal zeroext i1 @"$ModelConfig.has_moe_layers"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %6, ptr %1, i32 0, i32 17
+  %3 = load i32, ptr %2, align 4
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %6, ptr %4, i32 0, i32 2
+  %6 = load i32, ptr %5, align 4
+  %7 = icmp slt i32 %3, %6
+  %8 = zext i1 %7 to i8
+  %9 = icmp ne i8 %8, 0
+  ret i1 %9
+
+dead:                                             ; No predecessors!
+  ret i1 undef
 }
 
 define internal void @"$Plan.choose_memory"(ptr %0, ptr %1) {
@@ -46878,10 +47091,10 @@ entry:
   %4 = getelementptr %24, ptr %3, i32 0, i32 17
   %5 = load i64, ptr %4, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %23, ptr %6, i32 0, i32 8
+  %7 = getelementptr %23, ptr %6, i32 0, i32 9
   store i64 %5, ptr %7, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %23, ptr %8, i32 0, i32 8
+  %9 = getelementptr %23, ptr %8, i32 0, i32 9
   %10 = load i64, ptr %9, align 8
   %11 = icmp eq i64 %10, 0
   %12 = zext i1 %11 to i8
@@ -46903,7 +47116,7 @@ then:                                             ; preds = %entry
   %24 = sext i32 %23 to i64
   %25 = mul i64 %22, %24
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %23, ptr %26, i32 0, i32 8
+  %27 = getelementptr %23, ptr %26, i32 0, i32 9
   store i64 %25, ptr %27, align 8
   br label %merge
 
@@ -46938,14 +47151,14 @@ entry:
   %14 = load i32, ptr %13, align 4
   %15 = sdiv i32 %11, %14
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %23, ptr %16, i32 0, i32 9
+  %17 = getelementptr %23, ptr %16, i32 0, i32 10
   store i32 %15, ptr %17, align 4
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %24, ptr %18, i32 0, i32 5
   %20 = load i32, ptr %19, align 4
   %21 = sext i32 %20 to i64
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %23, ptr %22, i32 0, i32 9
+  %23 = getelementptr %23, ptr %22, i32 0, i32 10
   %24 = load i32, ptr %23, align 4
   %25 = sext i32 %24 to i64
   %26 = mul i64 %21, %25
@@ -46997,28 +47210,28 @@ merge:                                            ; preds = %else, %dead
   %50 = getelementptr %24, ptr %49, i32 0, i32 11
   %51 = load i32, ptr %50, align 4
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %23, ptr %52, i32 0, i32 18
+  %53 = getelementptr %23, ptr %52, i32 0, i32 19
   %54 = getelementptr %26, ptr %53, i32 0, i32 0
   store i32 %51, ptr %54, align 4
   %55 = load ptr, ptr %o, align 8
   %56 = getelementptr %24, ptr %55, i32 0, i32 5
   %57 = load i32, ptr %56, align 4
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %23, ptr %58, i32 0, i32 18
+  %59 = getelementptr %23, ptr %58, i32 0, i32 19
   %60 = getelementptr %26, ptr %59, i32 0, i32 1
   store i32 %57, ptr %60, align 4
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %23, ptr %61, i32 0, i32 9
+  %62 = getelementptr %23, ptr %61, i32 0, i32 10
   %63 = load i32, ptr %62, align 4
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %23, ptr %64, i32 0, i32 18
+  %65 = getelementptr %23, ptr %64, i32 0, i32 19
   %66 = getelementptr %26, ptr %65, i32 0, i32 2
   store i32 %63, ptr %66, align 4
   %67 = load ptr, ptr %o, align 8
   %68 = getelementptr %24, ptr %67, i32 0, i32 16
   %69 = load i32, ptr %68, align 4
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %23, ptr %70, i32 0, i32 18
+  %71 = getelementptr %23, ptr %70, i32 0, i32 19
   %72 = getelementptr %26, ptr %71, i32 0, i32 3
   store i32 %69, ptr %72, align 4
   %73 = load ptr, ptr %o, align 8
@@ -47026,11 +47239,11 @@ merge:                                            ; preds = %else, %dead
   %75 = load i32, ptr %74, align 4
   %76 = mul i32 16, %75
   %77 = load ptr, ptr %self, align 8
-  %78 = getelementptr %23, ptr %77, i32 0, i32 18
+  %78 = getelementptr %23, ptr %77, i32 0, i32 19
   %79 = getelementptr %26, ptr %78, i32 0, i32 4
   store i32 %76, ptr %79, align 4
   %80 = load ptr, ptr %self, align 8
-  %81 = getelementptr %23, ptr %80, i32 0, i32 18
+  %81 = getelementptr %23, ptr %80, i32 0, i32 19
   %82 = getelementptr %26, ptr %81, i32 0, i32 4
   %83 = load i32, ptr %82, align 4
   %84 = icmp slt i32 %83, 1024
@@ -47040,7 +47253,7 @@ merge:                                            ; preds = %else, %dead
 
 then5:                                            ; preds = %merge
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %23, ptr %87, i32 0, i32 18
+  %88 = getelementptr %23, ptr %87, i32 0, i32 19
   %89 = getelementptr %26, ptr %88, i32 0, i32 4
   store i32 1024, ptr %89, align 4
   br label %merge4
@@ -47050,7 +47263,7 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %then5
   %90 = load ptr, ptr %self, align 8
-  %91 = getelementptr %23, ptr %90, i32 0, i32 18
+  %91 = getelementptr %23, ptr %90, i32 0, i32 19
   %92 = getelementptr %26, ptr %91, i32 0, i32 5
   store i32 0, ptr %92, align 4
   %93 = load ptr, ptr %self, align 8
@@ -47060,7 +47273,7 @@ merge4:                                           ; preds = %else6, %then5
   %97 = getelementptr %6, ptr %96, i32 0, i32 3
   %98 = load i32, ptr %97, align 4
   %99 = load ptr, ptr %self, align 8
-  %100 = getelementptr %23, ptr %99, i32 0, i32 18
+  %100 = getelementptr %23, ptr %99, i32 0, i32 19
   %101 = getelementptr %26, ptr %100, i32 0, i32 6
   store i32 %98, ptr %101, align 4
   ret i32 0
@@ -47105,7 +47318,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %23, ptr %12, i32 0, i32 13
+  %13 = getelementptr %23, ptr %12, i32 0, i32 14
   %14 = load ptr, ptr %message, align 8
   %15 = call i32 @"$layout.assign"(ptr %layout, ptr null, ptr %unbound, ptr %13, ptr %14)
   store i32 %15, ptr %code1, align 4
@@ -47132,80 +47345,6 @@ merge2:                                           ; preds = %else4, %dead5
 
 dead6:                                            ; No predecessors!
   ret i32 undef
-}
-
-define internal void @"$Plan.layout"(ptr noalias sret(%141) %0, ptr %1, i32 %2) {
-entry:
-  %3 = alloca %141, align 8
-  %4 = alloca %142, align 8
-  %"<structcast>" = alloca %142, align 8
-  %rank = alloca i32, align 4
-  %self = alloca ptr, align 8
-  store ptr %1, ptr %self, align 8
-  store i32 %2, ptr %rank, align 4
-  %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %23, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %6, align 8
-  %8 = getelementptr %4, ptr %7, i32 0, i32 3
-  %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %23, ptr %9, i32 0, i32 0
-  %11 = load ptr, ptr %10, align 8
-  %12 = getelementptr %4, ptr %11, i32 0, i32 6
-  %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %23, ptr %13, i32 0, i32 1
-  %15 = load ptr, ptr %14, align 8
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %23, ptr %16, i32 0, i32 2
-  %18 = getelementptr %24, ptr %17, i32 0, i32 1
-  %19 = load i32, ptr %18, align 4
-  %20 = load i32, ptr %rank, align 4
-  %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %23, ptr %21, i32 0, i32 2
-  %23 = getelementptr %24, ptr %22, i32 0, i32 9
-  %24 = load i32, ptr %23, align 4
-  %25 = getelementptr %142, ptr %4, i32 0, i32 0
-  store ptr %8, ptr %25, align 8
-  %26 = getelementptr %142, ptr %4, i32 0, i32 1
-  store ptr %12, ptr %26, align 8
-  %27 = getelementptr %142, ptr %4, i32 0, i32 2
-  store ptr %15, ptr %27, align 8
-  %28 = getelementptr %142, ptr %4, i32 0, i32 3
-  store i32 %19, ptr %28, align 4
-  %29 = getelementptr %142, ptr %4, i32 0, i32 4
-  store i32 %20, ptr %29, align 4
-  %30 = getelementptr %142, ptr %4, i32 0, i32 5
-  store i32 %24, ptr %30, align 4
-  %31 = load %142, ptr %4, align 8
-  store %142 %31, ptr %"<structcast>", align 8
-  %32 = getelementptr %141, ptr %3, i32 0, i32 0
-  %33 = getelementptr %142, ptr %"<structcast>", i32 0, i32 0
-  %34 = load ptr, ptr %33, align 8
-  store ptr %34, ptr %32, align 8
-  %35 = getelementptr %141, ptr %3, i32 0, i32 1
-  %36 = getelementptr %142, ptr %"<structcast>", i32 0, i32 1
-  %37 = load ptr, ptr %36, align 8
-  store ptr %37, ptr %35, align 8
-  %38 = getelementptr %141, ptr %3, i32 0, i32 2
-  %39 = getelementptr %142, ptr %"<structcast>", i32 0, i32 2
-  %40 = load ptr, ptr %39, align 8
-  store ptr %40, ptr %38, align 8
-  %41 = getelementptr %141, ptr %3, i32 0, i32 3
-  %42 = getelementptr %142, ptr %"<structcast>", i32 0, i32 3
-  %43 = load i32, ptr %42, align 4
-  store i32 %43, ptr %41, align 4
-  %44 = getelementptr %141, ptr %3, i32 0, i32 4
-  %45 = getelementptr %142, ptr %"<structcast>", i32 0, i32 4
-  %46 = load i32, ptr %45, align 4
-  store i32 %46, ptr %44, align 4
-  %47 = getelementptr %141, ptr %3, i32 0, i32 5
-  %48 = getelementptr %142, ptr %"<structcast>", i32 0, i32 5
-  %49 = load i32, ptr %48, align 4
-  store i32 %49, ptr %47, align 4
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %3, i64 40, i1 false)
-  ret void
-
-dead:                                             ; No predecessors!
-  ret void
 }
 
 define internal i32 @"$Layout.check"(ptr %0, ptr %1) {
@@ -47455,25 +47594,6 @@ entry:
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
   ret i1 %6
-
-dead:                                             ; No predecessors!
-  ret i1 undef
-}
-
-define internal zeroext i1 @"$ModelConfig.has_moe_layers"(ptr %0) {
-entry:
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %6, ptr %1, i32 0, i32 17
-  %3 = load i32, ptr %2, align 4
-  %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %6, ptr %4, i32 0, i32 2
-  %6 = load i32, ptr %5, align 4
-  %7 = icmp slt i32 %3, %6
-  %8 = zext i1 %7 to i8
-  %9 = icmp ne i8 %8, 0
-  ret i1 %9
 
 dead:                                             ; No predecessors!
   ret i1 undef
@@ -48321,6 +48441,7 @@ dead1:                                            ; No predecessors!
 
 define internal i32 @"$assign_layer"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
+  %4 = alloca %48, align 8
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
   %weights = alloca ptr, align 8
@@ -48331,34 +48452,34 @@ entry:
   store ptr %1, ptr %at, align 8
   store i32 %2, ptr %layer, align 4
   store ptr %3, ptr %weights, align 8
-  %4 = load ptr, ptr %weights, align 8
-  %5 = call ptr @memset(ptr %4, i32 0, i64 360)
-  %6 = load i32, ptr %layer, align 4
-  %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %141, ptr %7, i32 0, i32 0
-  %9 = load ptr, ptr %8, align 8
-  %10 = getelementptr %6, ptr %9, i32 0, i32 17
-  %11 = load i32, ptr %10, align 4
-  %12 = icmp sge i32 %6, %11
-  %13 = zext i1 %12 to i8
-  %14 = load ptr, ptr %weights, align 8
-  %15 = getelementptr %67, ptr %14, i32 0, i32 0
-  store i8 %13, ptr %15, align 1
-  %16 = load ptr, ptr %self, align 8
-  %17 = load ptr, ptr %at, align 8
-  %18 = load i32, ptr %layer, align 4
-  %19 = load ptr, ptr %weights, align 8
-  %20 = call i32 @"$assign_attention"(ptr %16, ptr %17, i32 %18, ptr %19)
-  store i32 %20, ptr %code, align 4
-  %21 = load i32, ptr %code, align 4
-  %22 = icmp ne i32 %21, 0
-  %23 = zext i1 %22 to i8
-  %24 = trunc i8 %23 to i1
-  br i1 %24, label %then, label %else
+  %5 = load ptr, ptr %weights, align 8
+  %6 = call ptr @memset(ptr %5, i32 0, i64 360)
+  %7 = load i32, ptr %layer, align 4
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %141, ptr %8, i32 0, i32 0
+  %10 = load ptr, ptr %9, align 8
+  %11 = getelementptr %6, ptr %10, i32 0, i32 17
+  %12 = load i32, ptr %11, align 4
+  %13 = icmp sge i32 %7, %12
+  %14 = zext i1 %13 to i8
+  %15 = load ptr, ptr %weights, align 8
+  %16 = getelementptr %67, ptr %15, i32 0, i32 0
+  store i8 %14, ptr %16, align 1
+  %17 = load ptr, ptr %self, align 8
+  %18 = load ptr, ptr %at, align 8
+  %19 = load i32, ptr %layer, align 4
+  %20 = load ptr, ptr %weights, align 8
+  %21 = call i32 @"$assign_attention"(ptr %17, ptr %18, i32 %19, ptr %20)
+  store i32 %21, ptr %code, align 4
+  %22 = load i32, ptr %code, align 4
+  %23 = icmp ne i32 %22, 0
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %then, label %else
 
 then:                                             ; preds = %entry
-  %25 = load i32, ptr %code, align 4
-  ret i32 %25
+  %26 = load i32, ptr %code, align 4
+  ret i32 %26
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -48367,21 +48488,21 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %26 = load ptr, ptr %weights, align 8
-  %27 = getelementptr %67, ptr %26, i32 0, i32 0
-  %28 = load i8, ptr %27, align 1
-  %29 = trunc i8 %28 to i1
-  br i1 %29, label %else3, label %then2
+  %27 = load ptr, ptr %weights, align 8
+  %28 = getelementptr %67, ptr %27, i32 0, i32 0
+  %29 = load i8, ptr %28, align 1
+  %30 = trunc i8 %29 to i1
+  br i1 %30, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  %30 = load ptr, ptr %self, align 8
-  %31 = load ptr, ptr %at, align 8
-  %32 = load i32, ptr %layer, align 4
-  %33 = load ptr, ptr %weights, align 8
-  %34 = load ptr, ptr %self, align 8
-  %35 = call i32 @"$Layout.local_dense_width"(ptr %34)
-  %36 = call i32 @"$assign_mlp"(ptr %30, ptr %31, i32 %32, ptr %33, i32 %35)
-  ret i32 %36
+  %31 = load ptr, ptr %self, align 8
+  %32 = load ptr, ptr %at, align 8
+  %33 = load i32, ptr %layer, align 4
+  %34 = load ptr, ptr %weights, align 8
+  %35 = load ptr, ptr %self, align 8
+  %36 = call i32 @"$Layout.local_dense_width"(ptr %35)
+  %37 = call i32 @"$assign_mlp"(ptr %31, ptr %32, i32 %33, ptr %34, i32 %36)
+  ret i32 %37
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -48390,21 +48511,21 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  %37 = load ptr, ptr %self, align 8
-  %38 = load ptr, ptr %at, align 8
-  %39 = load i32, ptr %layer, align 4
-  %40 = load ptr, ptr %weights, align 8
-  %41 = call i32 @"$assign_experts"(ptr %37, ptr %38, i32 %39, ptr %40)
-  store i32 %41, ptr %code5, align 4
-  %42 = load i32, ptr %code5, align 4
-  %43 = icmp ne i32 %42, 0
-  %44 = zext i1 %43 to i8
-  %45 = trunc i8 %44 to i1
-  br i1 %45, label %then7, label %else8
+  %38 = load ptr, ptr %self, align 8
+  %39 = load ptr, ptr %at, align 8
+  %40 = load i32, ptr %layer, align 4
+  %41 = load ptr, ptr %weights, align 8
+  %42 = call i32 @"$assign_experts"(ptr %38, ptr %39, i32 %40, ptr %41)
+  store i32 %42, ptr %code5, align 4
+  %43 = load i32, ptr %code5, align 4
+  %44 = icmp ne i32 %43, 0
+  %45 = zext i1 %44 to i8
+  %46 = trunc i8 %45 to i1
+  br i1 %46, label %then7, label %else8
 
 then7:                                            ; preds = %merge1
-  %46 = load i32, ptr %code5, align 4
-  ret i32 %46
+  %47 = load i32, ptr %code5, align 4
+  ret i32 %47
 
 dead9:                                            ; No predecessors!
   br label %merge6
@@ -48413,36 +48534,58 @@ else8:                                            ; preds = %merge1
   br label %merge6
 
 merge6:                                           ; preds = %else8, %dead9
-  %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %141, ptr %47, i32 0, i32 0
-  %49 = load ptr, ptr %48, align 8
-  %50 = getelementptr %6, ptr %49, i32 0, i32 20
-  %51 = load i32, ptr %50, align 4
-  %52 = icmp eq i32 %51, 0
-  %53 = zext i1 %52 to i8
-  %54 = trunc i8 %53 to i1
-  br i1 %54, label %then11, label %else12
+  %48 = load ptr, ptr %weights, align 8
+  %49 = getelementptr %67, ptr %48, i32 0, i32 1
+  %50 = load i8, ptr %49, align 1
+  %51 = trunc i8 %50 to i1
+  br i1 %51, label %then11, label %else12
 
 then11:                                           ; preds = %merge6
+  %52 = load ptr, ptr %at, align 8
+  %53 = load ptr, ptr %self, align 8
+  %54 = getelementptr %141, ptr %53, i32 0, i32 0
+  %55 = load ptr, ptr %54, align 8
+  %56 = getelementptr %6, ptr %55, i32 0, i32 18
+  %57 = load i32, ptr %56, align 4
+  %58 = load ptr, ptr %weights, align 8
+  call void @"$bind_merged"(ptr %52, i32 %57, ptr %58)
+  %59 = load %48, ptr %4, align 1
   ret i32 0
 
 dead13:                                           ; No predecessors!
   br label %merge10
 
 else12:                                           ; preds = %merge6
+  %60 = load ptr, ptr %self, align 8
+  %61 = getelementptr %141, ptr %60, i32 0, i32 0
+  %62 = load ptr, ptr %61, align 8
+  %63 = getelementptr %6, ptr %62, i32 0, i32 20
+  %64 = load i32, ptr %63, align 4
+  %65 = icmp eq i32 %64, 0
+  %66 = zext i1 %65 to i8
+  %67 = trunc i8 %66 to i1
+  br i1 %67, label %then14, label %else15
+
+then14:                                           ; preds = %else12
+  ret i32 0
+
+dead16:                                           ; No predecessors!
   br label %merge10
 
-merge10:                                          ; preds = %else12, %dead13
-  %55 = load ptr, ptr %self, align 8
-  %56 = load ptr, ptr %at, align 8
-  %57 = load i32, ptr %layer, align 4
-  %58 = load ptr, ptr %weights, align 8
-  %59 = load ptr, ptr %self, align 8
-  %60 = call i32 @"$Layout.local_shared_width"(ptr %59)
-  %61 = call i32 @"$assign_mlp"(ptr %55, ptr %56, i32 %57, ptr %58, i32 %60)
-  ret i32 %61
+else15:                                           ; preds = %else12
+  br label %merge10
 
-dead14:                                           ; No predecessors!
+merge10:                                          ; preds = %else15, %dead16, %dead13
+  %68 = load ptr, ptr %self, align 8
+  %69 = load ptr, ptr %at, align 8
+  %70 = load i32, ptr %layer, align 4
+  %71 = load ptr, ptr %weights, align 8
+  %72 = load ptr, ptr %self, align 8
+  %73 = call i32 @"$Layout.local_shared_width"(ptr %72)
+  %74 = call i32 @"$assign_mlp"(ptr %68, ptr %69, i32 %70, ptr %71, i32 %73)
+  ret i32 %74
+
+dead17:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -48487,7 +48630,7 @@ entry:
   %25 = load i32, ptr %24, align 4
   %26 = call ptr @"$Cursor.vector"(ptr %22, i32 %25)
   %27 = load ptr, ptr %weights, align 8
-  %28 = getelementptr %67, ptr %27, i32 0, i32 1
+  %28 = getelementptr %67, ptr %27, i32 0, i32 2
   store ptr %26, ptr %28, align 8
   %29 = load ptr, ptr %at, align 8
   %30 = load ptr, ptr %model, align 8
@@ -48495,7 +48638,7 @@ entry:
   %32 = load i32, ptr %31, align 4
   %33 = call ptr @"$Cursor.vector"(ptr %29, i32 %32)
   %34 = load ptr, ptr %weights, align 8
-  %35 = getelementptr %67, ptr %34, i32 0, i32 2
+  %35 = getelementptr %67, ptr %34, i32 0, i32 3
   store ptr %33, ptr %35, align 8
   %36 = load ptr, ptr %model, align 8
   %37 = getelementptr %6, ptr %36, i32 0, i32 12
@@ -48510,7 +48653,7 @@ then:                                             ; preds = %entry
   %43 = load i32, ptr %42, align 4
   %44 = call ptr @"$Cursor.vector"(ptr %40, i32 %43)
   %45 = load ptr, ptr %weights, align 8
-  %46 = getelementptr %67, ptr %45, i32 0, i32 3
+  %46 = getelementptr %67, ptr %45, i32 0, i32 4
   store ptr %44, ptr %46, align 8
   %47 = load ptr, ptr %at, align 8
   %48 = load ptr, ptr %model, align 8
@@ -48518,7 +48661,7 @@ then:                                             ; preds = %entry
   %50 = load i32, ptr %49, align 4
   %51 = call ptr @"$Cursor.vector"(ptr %47, i32 %50)
   %52 = load ptr, ptr %weights, align 8
-  %53 = getelementptr %67, ptr %52, i32 0, i32 4
+  %53 = getelementptr %67, ptr %52, i32 0, i32 5
   store ptr %51, ptr %53, align 8
   br label %merge
 
@@ -48528,7 +48671,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %54 = load ptr, ptr %at, align 8
   %55 = load ptr, ptr %weights, align 8
-  %56 = getelementptr %67, ptr %55, i32 0, i32 5
+  %56 = getelementptr %67, ptr %55, i32 0, i32 6
   %57 = load ptr, ptr %self, align 8
   %58 = getelementptr %141, ptr %57, i32 0, i32 1
   %59 = load ptr, ptr %58, align 8
@@ -48564,7 +48707,7 @@ else3:                                            ; preds = %merge
 merge1:                                           ; preds = %else3, %dead
   %77 = load ptr, ptr %at, align 8
   %78 = load ptr, ptr %weights, align 8
-  %79 = getelementptr %67, ptr %78, i32 0, i32 6
+  %79 = getelementptr %67, ptr %78, i32 0, i32 7
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %141, ptr %80, i32 0, i32 1
   %82 = load ptr, ptr %81, align 8
@@ -48604,7 +48747,7 @@ entry:
   store i32 %9, ptr %hidden, align 4
   %10 = load ptr, ptr %at, align 8
   %11 = load ptr, ptr %weights, align 8
-  %12 = getelementptr %67, ptr %11, i32 0, i32 7
+  %12 = getelementptr %67, ptr %11, i32 0, i32 8
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %141, ptr %13, i32 0, i32 1
   %15 = load ptr, ptr %14, align 8
@@ -48635,7 +48778,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %28 = load ptr, ptr %at, align 8
   %29 = load ptr, ptr %weights, align 8
-  %30 = getelementptr %67, ptr %29, i32 0, i32 8
+  %30 = getelementptr %67, ptr %29, i32 0, i32 9
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %141, ptr %31, i32 0, i32 1
   %33 = load ptr, ptr %32, align 8
@@ -48672,7 +48815,7 @@ dead:                                             ; No predecessors!
 
 define internal i32 @"$assign_experts"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %code1 = alloca i32, align 4
+  %code4 = alloca i32, align 4
   %code = alloca i32, align 4
   %count = alloca i32, align 4
   %width = alloca i32, align 4
@@ -48699,7 +48842,7 @@ entry:
   store i32 %12, ptr %count, align 4
   %13 = load ptr, ptr %at, align 8
   %14 = load ptr, ptr %weights, align 8
-  %15 = getelementptr %67, ptr %14, i32 0, i32 9
+  %15 = getelementptr %67, ptr %14, i32 0, i32 10
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %141, ptr %16, i32 0, i32 1
   %18 = load ptr, ptr %17, align 8
@@ -48739,64 +48882,87 @@ merge:                                            ; preds = %else, %dead
   %39 = load i32, ptr %38, align 4
   %40 = call ptr @"$Cursor.vector"(ptr %34, i32 %39)
   %41 = load ptr, ptr %weights, align 8
-  %42 = getelementptr %67, ptr %41, i32 0, i32 10
+  %42 = getelementptr %67, ptr %41, i32 0, i32 11
   store ptr %40, ptr %42, align 8
-  %43 = load ptr, ptr %at, align 8
-  %44 = load i32, ptr %count, align 4
-  %45 = load ptr, ptr %weights, align 8
-  %46 = getelementptr %67, ptr %45, i32 0, i32 11
-  %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %141, ptr %47, i32 0, i32 1
-  %49 = load ptr, ptr %48, align 8
-  %50 = load i32, ptr %layer, align 4
-  %51 = call ptr @"$WeightTypes.at"(ptr %49, i32 %50, i32 5)
-  %52 = load i32, ptr %51, align 4
-  %53 = load i32, ptr %width, align 4
-  %54 = mul i32 2, %53
-  %55 = load i32, ptr %hidden, align 4
-  %56 = load ptr, ptr %weights, align 8
-  %57 = getelementptr %67, ptr %56, i32 0, i32 13
-  %58 = load ptr, ptr %weights, align 8
-  %59 = getelementptr %67, ptr %58, i32 0, i32 14
-  %60 = call i32 @"$Cursor.matrices"(ptr %43, i32 %44, ptr %46, i32 %52, i32 1, i32 %54, i32 %55, ptr %57, ptr %59)
-  store i32 %60, ptr %code1, align 4
-  %61 = load i32, ptr %code1, align 4
-  %62 = icmp ne i32 %61, 0
-  %63 = zext i1 %62 to i8
-  %64 = trunc i8 %63 to i1
-  br i1 %64, label %then3, label %else4
+  %43 = load ptr, ptr %self, align 8
+  %44 = load i32, ptr %layer, align 4
+  %45 = call zeroext i1 @"$Layout.merges_shared_in"(ptr %43, i32 %44)
+  %46 = zext i1 %45 to i8
+  %47 = load ptr, ptr %weights, align 8
+  %48 = getelementptr %67, ptr %47, i32 0, i32 1
+  store i8 %46, ptr %48, align 1
+  %49 = load ptr, ptr %weights, align 8
+  %50 = getelementptr %67, ptr %49, i32 0, i32 1
+  %51 = load i8, ptr %50, align 1
+  %52 = trunc i8 %51 to i1
+  br i1 %52, label %then2, label %else3
 
-then3:                                            ; preds = %merge
-  %65 = load i32, ptr %code1, align 4
-  ret i32 %65
+then2:                                            ; preds = %merge
+  %53 = load i32, ptr %count, align 4
+  %54 = add i32 %53, 1
+  store i32 %54, ptr %count, align 4
+  br label %merge1
 
-dead5:                                            ; No predecessors!
-  br label %merge2
+else3:                                            ; preds = %merge
+  br label %merge1
 
-else4:                                            ; preds = %merge
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %dead5
-  %66 = load ptr, ptr %at, align 8
-  %67 = load i32, ptr %count, align 4
+merge1:                                           ; preds = %else3, %then2
+  %55 = load ptr, ptr %at, align 8
+  %56 = load i32, ptr %count, align 4
+  %57 = load ptr, ptr %weights, align 8
+  %58 = getelementptr %67, ptr %57, i32 0, i32 12
+  %59 = load ptr, ptr %self, align 8
+  %60 = getelementptr %141, ptr %59, i32 0, i32 1
+  %61 = load ptr, ptr %60, align 8
+  %62 = load i32, ptr %layer, align 4
+  %63 = call ptr @"$WeightTypes.at"(ptr %61, i32 %62, i32 5)
+  %64 = load i32, ptr %63, align 4
+  %65 = load i32, ptr %width, align 4
+  %66 = mul i32 2, %65
+  %67 = load i32, ptr %hidden, align 4
   %68 = load ptr, ptr %weights, align 8
-  %69 = getelementptr %67, ptr %68, i32 0, i32 12
-  %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %141, ptr %70, i32 0, i32 1
-  %72 = load ptr, ptr %71, align 8
-  %73 = load i32, ptr %layer, align 4
-  %74 = call ptr @"$WeightTypes.at"(ptr %72, i32 %73, i32 6)
-  %75 = load i32, ptr %74, align 4
-  %76 = load i32, ptr %hidden, align 4
-  %77 = load i32, ptr %width, align 4
-  %78 = load ptr, ptr %weights, align 8
-  %79 = getelementptr %67, ptr %78, i32 0, i32 15
-  %80 = load ptr, ptr %weights, align 8
-  %81 = getelementptr %67, ptr %80, i32 0, i32 16
-  %82 = call i32 @"$Cursor.matrices"(ptr %66, i32 %67, ptr %69, i32 %75, i32 0, i32 %76, i32 %77, ptr %79, ptr %81)
-  ret i32 %82
+  %69 = getelementptr %67, ptr %68, i32 0, i32 14
+  %70 = load ptr, ptr %weights, align 8
+  %71 = getelementptr %67, ptr %70, i32 0, i32 15
+  %72 = call i32 @"$Cursor.matrices"(ptr %55, i32 %56, ptr %58, i32 %64, i32 1, i32 %66, i32 %67, ptr %69, ptr %71)
+  store i32 %72, ptr %code4, align 4
+  %73 = load i32, ptr %code4, align 4
+  %74 = icmp ne i32 %73, 0
+  %75 = zext i1 %74 to i8
+  %76 = trunc i8 %75 to i1
+  br i1 %76, label %then6, label %else7
 
-dead6:                                            ; No predecessors!
+then6:                                            ; preds = %merge1
+  %77 = load i32, ptr %code4, align 4
+  ret i32 %77
+
+dead8:                                            ; No predecessors!
+  br label %merge5
+
+else7:                                            ; preds = %merge1
+  br label %merge5
+
+merge5:                                           ; preds = %else7, %dead8
+  %78 = load ptr, ptr %at, align 8
+  %79 = load i32, ptr %count, align 4
+  %80 = load ptr, ptr %weights, align 8
+  %81 = getelementptr %67, ptr %80, i32 0, i32 13
+  %82 = load ptr, ptr %self, align 8
+  %83 = getelementptr %141, ptr %82, i32 0, i32 1
+  %84 = load ptr, ptr %83, align 8
+  %85 = load i32, ptr %layer, align 4
+  %86 = call ptr @"$WeightTypes.at"(ptr %84, i32 %85, i32 6)
+  %87 = load i32, ptr %86, align 4
+  %88 = load i32, ptr %hidden, align 4
+  %89 = load i32, ptr %width, align 4
+  %90 = load ptr, ptr %weights, align 8
+  %91 = getelementptr %67, ptr %90, i32 0, i32 16
+  %92 = load ptr, ptr %weights, align 8
+  %93 = getelementptr %67, ptr %92, i32 0, i32 17
+  %94 = call i32 @"$Cursor.matrices"(ptr %78, i32 %79, ptr %81, i32 %87, i32 0, i32 %88, i32 %89, ptr %91, ptr %93)
+  ret i32 %94
+
+dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
@@ -48838,6 +49004,67 @@ merge:                                            ; preds = %else, %dead
 
 dead1:                                            ; No predecessors!
   ret i32 undef
+}
+
+define internal zeroext i1 @"$Layout.merges_shared_in"(ptr %0, i32 %1) {
+entry:
+  %has_equal_gates = alloca i8, align 1
+  %layer = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i32 %1, ptr %layer, align 4
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %141, ptr %2, i32 0, i32 1
+  %4 = load ptr, ptr %3, align 8
+  %5 = load i32, ptr %layer, align 4
+  %6 = call ptr @"$WeightTypes.at"(ptr %4, i32 %5, i32 2)
+  %7 = load i32, ptr %6, align 4
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %141, ptr %8, i32 0, i32 1
+  %10 = load ptr, ptr %9, align 8
+  %11 = load i32, ptr %layer, align 4
+  %12 = call ptr @"$WeightTypes.at"(ptr %10, i32 %11, i32 5)
+  %13 = load i32, ptr %12, align 4
+  %14 = icmp eq i32 %7, %13
+  %15 = zext i1 %14 to i8
+  store i8 %15, ptr %has_equal_gates, align 1
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %141, ptr %16, i32 0, i32 6
+  %18 = load i8, ptr %17, align 1
+  %19 = trunc i8 %18 to i1
+  br i1 %19, label %and.lhs.true, label %and.end
+
+and.rhs:                                          ; preds = %and.lhs.true
+  %20 = load ptr, ptr %self, align 8
+  %21 = getelementptr %141, ptr %20, i32 0, i32 1
+  %22 = load ptr, ptr %21, align 8
+  %23 = load i32, ptr %layer, align 4
+  %24 = call ptr @"$WeightTypes.at"(ptr %22, i32 %23, i32 3)
+  %25 = load i32, ptr %24, align 4
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %141, ptr %26, i32 0, i32 1
+  %28 = load ptr, ptr %27, align 8
+  %29 = load i32, ptr %layer, align 4
+  %30 = call ptr @"$WeightTypes.at"(ptr %28, i32 %29, i32 6)
+  %31 = load i32, ptr %30, align 4
+  %32 = icmp eq i32 %25, %31
+  %33 = zext i1 %32 to i8
+  %34 = trunc i8 %33 to i1
+  br label %and.end
+
+and.end:                                          ; preds = %and.rhs, %and.lhs.true, %entry
+  %35 = phi i1 [ false, %and.lhs.true ], [ false, %entry ], [ %34, %and.rhs ]
+  %36 = zext i1 %35 to i8
+  %37 = icmp ne i8 %36, 0
+  ret i1 %37
+
+and.lhs.true:                                     ; preds = %entry
+  %38 = load i8, ptr %has_equal_gates, align 1
+  %39 = trunc i8 %38 to i1
+  br i1 %39, label %and.rhs, label %and.end
+
+dead:                                             ; No predecessors!
+  ret i1 undef
 }
 
 define internal i32 @"$Cursor.matrices"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, i32 %5, i32 %6, ptr %7, ptr %8) {
@@ -48937,6 +49164,102 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
+define internal void @"$bind_merged"(ptr %0, i32 %1, ptr %2) {
+entry:
+  %3 = alloca %52, align 8
+  %4 = alloca %52, align 8
+  %5 = alloca %52, align 8
+  %6 = alloca %52, align 8
+  %weights = alloca ptr, align 8
+  %count = alloca i32, align 4
+  %at = alloca ptr, align 8
+  store ptr %0, ptr %at, align 8
+  store i32 %1, ptr %count, align 4
+  store ptr %2, ptr %weights, align 8
+  %7 = load ptr, ptr %at, align 8
+  %8 = load ptr, ptr %weights, align 8
+  %9 = getelementptr %67, ptr %8, i32 0, i32 12
+  %10 = load i32, ptr %count, align 4
+  %11 = sext i32 %10 to i64
+  %12 = load ptr, ptr %weights, align 8
+  %13 = getelementptr %67, ptr %12, i32 0, i32 14
+  %14 = load i64, ptr %13, align 8
+  %15 = load ptr, ptr %weights, align 8
+  %16 = getelementptr %67, ptr %15, i32 0, i32 15
+  %17 = load i64, ptr %16, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %9, i64 40, i1 false)
+  call void @"$Cursor.shifted"(ptr noalias sret(%52) %6, ptr %7, ptr byval(%52) %5, i64 %11, i64 %14, i64 %17)
+  %18 = load ptr, ptr %weights, align 8
+  %19 = getelementptr %67, ptr %18, i32 0, i32 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %19, ptr align 8 %6, i64 40, i1 false)
+  %20 = load ptr, ptr %at, align 8
+  %21 = load ptr, ptr %weights, align 8
+  %22 = getelementptr %67, ptr %21, i32 0, i32 13
+  %23 = load i32, ptr %count, align 4
+  %24 = sext i32 %23 to i64
+  %25 = load ptr, ptr %weights, align 8
+  %26 = getelementptr %67, ptr %25, i32 0, i32 16
+  %27 = load i64, ptr %26, align 8
+  %28 = load ptr, ptr %weights, align 8
+  %29 = getelementptr %67, ptr %28, i32 0, i32 17
+  %30 = load i64, ptr %29, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %22, i64 40, i1 false)
+  call void @"$Cursor.shifted"(ptr noalias sret(%52) %4, ptr %20, ptr byval(%52) %3, i64 %24, i64 %27, i64 %30)
+  %31 = load ptr, ptr %weights, align 8
+  %32 = getelementptr %67, ptr %31, i32 0, i32 9
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %32, ptr align 8 %4, i64 40, i1 false)
+  ret void
+}
+
+define internal void @"$Cursor.shifted"(ptr noalias sret(%52) %0, ptr %1, ptr byval(%52) %2, i64 %3, i64 %4, i64 %5) {
+entry:
+  %scale_stride = alloca i64, align 8
+  %stride = alloca i64, align 8
+  %index = alloca i64, align 8
+  %matrix = alloca %52, align 8
+  %self = alloca ptr, align 8
+  store ptr %1, ptr %self, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %matrix, ptr align 8 %2, i64 40, i1 false)
+  store i64 %3, ptr %index, align 8
+  store i64 %4, ptr %stride, align 8
+  store i64 %5, ptr %scale_stride, align 8
+  %6 = getelementptr %52, ptr %matrix, i32 0, i32 4
+  %7 = load ptr, ptr %6, align 8
+  %8 = load i64, ptr %index, align 8
+  %9 = load i64, ptr %stride, align 8
+  %10 = mul i64 %8, %9
+  %11 = getelementptr i8, ptr %7, i64 %10
+  %12 = getelementptr %52, ptr %matrix, i32 0, i32 4
+  store ptr %11, ptr %12, align 8
+  %13 = getelementptr %52, ptr %matrix, i32 0, i32 5
+  %14 = load ptr, ptr %13, align 8
+  %15 = icmp ne ptr %14, null
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then, label %else
+
+then:                                             ; preds = %entry
+  %18 = getelementptr %52, ptr %matrix, i32 0, i32 5
+  %19 = load ptr, ptr %18, align 8
+  %20 = load i64, ptr %index, align 8
+  %21 = load i64, ptr %scale_stride, align 8
+  %22 = mul i64 %20, %21
+  %23 = getelementptr i8, ptr %19, i64 %22
+  %24 = getelementptr %52, ptr %matrix, i32 0, i32 5
+  store ptr %23, ptr %24, align 8
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %matrix, i64 40, i1 false)
+  ret void
+
+dead:                                             ; No predecessors!
+  ret void
+}
+
 define internal i32 @"$Layout.local_shared_width"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
@@ -48990,7 +49313,7 @@ entry:
   %7 = getelementptr %56, ptr %6, i32 0, i32 20
   %8 = load ptr, ptr %7, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %23, ptr %9, i32 0, i32 12
+  %10 = getelementptr %23, ptr %9, i32 0, i32 13
   %11 = call i32 %8(ptr %cache, ptr %10)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
@@ -49010,7 +49333,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 
 or.lhs.false:                                     ; preds = %entry
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %23, ptr %21, i32 0, i32 12
+  %22 = getelementptr %23, ptr %21, i32 0, i32 13
   %23 = load i64, ptr %22, align 8
   %24 = icmp sle i64 %23, 0
   %25 = zext i1 %24 to i8
@@ -49135,7 +49458,7 @@ entry:
   store ptr %8, ptr %o, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %"<aggcopy>", i64 40, i1 false)
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %23, ptr %10, i32 0, i32 17
+  %11 = getelementptr %23, ptr %10, i32 0, i32 18
   store ptr %11, ptr %w, align 8
   %12 = load ptr, ptr %w, align 8
   %13 = getelementptr %25, ptr %12, i32 0, i32 0
@@ -49193,66 +49516,72 @@ entry:
   %55 = getelementptr %25, ptr %54, i32 0, i32 10
   store i32 %53, ptr %55, align 4
   %56 = call i32 @"$Layout.num_local_experts"(ptr %layout)
-  %57 = load ptr, ptr %w, align 8
-  %58 = getelementptr %25, ptr %57, i32 0, i32 11
-  store i32 %56, ptr %58, align 4
-  %59 = load ptr, ptr %c, align 8
-  %60 = getelementptr %6, ptr %59, i32 0, i32 19
-  %61 = load i32, ptr %60, align 4
-  %62 = load ptr, ptr %w, align 8
-  %63 = getelementptr %25, ptr %62, i32 0, i32 12
-  store i32 %61, ptr %63, align 4
-  %64 = load ptr, ptr %c, align 8
-  %65 = getelementptr %6, ptr %64, i32 0, i32 3
-  %66 = load i32, ptr %65, align 4
-  %67 = load ptr, ptr %w, align 8
-  %68 = getelementptr %25, ptr %67, i32 0, i32 13
-  store i32 %66, ptr %68, align 4
-  %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %23, ptr %69, i32 0, i32 1
-  %71 = load ptr, ptr %70, align 8
-  %72 = getelementptr %56, ptr %71, i32 0, i32 21
-  %73 = load ptr, ptr %72, align 8
-  %74 = load ptr, ptr %w, align 8
+  %57 = load ptr, ptr %self, align 8
+  %58 = call i32 @"$Plan.num_merged"(ptr %57)
+  %59 = add i32 %56, %58
+  %60 = load ptr, ptr %w, align 8
+  %61 = getelementptr %25, ptr %60, i32 0, i32 11
+  store i32 %59, ptr %61, align 4
+  %62 = load ptr, ptr %c, align 8
+  %63 = getelementptr %6, ptr %62, i32 0, i32 19
+  %64 = load i32, ptr %63, align 4
+  %65 = load ptr, ptr %self, align 8
+  %66 = call i32 @"$Plan.num_merged"(ptr %65)
+  %67 = add i32 %64, %66
+  %68 = load ptr, ptr %w, align 8
+  %69 = getelementptr %25, ptr %68, i32 0, i32 12
+  store i32 %67, ptr %69, align 4
+  %70 = load ptr, ptr %c, align 8
+  %71 = getelementptr %6, ptr %70, i32 0, i32 3
+  %72 = load i32, ptr %71, align 4
+  %73 = load ptr, ptr %w, align 8
+  %74 = getelementptr %25, ptr %73, i32 0, i32 13
+  store i32 %72, ptr %74, align 4
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %23, ptr %75, i32 0, i32 15
-  %77 = call i32 %73(ptr %74, ptr %76)
-  store i32 %77, ptr %code, align 4
-  %78 = load i32, ptr %code, align 4
-  %79 = icmp ne i32 %78, 0
-  %80 = zext i1 %79 to i8
-  %81 = trunc i8 %80 to i1
-  br i1 %81, label %then, label %else
+  %76 = getelementptr %23, ptr %75, i32 0, i32 1
+  %77 = load ptr, ptr %76, align 8
+  %78 = getelementptr %56, ptr %77, i32 0, i32 21
+  %79 = load ptr, ptr %78, align 8
+  %80 = load ptr, ptr %w, align 8
+  %81 = load ptr, ptr %self, align 8
+  %82 = getelementptr %23, ptr %81, i32 0, i32 16
+  %83 = call i32 %79(ptr %80, ptr %82)
+  store i32 %83, ptr %code, align 4
+  %84 = load i32, ptr %code, align 4
+  %85 = icmp ne i32 %84, 0
+  %86 = zext i1 %85 to i8
+  %87 = trunc i8 %86 to i1
+  br i1 %87, label %then, label %else
 
 then:                                             ; preds = %entry
-  %82 = load ptr, ptr %message, align 8
-  store ptr %82, ptr %target, align 8
-  %83 = load ptr, ptr %target, align 8
-  %84 = icmp ne ptr %83, null
-  %85 = zext i1 %84 to i8
-  %86 = trunc i8 %85 to i1
-  br i1 %86, label %then2, label %else3
+  %88 = load ptr, ptr %message, align 8
+  store ptr %88, ptr %target, align 8
+  %89 = load ptr, ptr %target, align 8
+  %90 = icmp ne ptr %89, null
+  %91 = zext i1 %90 to i8
+  %92 = trunc i8 %91 to i1
+  br i1 %92, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  %87 = load ptr, ptr %target, align 8
-  %88 = getelementptr %0, ptr %87, i32 0, i32 0
-  %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
-  %90 = getelementptr i8, ptr %89, i64 0
-  %91 = load ptr, ptr %o, align 8
-  %92 = getelementptr %24, ptr %91, i32 0, i32 11
-  %93 = load i32, ptr %92, align 4
-  %94 = load ptr, ptr %o, align 8
-  %95 = getelementptr %24, ptr %94, i32 0, i32 6
-  %96 = load i32, ptr %95, align 4
-  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.490", i32 %93, i32 %96)
+  %93 = load ptr, ptr %target, align 8
+  %94 = getelementptr %0, ptr %93, i32 0, i32 0
+  %95 = getelementptr [1024 x i8], ptr %94, i32 0, i32 0
+  %96 = getelementptr i8, ptr %95, i64 0
+  %97 = load ptr, ptr %o, align 8
+  %98 = getelementptr %24, ptr %97, i32 0, i32 11
+  %99 = load i32, ptr %98, align 4
+  %100 = load ptr, ptr %o, align 8
+  %101 = getelementptr %24, ptr %100, i32 0, i32 6
+  %102 = load i32, ptr %101, align 4
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.490", i32 %99, i32 %102)
   br label %merge1
 
 else3:                                            ; preds = %then
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %98 = load i32, ptr %code, align 4
-  ret i32 %98
+  %104 = load i32, ptr %code, align 4
+  ret i32 %104
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -49325,6 +49654,21 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
+define internal i32 @"$Plan.num_merged"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %23, ptr %1, i32 0, i32 8
+  %3 = load i8, ptr %2, align 1
+  %4 = trunc i8 %3 to i1
+  %5 = select i1 %4, i32 1, i32 0
+  ret i32 %5
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
 define internal void @"$Plan.buffer_shape"(ptr noalias sret(%140) %0, ptr %1, i32 %2) {
 entry:
   %3 = alloca %140, align 8
@@ -49372,145 +49716,148 @@ entry:
   %31 = load ptr, ptr %c, align 8
   %32 = getelementptr %6, ptr %31, i32 0, i32 19
   %33 = load i32, ptr %32, align 4
-  %34 = load ptr, ptr %o, align 8
-  %35 = getelementptr %24, ptr %34, i32 0, i32 16
-  %36 = load i32, ptr %35, align 4
-  %37 = call i32 @"$Layout.local_vocab_size"(ptr %layout)
-  %38 = load ptr, ptr %c, align 8
-  %39 = getelementptr %6, ptr %38, i32 0, i32 3
-  %40 = load i32, ptr %39, align 4
-  %41 = load ptr, ptr %o, align 8
-  %42 = getelementptr %24, ptr %41, i32 0, i32 5
+  %34 = load ptr, ptr %self, align 8
+  %35 = call i32 @"$Plan.num_merged"(ptr %34)
+  %36 = add i32 %33, %35
+  %37 = load ptr, ptr %o, align 8
+  %38 = getelementptr %24, ptr %37, i32 0, i32 16
+  %39 = load i32, ptr %38, align 4
+  %40 = call i32 @"$Layout.local_vocab_size"(ptr %layout)
+  %41 = load ptr, ptr %c, align 8
+  %42 = getelementptr %6, ptr %41, i32 0, i32 3
   %43 = load i32, ptr %42, align 4
   %44 = load ptr, ptr %o, align 8
-  %45 = getelementptr %24, ptr %44, i32 0, i32 6
+  %45 = getelementptr %24, ptr %44, i32 0, i32 5
   %46 = load i32, ptr %45, align 4
-  %47 = load ptr, ptr %c, align 8
-  %48 = getelementptr %6, ptr %47, i32 0, i32 7
+  %47 = load ptr, ptr %o, align 8
+  %48 = getelementptr %24, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
-  %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %23, ptr %50, i32 0, i32 15
-  %52 = load i64, ptr %51, align 8
+  %50 = load ptr, ptr %c, align 8
+  %51 = getelementptr %6, ptr %50, i32 0, i32 7
+  %52 = load i32, ptr %51, align 4
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %23, ptr %53, i32 0, i32 18
-  %55 = load %26, ptr %54, align 4
-  %56 = getelementptr %145, ptr %4, i32 0, i32 0
-  store i32 %14, ptr %56, align 4
-  %57 = getelementptr %145, ptr %4, i32 0, i32 1
-  store i32 %17, ptr %57, align 4
-  %58 = getelementptr %145, ptr %4, i32 0, i32 2
-  store i64 %21, ptr %58, align 8
-  %59 = getelementptr %145, ptr %4, i32 0, i32 3
-  store i32 %24, ptr %59, align 4
-  %60 = getelementptr %145, ptr %4, i32 0, i32 4
-  store i32 %27, ptr %60, align 4
-  %61 = getelementptr %145, ptr %4, i32 0, i32 5
-  store i32 %28, ptr %61, align 4
-  %62 = getelementptr %145, ptr %4, i32 0, i32 6
-  store i32 %29, ptr %62, align 4
-  %63 = getelementptr %145, ptr %4, i32 0, i32 7
-  store i32 %30, ptr %63, align 4
-  %64 = getelementptr %145, ptr %4, i32 0, i32 8
-  store i32 %33, ptr %64, align 4
-  %65 = getelementptr %145, ptr %4, i32 0, i32 9
-  store i32 %36, ptr %65, align 4
-  %66 = getelementptr %145, ptr %4, i32 0, i32 10
-  store i32 %37, ptr %66, align 4
-  %67 = getelementptr %145, ptr %4, i32 0, i32 11
-  store i32 %40, ptr %67, align 4
-  %68 = getelementptr %145, ptr %4, i32 0, i32 12
-  store i32 %43, ptr %68, align 4
-  %69 = getelementptr %145, ptr %4, i32 0, i32 13
-  store i32 %46, ptr %69, align 4
-  %70 = getelementptr %145, ptr %4, i32 0, i32 14
-  store i32 %49, ptr %70, align 4
-  %71 = getelementptr %145, ptr %4, i32 0, i32 15
-  store i64 %52, ptr %71, align 8
-  %72 = getelementptr %145, ptr %4, i32 0, i32 16
-  store %26 %55, ptr %72, align 4
-  %73 = load %145, ptr %4, align 8
-  store %145 %73, ptr %"<structcast>", align 8
-  %74 = getelementptr %140, ptr %3, i32 0, i32 0
-  %75 = getelementptr %145, ptr %"<structcast>", i32 0, i32 0
-  %76 = load i32, ptr %75, align 4
-  store i32 %76, ptr %74, align 4
-  %77 = getelementptr %140, ptr %3, i32 0, i32 1
-  %78 = getelementptr %145, ptr %"<structcast>", i32 0, i32 1
+  %54 = getelementptr %23, ptr %53, i32 0, i32 16
+  %55 = load i64, ptr %54, align 8
+  %56 = load ptr, ptr %self, align 8
+  %57 = getelementptr %23, ptr %56, i32 0, i32 19
+  %58 = load %26, ptr %57, align 4
+  %59 = getelementptr %145, ptr %4, i32 0, i32 0
+  store i32 %14, ptr %59, align 4
+  %60 = getelementptr %145, ptr %4, i32 0, i32 1
+  store i32 %17, ptr %60, align 4
+  %61 = getelementptr %145, ptr %4, i32 0, i32 2
+  store i64 %21, ptr %61, align 8
+  %62 = getelementptr %145, ptr %4, i32 0, i32 3
+  store i32 %24, ptr %62, align 4
+  %63 = getelementptr %145, ptr %4, i32 0, i32 4
+  store i32 %27, ptr %63, align 4
+  %64 = getelementptr %145, ptr %4, i32 0, i32 5
+  store i32 %28, ptr %64, align 4
+  %65 = getelementptr %145, ptr %4, i32 0, i32 6
+  store i32 %29, ptr %65, align 4
+  %66 = getelementptr %145, ptr %4, i32 0, i32 7
+  store i32 %30, ptr %66, align 4
+  %67 = getelementptr %145, ptr %4, i32 0, i32 8
+  store i32 %36, ptr %67, align 4
+  %68 = getelementptr %145, ptr %4, i32 0, i32 9
+  store i32 %39, ptr %68, align 4
+  %69 = getelementptr %145, ptr %4, i32 0, i32 10
+  store i32 %40, ptr %69, align 4
+  %70 = getelementptr %145, ptr %4, i32 0, i32 11
+  store i32 %43, ptr %70, align 4
+  %71 = getelementptr %145, ptr %4, i32 0, i32 12
+  store i32 %46, ptr %71, align 4
+  %72 = getelementptr %145, ptr %4, i32 0, i32 13
+  store i32 %49, ptr %72, align 4
+  %73 = getelementptr %145, ptr %4, i32 0, i32 14
+  store i32 %52, ptr %73, align 4
+  %74 = getelementptr %145, ptr %4, i32 0, i32 15
+  store i64 %55, ptr %74, align 8
+  %75 = getelementptr %145, ptr %4, i32 0, i32 16
+  store %26 %58, ptr %75, align 4
+  %76 = load %145, ptr %4, align 8
+  store %145 %76, ptr %"<structcast>", align 8
+  %77 = getelementptr %140, ptr %3, i32 0, i32 0
+  %78 = getelementptr %145, ptr %"<structcast>", i32 0, i32 0
   %79 = load i32, ptr %78, align 4
-  %80 = sext i32 %79 to i64
-  store i64 %80, ptr %77, align 8
-  %81 = getelementptr %140, ptr %3, i32 0, i32 2
-  %82 = getelementptr %145, ptr %"<structcast>", i32 0, i32 2
-  %83 = load i64, ptr %82, align 8
-  store i64 %83, ptr %81, align 8
-  %84 = getelementptr %140, ptr %3, i32 0, i32 3
-  %85 = getelementptr %145, ptr %"<structcast>", i32 0, i32 3
-  %86 = load i32, ptr %85, align 4
-  %87 = sext i32 %86 to i64
-  store i64 %87, ptr %84, align 8
-  %88 = getelementptr %140, ptr %3, i32 0, i32 4
-  %89 = getelementptr %145, ptr %"<structcast>", i32 0, i32 4
-  %90 = load i32, ptr %89, align 4
-  %91 = sext i32 %90 to i64
-  store i64 %91, ptr %88, align 8
-  %92 = getelementptr %140, ptr %3, i32 0, i32 5
-  %93 = getelementptr %145, ptr %"<structcast>", i32 0, i32 5
-  %94 = load i32, ptr %93, align 4
-  %95 = sext i32 %94 to i64
-  store i64 %95, ptr %92, align 8
-  %96 = getelementptr %140, ptr %3, i32 0, i32 6
-  %97 = getelementptr %145, ptr %"<structcast>", i32 0, i32 6
-  %98 = load i32, ptr %97, align 4
-  %99 = sext i32 %98 to i64
-  store i64 %99, ptr %96, align 8
-  %100 = getelementptr %140, ptr %3, i32 0, i32 7
-  %101 = getelementptr %145, ptr %"<structcast>", i32 0, i32 7
-  %102 = load i32, ptr %101, align 4
-  %103 = sext i32 %102 to i64
-  store i64 %103, ptr %100, align 8
-  %104 = getelementptr %140, ptr %3, i32 0, i32 8
-  %105 = getelementptr %145, ptr %"<structcast>", i32 0, i32 8
-  %106 = load i32, ptr %105, align 4
-  %107 = sext i32 %106 to i64
-  store i64 %107, ptr %104, align 8
-  %108 = getelementptr %140, ptr %3, i32 0, i32 9
-  %109 = getelementptr %145, ptr %"<structcast>", i32 0, i32 9
-  %110 = load i32, ptr %109, align 4
-  %111 = sext i32 %110 to i64
-  store i64 %111, ptr %108, align 8
-  %112 = getelementptr %140, ptr %3, i32 0, i32 10
-  %113 = getelementptr %145, ptr %"<structcast>", i32 0, i32 10
-  %114 = load i32, ptr %113, align 4
-  %115 = sext i32 %114 to i64
-  store i64 %115, ptr %112, align 8
-  %116 = getelementptr %140, ptr %3, i32 0, i32 11
-  %117 = getelementptr %145, ptr %"<structcast>", i32 0, i32 11
-  %118 = load i32, ptr %117, align 4
-  %119 = sext i32 %118 to i64
-  store i64 %119, ptr %116, align 8
-  %120 = getelementptr %140, ptr %3, i32 0, i32 12
-  %121 = getelementptr %145, ptr %"<structcast>", i32 0, i32 12
-  %122 = load i32, ptr %121, align 4
-  %123 = sext i32 %122 to i64
-  store i64 %123, ptr %120, align 8
-  %124 = getelementptr %140, ptr %3, i32 0, i32 13
-  %125 = getelementptr %145, ptr %"<structcast>", i32 0, i32 13
-  %126 = load i32, ptr %125, align 4
-  %127 = sext i32 %126 to i64
-  store i64 %127, ptr %124, align 8
-  %128 = getelementptr %140, ptr %3, i32 0, i32 14
-  %129 = getelementptr %145, ptr %"<structcast>", i32 0, i32 14
-  %130 = load i32, ptr %129, align 4
-  %131 = sext i32 %130 to i64
-  store i64 %131, ptr %128, align 8
-  %132 = getelementptr %140, ptr %3, i32 0, i32 15
-  %133 = getelementptr %145, ptr %"<structcast>", i32 0, i32 15
-  %134 = load i64, ptr %133, align 8
-  store i64 %134, ptr %132, align 8
-  %135 = getelementptr %140, ptr %3, i32 0, i32 16
-  %136 = getelementptr %145, ptr %"<structcast>", i32 0, i32 16
-  %137 = load %26, ptr %136, align 4
-  store %26 %137, ptr %135, align 4
+  store i32 %79, ptr %77, align 4
+  %80 = getelementptr %140, ptr %3, i32 0, i32 1
+  %81 = getelementptr %145, ptr %"<structcast>", i32 0, i32 1
+  %82 = load i32, ptr %81, align 4
+  %83 = sext i32 %82 to i64
+  store i64 %83, ptr %80, align 8
+  %84 = getelementptr %140, ptr %3, i32 0, i32 2
+  %85 = getelementptr %145, ptr %"<structcast>", i32 0, i32 2
+  %86 = load i64, ptr %85, align 8
+  store i64 %86, ptr %84, align 8
+  %87 = getelementptr %140, ptr %3, i32 0, i32 3
+  %88 = getelementptr %145, ptr %"<structcast>", i32 0, i32 3
+  %89 = load i32, ptr %88, align 4
+  %90 = sext i32 %89 to i64
+  store i64 %90, ptr %87, align 8
+  %91 = getelementptr %140, ptr %3, i32 0, i32 4
+  %92 = getelementptr %145, ptr %"<structcast>", i32 0, i32 4
+  %93 = load i32, ptr %92, align 4
+  %94 = sext i32 %93 to i64
+  store i64 %94, ptr %91, align 8
+  %95 = getelementptr %140, ptr %3, i32 0, i32 5
+  %96 = getelementptr %145, ptr %"<structcast>", i32 0, i32 5
+  %97 = load i32, ptr %96, align 4
+  %98 = sext i32 %97 to i64
+  store i64 %98, ptr %95, align 8
+  %99 = getelementptr %140, ptr %3, i32 0, i32 6
+  %100 = getelementptr %145, ptr %"<structcast>", i32 0, i32 6
+  %101 = load i32, ptr %100, align 4
+  %102 = sext i32 %101 to i64
+  store i64 %102, ptr %99, align 8
+  %103 = getelementptr %140, ptr %3, i32 0, i32 7
+  %104 = getelementptr %145, ptr %"<structcast>", i32 0, i32 7
+  %105 = load i32, ptr %104, align 4
+  %106 = sext i32 %105 to i64
+  store i64 %106, ptr %103, align 8
+  %107 = getelementptr %140, ptr %3, i32 0, i32 8
+  %108 = getelementptr %145, ptr %"<structcast>", i32 0, i32 8
+  %109 = load i32, ptr %108, align 4
+  %110 = sext i32 %109 to i64
+  store i64 %110, ptr %107, align 8
+  %111 = getelementptr %140, ptr %3, i32 0, i32 9
+  %112 = getelementptr %145, ptr %"<structcast>", i32 0, i32 9
+  %113 = load i32, ptr %112, align 4
+  %114 = sext i32 %113 to i64
+  store i64 %114, ptr %111, align 8
+  %115 = getelementptr %140, ptr %3, i32 0, i32 10
+  %116 = getelementptr %145, ptr %"<structcast>", i32 0, i32 10
+  %117 = load i32, ptr %116, align 4
+  %118 = sext i32 %117 to i64
+  store i64 %118, ptr %115, align 8
+  %119 = getelementptr %140, ptr %3, i32 0, i32 11
+  %120 = getelementptr %145, ptr %"<structcast>", i32 0, i32 11
+  %121 = load i32, ptr %120, align 4
+  %122 = sext i32 %121 to i64
+  store i64 %122, ptr %119, align 8
+  %123 = getelementptr %140, ptr %3, i32 0, i32 12
+  %124 = getelementptr %145, ptr %"<structcast>", i32 0, i32 12
+  %125 = load i32, ptr %124, align 4
+  %126 = sext i32 %125 to i64
+  store i64 %126, ptr %123, align 8
+  %127 = getelementptr %140, ptr %3, i32 0, i32 13
+  %128 = getelementptr %145, ptr %"<structcast>", i32 0, i32 13
+  %129 = load i32, ptr %128, align 4
+  %130 = sext i32 %129 to i64
+  store i64 %130, ptr %127, align 8
+  %131 = getelementptr %140, ptr %3, i32 0, i32 14
+  %132 = getelementptr %145, ptr %"<structcast>", i32 0, i32 14
+  %133 = load i32, ptr %132, align 4
+  %134 = sext i32 %133 to i64
+  store i64 %134, ptr %131, align 8
+  %135 = getelementptr %140, ptr %3, i32 0, i32 15
+  %136 = getelementptr %145, ptr %"<structcast>", i32 0, i32 15
+  %137 = load i64, ptr %136, align 8
+  store i64 %137, ptr %135, align 8
+  %138 = getelementptr %140, ptr %3, i32 0, i32 16
+  %139 = getelementptr %145, ptr %"<structcast>", i32 0, i32 16
+  %140 = load %26, ptr %139, align 4
+  store %26 %140, ptr %138, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %3, i64 160, i1 false)
   ret void
 
@@ -51579,15 +51926,15 @@ entry:
   %10 = load i32, ptr %9, align 4
   %11 = sext i32 %10 to i64
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %23, ptr %12, i32 0, i32 9
+  %13 = getelementptr %23, ptr %12, i32 0, i32 10
   %14 = load i32, ptr %13, align 4
   %15 = sext i32 %14 to i64
   %16 = mul i64 %11, %15
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %23, ptr %17, i32 0, i32 10
+  %18 = getelementptr %23, ptr %17, i32 0, i32 11
   store i64 %16, ptr %18, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %23, ptr %19, i32 0, i32 10
+  %20 = getelementptr %23, ptr %19, i32 0, i32 11
   %21 = load i64, ptr %20, align 8
   store i64 %21, ptr %num_pages, align 8
   %22 = load ptr, ptr %self, align 8
@@ -51685,7 +52032,7 @@ else8:                                            ; preds = %and.lhs.true9, %mer
 and.lhs.true9:                                    ; preds = %merge3
   %74 = load i64, ptr %num_pages, align 8
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %23, ptr %75, i32 0, i32 9
+  %76 = getelementptr %23, ptr %75, i32 0, i32 10
   %77 = load i32, ptr %76, align 4
   %78 = sext i32 %77 to i64
   %79 = icmp slt i64 %74, %78
@@ -51702,7 +52049,7 @@ then10:                                           ; preds = %else8
 else11:                                           ; preds = %else8
   %84 = load i64, ptr %num_pages, align 8
   %85 = load ptr, ptr %self, align 8
-  %86 = getelementptr %23, ptr %85, i32 0, i32 9
+  %86 = getelementptr %23, ptr %85, i32 0, i32 10
   %87 = load i32, ptr %86, align 4
   %88 = sext i32 %87 to i64
   %89 = icmp slt i64 %84, %88
@@ -51713,7 +52060,7 @@ else11:                                           ; preds = %else8
 then12:                                           ; preds = %else11
   %92 = load ptr, ptr %self, align 8
   %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %23, ptr %93, i32 0, i32 9
+  %94 = getelementptr %23, ptr %93, i32 0, i32 10
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
   call void @"$Plan.refuse_memory"(ptr %92, i64 %96)
@@ -51743,7 +52090,7 @@ merge6:                                           ; preds = %else15, %then14, %t
   %106 = load i64, ptr %num_pages, align 8
   %107 = trunc i64 %106 to i32
   %108 = load ptr, ptr %self, align 8
-  %109 = getelementptr %23, ptr %108, i32 0, i32 11
+  %109 = getelementptr %23, ptr %108, i32 0, i32 12
   store i32 %107, ptr %109, align 4
   ret void
 }
@@ -51753,13 +52100,13 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %23, ptr %1, i32 0, i32 8
+  %2 = getelementptr %23, ptr %1, i32 0, i32 9
   %3 = load i64, ptr %2, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = call i64 @"$Plan.fixed_bytes"(ptr %4)
   %6 = sub i64 %3, %5
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %23, ptr %7, i32 0, i32 12
+  %8 = getelementptr %23, ptr %7, i32 0, i32 13
   %9 = load i64, ptr %8, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = call i64 @"$Plan.num_sharing"(ptr %10)
@@ -51777,10 +52124,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %23, ptr %1, i32 0, i32 13
+  %2 = getelementptr %23, ptr %1, i32 0, i32 14
   %3 = load i64, ptr %2, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %23, ptr %4, i32 0, i32 14
+  %5 = getelementptr %23, ptr %4, i32 0, i32 15
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %3, %6
   %8 = load ptr, ptr %self, align 8
@@ -51796,7 +52143,7 @@ entry:
 then:                                             ; preds = %entry
   %15 = load i64, ptr %fixed, align 8
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %23, ptr %16, i32 0, i32 16
+  %17 = getelementptr %23, ptr %16, i32 0, i32 17
   %18 = load i64, ptr %17, align 8
   %19 = add i64 %15, %18
   store i64 %19, ptr %fixed, align 8
@@ -51866,7 +52213,7 @@ entry:
   %12 = getelementptr %24, ptr %11, i32 0, i32 6
   %13 = load i32, ptr %12, align 4
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %23, ptr %14, i32 0, i32 9
+  %15 = getelementptr %23, ptr %14, i32 0, i32 10
   %16 = load i32, ptr %15, align 4
   %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.493", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
@@ -51884,10 +52231,10 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %reason, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %23, ptr %2, i32 0, i32 19
+  %3 = getelementptr %23, ptr %2, i32 0, i32 20
   store i8 0, ptr %3, align 1
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %23, ptr %4, i32 0, i32 20
+  %5 = getelementptr %23, ptr %4, i32 0, i32 21
   %6 = getelementptr [512 x i8], ptr %5, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load ptr, ptr %reason, align 8
@@ -51910,7 +52257,7 @@ entry:
   %5 = call i64 @"$Plan.fixed_bytes"(ptr %4)
   %6 = load i64, ptr %num_pages, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %23, ptr %7, i32 0, i32 12
+  %8 = getelementptr %23, ptr %7, i32 0, i32 13
   %9 = load i64, ptr %8, align 8
   %10 = mul i64 %6, %9
   %11 = load ptr, ptr %self, align 8
@@ -51926,20 +52273,20 @@ entry:
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %23, ptr %21, i32 0, i32 13
+  %22 = getelementptr %23, ptr %21, i32 0, i32 14
   %23 = load i64, ptr %22, align 8
   %24 = load ptr, ptr %self, align 8
   %25 = call i64 @"$Plan.num_sharing"(ptr %24)
   %26 = mul i64 %23, %25
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %23, ptr %27, i32 0, i32 14
+  %28 = getelementptr %23, ptr %27, i32 0, i32 15
   %29 = load i64, ptr %28, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = call i64 @"$Plan.num_sharing"(ptr %30)
   %32 = mul i64 %29, %31
   %33 = load i64, ptr %num_pages, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %23, ptr %34, i32 0, i32 12
+  %35 = getelementptr %23, ptr %34, i32 0, i32 13
   %36 = load i64, ptr %35, align 8
   %37 = load ptr, ptr %self, align 8
   %38 = call i64 @"$Plan.num_sharing"(ptr %37)
@@ -51949,15 +52296,15 @@ entry:
   %42 = getelementptr %24, ptr %41, i32 0, i32 6
   %43 = load i32, ptr %42, align 4
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %23, ptr %44, i32 0, i32 9
+  %45 = getelementptr %23, ptr %44, i32 0, i32 10
   %46 = load i32, ptr %45, align 4
   %47 = load i64, ptr %needed, align 8
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %23, ptr %48, i32 0, i32 8
+  %49 = getelementptr %23, ptr %48, i32 0, i32 9
   %50 = load i64, ptr %49, align 8
   %51 = load i64, ptr %needed, align 8
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %23, ptr %52, i32 0, i32 8
+  %53 = getelementptr %23, ptr %52, i32 0, i32 9
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
@@ -52101,20 +52448,20 @@ entry:
   %68 = load %48, ptr %12, align 1
   %69 = load ptr, ptr %out, align 8
   %70 = load ptr, ptr %made, align 8
-  %71 = getelementptr %23, ptr %70, i32 0, i32 8
+  %71 = getelementptr %23, ptr %70, i32 0, i32 9
   %72 = load i64, ptr %71, align 8
   call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.517", i64 %72)
   %73 = load %48, ptr %11, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
-  %76 = getelementptr %23, ptr %75, i32 0, i32 19
+  %76 = getelementptr %23, ptr %75, i32 0, i32 20
   %77 = load i8, ptr %76, align 1
   %78 = icmp ne i8 %77, 0
   call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.518", i1 zeroext %78)
   %79 = load %48, ptr %10, align 1
   %80 = load ptr, ptr %out, align 8
   %81 = load ptr, ptr %made, align 8
-  %82 = getelementptr %23, ptr %81, i32 0, i32 20
+  %82 = getelementptr %23, ptr %81, i32 0, i32 21
   %83 = getelementptr [512 x i8], ptr %82, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
   call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.519", ptr %84)
@@ -52320,20 +52667,20 @@ entry:
   %33 = load %48, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
-  %36 = getelementptr %23, ptr %35, i32 0, i32 12
+  %36 = getelementptr %23, ptr %35, i32 0, i32 13
   %37 = load i64, ptr %36, align 8
   call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.513", i64 %37)
   %38 = load %48, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
-  %41 = getelementptr %23, ptr %40, i32 0, i32 11
+  %41 = getelementptr %23, ptr %40, i32 0, i32 12
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
   call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.514", i64 %43)
   %44 = load %48, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
-  %47 = getelementptr %23, ptr %46, i32 0, i32 11
+  %47 = getelementptr %23, ptr %46, i32 0, i32 12
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
   %50 = load ptr, ptr %made, align 8
@@ -52436,10 +52783,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %23, ptr %1, i32 0, i32 11
+  %2 = getelementptr %23, ptr %1, i32 0, i32 12
   %3 = load i32, ptr %2, align 4
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %23, ptr %4, i32 0, i32 9
+  %5 = getelementptr %23, ptr %4, i32 0, i32 10
   %6 = load i32, ptr %5, align 4
   %7 = sdiv i32 %3, %6
   store i32 %7, ptr %requests, align 4
@@ -52847,15 +53194,15 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %3, i64 160, i1 false)
   %6 = call ptr @memset(ptr %result, i32 0, i64 56)
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %23, ptr %7, i32 0, i32 13
+  %8 = getelementptr %23, ptr %7, i32 0, i32 14
   %9 = load i64, ptr %8, align 8
   %10 = getelementptr %146, ptr %result, i32 0, i32 0
   store i64 %9, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %23, ptr %11, i32 0, i32 12
+  %12 = getelementptr %23, ptr %11, i32 0, i32 13
   %13 = load i64, ptr %12, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %23, ptr %14, i32 0, i32 11
+  %15 = getelementptr %23, ptr %14, i32 0, i32 12
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
   %18 = mul i64 %13, %17
@@ -52865,7 +53212,7 @@ entry:
   %21 = getelementptr %146, ptr %result, i32 0, i32 2
   store i64 %20, ptr %21, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %23, ptr %22, i32 0, i32 15
+  %23 = getelementptr %23, ptr %22, i32 0, i32 16
   %24 = load i64, ptr %23, align 8
   %25 = getelementptr %146, ptr %result, i32 0, i32 3
   store i64 %24, ptr %25, align 8
@@ -52877,7 +53224,7 @@ entry:
 
 then:                                             ; preds = %entry
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %23, ptr %30, i32 0, i32 16
+  %31 = getelementptr %23, ptr %30, i32 0, i32 17
   %32 = load i64, ptr %31, align 8
   %33 = getelementptr %146, ptr %result, i32 0, i32 4
   store i64 %32, ptr %33, align 8
@@ -52898,7 +53245,7 @@ merge:                                            ; preds = %else, %then
   %42 = getelementptr %146, ptr %result, i32 0, i32 5
   store i64 %41, ptr %42, align 8
   %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %23, ptr %43, i32 0, i32 8
+  %44 = getelementptr %23, ptr %43, i32 0, i32 9
   %45 = load i64, ptr %44, align 8
   %46 = load ptr, ptr %self, align 8
   %47 = call i64 @"$Plan.num_sharing"(ptr %46)
@@ -66042,7 +66389,7 @@ entry:
   %77 = getelementptr i8, ptr %76, i64 0
   %78 = load ptr, ptr %self, align 8
   %79 = getelementptr %1, ptr %78, i32 0, i32 1
-  %80 = getelementptr %3, ptr %79, i32 0, i32 9
+  %80 = getelementptr %3, ptr %79, i32 0, i32 10
   %81 = getelementptr [128 x i8], ptr %80, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
   %83 = call ptr @memcpy(ptr %77, ptr %82, i64 128)
@@ -66079,7 +66426,7 @@ entry:
   %112 = getelementptr %159, ptr %111, i32 0, i32 23
   store i64 %110, ptr %112, align 8
   %113 = load ptr, ptr %planned, align 8
-  %114 = getelementptr %23, ptr %113, i32 0, i32 13
+  %114 = getelementptr %23, ptr %113, i32 0, i32 14
   %115 = load i64, ptr %114, align 8
   %116 = load i64, ptr %num_ranks, align 8
   %117 = mul i64 %115, %116
@@ -66087,10 +66434,10 @@ entry:
   %119 = getelementptr %159, ptr %118, i32 0, i32 24
   store i64 %117, ptr %119, align 8
   %120 = load ptr, ptr %planned, align 8
-  %121 = getelementptr %23, ptr %120, i32 0, i32 12
+  %121 = getelementptr %23, ptr %120, i32 0, i32 13
   %122 = load i64, ptr %121, align 8
   %123 = load ptr, ptr %planned, align 8
-  %124 = getelementptr %23, ptr %123, i32 0, i32 11
+  %124 = getelementptr %23, ptr %123, i32 0, i32 12
   %125 = load i32, ptr %124, align 4
   %126 = sext i32 %125 to i64
   %127 = mul i64 %122, %126
@@ -66100,7 +66447,7 @@ entry:
   %131 = getelementptr %159, ptr %130, i32 0, i32 25
   store i64 %129, ptr %131, align 8
   %132 = load ptr, ptr %planned, align 8
-  %133 = getelementptr %23, ptr %132, i32 0, i32 14
+  %133 = getelementptr %23, ptr %132, i32 0, i32 15
   %134 = load i64, ptr %133, align 8
   %135 = load i64, ptr %num_ranks, align 8
   %136 = mul i64 %134, %135
@@ -66444,7 +66791,7 @@ merge:                                            ; preds = %else, %dead
   store ptr null, ptr %19, align 8
   %20 = call i64 @"$threads.now_ns"()
   store i64 %20, ptr %begin, align 8
-  %21 = call ptr @calloc(i64 1, i64 8848)
+  %21 = call ptr @calloc(i64 1, i64 8856)
   store ptr %21, ptr %engine, align 8
   %22 = load ptr, ptr %engine, align 8
   %23 = icmp eq ptr %22, null
@@ -66950,7 +67297,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %23, ptr %2, i32 0, i32 19
+  %3 = getelementptr %23, ptr %2, i32 0, i32 20
   %4 = load i8, ptr %3, align 1
   %5 = trunc i8 %4 to i1
   br i1 %5, label %then, label %else
@@ -66984,7 +67331,7 @@ then2:                                            ; preds = %merge
   %18 = getelementptr %4, ptr %17, i32 0, i32 1
   %19 = load ptr, ptr %18, align 8
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %23, ptr %20, i32 0, i32 20
+  %21 = getelementptr %23, ptr %20, i32 0, i32 21
   %22 = getelementptr [512 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.629", ptr %19, ptr %23)
@@ -67994,13 +68341,13 @@ merge:                                            ; preds = %else, %dead
   %39 = getelementptr %50, ptr %38, i32 0, i32 4
   %40 = load ptr, ptr %39, align 8
   %41 = load ptr, ptr %planned, align 8
-  %42 = getelementptr %23, ptr %41, i32 0, i32 17
+  %42 = getelementptr %23, ptr %41, i32 0, i32 18
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %50, ptr %43, i32 0, i32 7
   %45 = getelementptr %53, ptr %44, i32 0, i32 25
   %46 = load ptr, ptr %45, align 8
   %47 = load ptr, ptr %planned, align 8
-  %48 = getelementptr %23, ptr %47, i32 0, i32 15
+  %48 = getelementptr %23, ptr %47, i32 0, i32 16
   %49 = load i64, ptr %48, align 8
   %50 = call i32 %37(ptr %40, ptr %42, ptr %46, i64 %49)
   store i32 %50, ptr %code1, align 4
@@ -68043,7 +68390,7 @@ then7:                                            ; preds = %merge2
   %71 = getelementptr %50, ptr %70, i32 0, i32 4
   %72 = load ptr, ptr %71, align 8
   %73 = load ptr, ptr %planned, align 8
-  %74 = getelementptr %23, ptr %73, i32 0, i32 16
+  %74 = getelementptr %23, ptr %73, i32 0, i32 17
   %75 = load i64, ptr %74, align 8
   %76 = load ptr, ptr %self, align 8
   %77 = getelementptr %50, ptr %76, i32 0, i32 19
@@ -68074,7 +68421,7 @@ merge10:                                          ; preds = %else12, %dead13
   %88 = getelementptr %50, ptr %87, i32 0, i32 19
   %89 = load ptr, ptr %88, align 8
   %90 = load ptr, ptr %planned, align 8
-  %91 = getelementptr %23, ptr %90, i32 0, i32 16
+  %91 = getelementptr %23, ptr %90, i32 0, i32 17
   %92 = load i64, ptr %91, align 8
   %93 = call ptr @memset(ptr %89, i32 0, i64 %92)
   %94 = load ptr, ptr %self, align 8
@@ -68092,7 +68439,7 @@ else8:                                            ; preds = %merge2
 merge6:                                           ; preds = %else8, %merge10
   %100 = load ptr, ptr %planned, align 8
   %101 = load ptr, ptr %planned, align 8
-  %102 = getelementptr %23, ptr %101, i32 0, i32 11
+  %102 = getelementptr %23, ptr %101, i32 0, i32 12
   %103 = load i32, ptr %102, align 4
   call void @"$Plan.cache"(ptr noalias sret(%55) %3, ptr %100, i32 %103)
   %104 = load ptr, ptr %self, align 8
@@ -68100,10 +68447,10 @@ merge6:                                           ; preds = %else8, %merge10
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %105, ptr align 8 %3, i64 32, i1 false)
   %106 = load ptr, ptr %self, align 8
   %107 = load ptr, ptr %planned, align 8
-  %108 = getelementptr %23, ptr %107, i32 0, i32 12
+  %108 = getelementptr %23, ptr %107, i32 0, i32 13
   %109 = load i64, ptr %108, align 8
   %110 = load ptr, ptr %planned, align 8
-  %111 = getelementptr %23, ptr %110, i32 0, i32 11
+  %111 = getelementptr %23, ptr %110, i32 0, i32 12
   %112 = load i32, ptr %111, align 4
   %113 = sext i32 %112 to i64
   %114 = mul i64 %109, %113
@@ -69393,7 +69740,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %merge5
   %22 = load ptr, ptr %weights, align 8
-  %23 = getelementptr %67, ptr %22, i32 0, i32 7
+  %23 = getelementptr %67, ptr %22, i32 0, i32 8
   %24 = getelementptr %52, ptr %23, i32 0, i32 4
   %25 = load ptr, ptr %24, align 8
   %26 = icmp eq ptr %25, null
@@ -69413,7 +69760,7 @@ else11:                                           ; preds = %merge1
 merge9:                                           ; preds = %else11, %dead12
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %weights, align 8
-  %31 = getelementptr %67, ptr %30, i32 0, i32 7
+  %31 = getelementptr %67, ptr %30, i32 0, i32 8
   %32 = call i32 @"$RandomPlacer.matrix"(ptr %29, ptr %31)
   store i32 %32, ptr %code13, align 4
   %33 = load i32, ptr %code13, align 4
@@ -69435,7 +69782,7 @@ else16:                                           ; preds = %merge9
 merge14:                                          ; preds = %else16, %dead17
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %weights, align 8
-  %40 = getelementptr %67, ptr %39, i32 0, i32 8
+  %40 = getelementptr %67, ptr %39, i32 0, i32 9
   %41 = call i32 @"$RandomPlacer.matrix"(ptr %38, ptr %40)
   ret i32 %41
 
@@ -69463,7 +69810,7 @@ entry:
   store ptr %6, ptr %c, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %weights, align 8
-  %9 = getelementptr %67, ptr %8, i32 0, i32 1
+  %9 = getelementptr %67, ptr %8, i32 0, i32 2
   %10 = load ptr, ptr %9, align 8
   %11 = load ptr, ptr %c, align 8
   %12 = getelementptr %6, ptr %11, i32 0, i32 1
@@ -69492,7 +69839,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %23 = load ptr, ptr %self, align 8
   %24 = load ptr, ptr %weights, align 8
-  %25 = getelementptr %67, ptr %24, i32 0, i32 2
+  %25 = getelementptr %67, ptr %24, i32 0, i32 3
   %26 = load ptr, ptr %25, align 8
   %27 = load ptr, ptr %c, align 8
   %28 = getelementptr %6, ptr %27, i32 0, i32 1
@@ -69528,7 +69875,7 @@ merge2:                                           ; preds = %else4, %dead5
 then7:                                            ; preds = %merge2
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %weights, align 8
-  %45 = getelementptr %67, ptr %44, i32 0, i32 3
+  %45 = getelementptr %67, ptr %44, i32 0, i32 4
   %46 = load ptr, ptr %45, align 8
   %47 = load ptr, ptr %c, align 8
   %48 = getelementptr %6, ptr %47, i32 0, i32 6
@@ -69557,7 +69904,7 @@ else12:                                           ; preds = %then7
 merge10:                                          ; preds = %else12, %dead13
   %59 = load ptr, ptr %self, align 8
   %60 = load ptr, ptr %weights, align 8
-  %61 = getelementptr %67, ptr %60, i32 0, i32 4
+  %61 = getelementptr %67, ptr %60, i32 0, i32 5
   %62 = load ptr, ptr %61, align 8
   %63 = load ptr, ptr %c, align 8
   %64 = getelementptr %6, ptr %63, i32 0, i32 6
@@ -69592,7 +69939,7 @@ else8:                                            ; preds = %merge2
 merge6:                                           ; preds = %else8, %merge15
   %75 = load ptr, ptr %self, align 8
   %76 = load ptr, ptr %weights, align 8
-  %77 = getelementptr %67, ptr %76, i32 0, i32 5
+  %77 = getelementptr %67, ptr %76, i32 0, i32 6
   %78 = call i32 @"$RandomPlacer.matrix"(ptr %75, ptr %77)
   store i32 %78, ptr %code19, align 4
   %79 = load i32, ptr %code19, align 4
@@ -69614,7 +69961,7 @@ else22:                                           ; preds = %merge6
 merge20:                                          ; preds = %else22, %dead23
   %84 = load ptr, ptr %self, align 8
   %85 = load ptr, ptr %weights, align 8
-  %86 = getelementptr %67, ptr %85, i32 0, i32 6
+  %86 = getelementptr %67, ptr %85, i32 0, i32 7
   %87 = call i32 @"$RandomPlacer.matrix"(ptr %84, ptr %86)
   ret i32 %87
 
@@ -69641,7 +69988,7 @@ entry:
   store i32 %7, ptr %count, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %weights, align 8
-  %10 = getelementptr %67, ptr %9, i32 0, i32 9
+  %10 = getelementptr %67, ptr %9, i32 0, i32 10
   %11 = call i32 @"$RandomPlacer.matrix"(ptr %8, ptr %10)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
@@ -69663,10 +70010,10 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %self, align 8
   %18 = load ptr, ptr %weights, align 8
-  %19 = getelementptr %67, ptr %18, i32 0, i32 10
+  %19 = getelementptr %67, ptr %18, i32 0, i32 11
   %20 = load ptr, ptr %19, align 8
   %21 = load ptr, ptr %weights, align 8
-  %22 = getelementptr %67, ptr %21, i32 0, i32 9
+  %22 = getelementptr %67, ptr %21, i32 0, i32 10
   %23 = getelementptr %52, ptr %22, i32 0, i32 2
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %self, align 8
@@ -69693,13 +70040,13 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %weights, align 8
-  %36 = getelementptr %67, ptr %35, i32 0, i32 11
+  %36 = getelementptr %67, ptr %35, i32 0, i32 12
   %37 = load i32, ptr %count, align 4
   %38 = load ptr, ptr %weights, align 8
-  %39 = getelementptr %67, ptr %38, i32 0, i32 13
+  %39 = getelementptr %67, ptr %38, i32 0, i32 14
   %40 = load i64, ptr %39, align 8
   %41 = load ptr, ptr %weights, align 8
-  %42 = getelementptr %67, ptr %41, i32 0, i32 14
+  %42 = getelementptr %67, ptr %41, i32 0, i32 15
   %43 = load i64, ptr %42, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %36, i64 40, i1 false)
   %44 = call i32 @"$RandomPlacer.experts"(ptr %34, ptr byval(%52) %3, i32 %37, i64 %40, i64 %43)
@@ -69723,13 +70070,13 @@ else9:                                            ; preds = %merge2
 merge7:                                           ; preds = %else9, %dead10
   %50 = load ptr, ptr %self, align 8
   %51 = load ptr, ptr %weights, align 8
-  %52 = getelementptr %67, ptr %51, i32 0, i32 12
+  %52 = getelementptr %67, ptr %51, i32 0, i32 13
   %53 = load i32, ptr %count, align 4
   %54 = load ptr, ptr %weights, align 8
-  %55 = getelementptr %67, ptr %54, i32 0, i32 15
+  %55 = getelementptr %67, ptr %54, i32 0, i32 16
   %56 = load i64, ptr %55, align 8
   %57 = load ptr, ptr %weights, align 8
-  %58 = getelementptr %67, ptr %57, i32 0, i32 16
+  %58 = getelementptr %67, ptr %57, i32 0, i32 17
   %59 = load i64, ptr %58, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %52, i64 40, i1 false)
   %60 = call i32 @"$RandomPlacer.experts"(ptr %50, ptr byval(%52) %2, i32 %53, i64 %56, i64 %59)
@@ -70828,9 +71175,9 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %14 = load ptr, ptr %self, align 8
   %15 = load ptr, ptr %weights, align 8
-  %16 = getelementptr %67, ptr %15, i32 0, i32 7
+  %16 = getelementptr %67, ptr %15, i32 0, i32 8
   %17 = load ptr, ptr %weights, align 8
-  %18 = getelementptr %67, ptr %17, i32 0, i32 8
+  %18 = getelementptr %67, ptr %17, i32 0, i32 9
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr %170, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
@@ -70891,9 +71238,9 @@ else12:                                           ; preds = %merge6
 merge10:                                          ; preds = %else12, %dead13
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %weights, align 8
-  %45 = getelementptr %67, ptr %44, i32 0, i32 7
+  %45 = getelementptr %67, ptr %44, i32 0, i32 8
   %46 = load ptr, ptr %weights, align 8
-  %47 = getelementptr %67, ptr %46, i32 0, i32 8
+  %47 = getelementptr %67, ptr %46, i32 0, i32 9
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %170, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
@@ -70953,7 +71300,7 @@ entry:
   store i32 %25, ptr %key_rows, align 4
   %26 = load ptr, ptr %self, align 8
   %27 = load ptr, ptr %weights, align 8
-  %28 = getelementptr %67, ptr %27, i32 0, i32 1
+  %28 = getelementptr %67, ptr %27, i32 0, i32 2
   %29 = load ptr, ptr %28, align 8
   %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.284", ptr @"$string.386", ptr %29)
   store i32 %30, ptr %code, align 4
@@ -70976,7 +71323,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %36 = load ptr, ptr %self, align 8
   %37 = load ptr, ptr %weights, align 8
-  %38 = getelementptr %67, ptr %37, i32 0, i32 2
+  %38 = getelementptr %67, ptr %37, i32 0, i32 3
   %39 = load ptr, ptr %38, align 8
   %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.291", ptr @"$string.386", ptr %39)
   store i32 %40, ptr %code1, align 4
@@ -71010,7 +71357,7 @@ merge2:                                           ; preds = %else4, %dead5
 then7:                                            ; preds = %merge2
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %weights, align 8
-  %56 = getelementptr %67, ptr %55, i32 0, i32 3
+  %56 = getelementptr %67, ptr %55, i32 0, i32 4
   %57 = load ptr, ptr %56, align 8
   %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.289", ptr @"$string.386", ptr %57)
   store i32 %58, ptr %code9, align 4
@@ -71033,7 +71380,7 @@ else12:                                           ; preds = %then7
 merge10:                                          ; preds = %else12, %dead13
   %64 = load ptr, ptr %self, align 8
   %65 = load ptr, ptr %weights, align 8
-  %66 = getelementptr %67, ptr %65, i32 0, i32 4
+  %66 = getelementptr %67, ptr %65, i32 0, i32 5
   %67 = load ptr, ptr %66, align 8
   %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.290", ptr @"$string.386", ptr %67)
   store i32 %68, ptr %code14, align 4
@@ -71062,7 +71409,7 @@ else8:                                            ; preds = %merge2
 merge6:                                           ; preds = %else8, %merge15
   %74 = load ptr, ptr %self, align 8
   %75 = load ptr, ptr %weights, align 8
-  %76 = getelementptr %67, ptr %75, i32 0, i32 5
+  %76 = getelementptr %67, ptr %75, i32 0, i32 6
   %77 = load i32, ptr %query_rows, align 4
   %78 = load i32, ptr %rank, align 4
   %79 = call i32 @"$Placer.row_slice"(ptr %74, ptr @"$string.285", ptr %76, i32 0, i32 %77, i32 %78)
@@ -71086,7 +71433,7 @@ else22:                                           ; preds = %merge6
 merge20:                                          ; preds = %else22, %dead23
   %85 = load ptr, ptr %self, align 8
   %86 = load ptr, ptr %weights, align 8
-  %87 = getelementptr %67, ptr %86, i32 0, i32 5
+  %87 = getelementptr %67, ptr %86, i32 0, i32 6
   %88 = load i32, ptr %query_rows, align 4
   %89 = load i32, ptr %key_rows, align 4
   %90 = load i32, ptr %rank, align 4
@@ -71111,7 +71458,7 @@ else27:                                           ; preds = %merge20
 merge25:                                          ; preds = %else27, %dead28
   %97 = load ptr, ptr %self, align 8
   %98 = load ptr, ptr %weights, align 8
-  %99 = getelementptr %67, ptr %98, i32 0, i32 5
+  %99 = getelementptr %67, ptr %98, i32 0, i32 6
   %100 = load i32, ptr %query_rows, align 4
   %101 = load i32, ptr %key_rows, align 4
   %102 = add i32 %100, %101
@@ -71138,7 +71485,7 @@ else32:                                           ; preds = %merge25
 merge30:                                          ; preds = %else32, %dead33
   %111 = load ptr, ptr %self, align 8
   %112 = load ptr, ptr %weights, align 8
-  %113 = getelementptr %67, ptr %112, i32 0, i32 6
+  %113 = getelementptr %67, ptr %112, i32 0, i32 7
   %114 = load i32, ptr %rank, align 4
   %115 = call i32 @"$Placer.column_slice"(ptr %111, ptr @"$string.288", ptr %113, i32 %114)
   ret i32 %115
@@ -71331,9 +71678,9 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %17 = load ptr, ptr %self, align 8
   %18 = load ptr, ptr %weights, align 8
-  %19 = getelementptr %67, ptr %18, i32 0, i32 9
+  %19 = getelementptr %67, ptr %18, i32 0, i32 10
   %20 = load ptr, ptr %weights, align 8
-  %21 = getelementptr %67, ptr %20, i32 0, i32 9
+  %21 = getelementptr %67, ptr %20, i32 0, i32 10
   %22 = getelementptr %52, ptr %21, i32 0, i32 2
   %23 = load i32, ptr %22, align 4
   %24 = call i32 @"$Placer.row_slice"(ptr %17, ptr @"$string.297", ptr %19, i32 0, i32 %23, i32 0)
@@ -71357,7 +71704,7 @@ else3:                                            ; preds = %merge
 merge1:                                           ; preds = %else3, %dead
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %weights, align 8
-  %32 = getelementptr %67, ptr %31, i32 0, i32 10
+  %32 = getelementptr %67, ptr %31, i32 0, i32 11
   %33 = load ptr, ptr %32, align 8
   %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.297", ptr @"$string.387", ptr %33)
   store i32 %34, ptr %code4, align 4
@@ -71396,27 +71743,27 @@ forcond:                                          ; preds = %merge11, %merge5
 
 forbody:                                          ; preds = %forcond
   %50 = load ptr, ptr %weights, align 8
-  %51 = getelementptr %67, ptr %50, i32 0, i32 11
+  %51 = getelementptr %67, ptr %50, i32 0, i32 12
   %52 = load i32, ptr %i, align 4
   %53 = sext i32 %52 to i64
   %54 = load ptr, ptr %weights, align 8
-  %55 = getelementptr %67, ptr %54, i32 0, i32 13
+  %55 = getelementptr %67, ptr %54, i32 0, i32 14
   %56 = load i64, ptr %55, align 8
   %57 = load ptr, ptr %weights, align 8
-  %58 = getelementptr %67, ptr %57, i32 0, i32 14
+  %58 = getelementptr %67, ptr %57, i32 0, i32 15
   %59 = load i64, ptr %58, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %51, i64 40, i1 false)
   call void @"$shift"(ptr noalias sret(%52) %5, ptr byval(%52) %4, i64 %53, i64 %56, i64 %59)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %gate_up, ptr align 8 %5, i64 40, i1 false)
   %60 = load ptr, ptr %weights, align 8
-  %61 = getelementptr %67, ptr %60, i32 0, i32 12
+  %61 = getelementptr %67, ptr %60, i32 0, i32 13
   %62 = load i32, ptr %i, align 4
   %63 = sext i32 %62 to i64
   %64 = load ptr, ptr %weights, align 8
-  %65 = getelementptr %67, ptr %64, i32 0, i32 15
+  %65 = getelementptr %67, ptr %64, i32 0, i32 16
   %66 = load i64, ptr %65, align 8
   %67 = load ptr, ptr %weights, align 8
-  %68 = getelementptr %67, ptr %67, i32 0, i32 16
+  %68 = getelementptr %67, ptr %67, i32 0, i32 17
   %69 = load i64, ptr %68, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %61, i64 40, i1 false)
   call void @"$shift"(ptr noalias sret(%52) %3, ptr byval(%52) %2, i64 %63, i64 %66, i64 %69)
@@ -71736,7 +72083,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = getelementptr %3, ptr %info, i32 0, i32 0
-  store i32 176, ptr %1, align 4
+  store i32 184, ptr %1, align 4
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %1, ptr %2, i32 0, i32 0
   %4 = getelementptr %2, ptr %3, i32 0, i32 1
@@ -71800,7 +72147,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %7 = load ptr, ptr %group, align 8
   %8 = load ptr, ptr %planned, align 8
-  %9 = getelementptr %23, ptr %8, i32 0, i32 18
+  %9 = getelementptr %23, ptr %8, i32 0, i32 19
   %10 = load ptr, ptr %message, align 8
   %11 = call i32 @"$graphs.capture"(ptr %7, ptr %9, ptr %10)
   ret i32 %11
@@ -72340,12 +72687,12 @@ entry:
   %3 = getelementptr %1, ptr %2, i32 0, i32 3
   store ptr %3, ptr %planned, align 8
   %4 = load ptr, ptr %planned, align 8
-  %5 = getelementptr %23, ptr %4, i32 0, i32 18
+  %5 = getelementptr %23, ptr %4, i32 0, i32 19
   %6 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %5)
   store i64 %6, ptr %input_bytes, align 8
   %7 = load i64, ptr %input_bytes, align 8
   %8 = load ptr, ptr %planned, align 8
-  %9 = getelementptr %23, ptr %8, i32 0, i32 18
+  %9 = getelementptr %23, ptr %8, i32 0, i32 19
   %10 = call i64 @"$anon (./terra/scheduling/batch.t:104).491"(ptr %9)
   %11 = add i64 %7, %10
   %12 = call ptr @calloc(i64 1, i64 %11)
@@ -72391,7 +72738,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %31 = load ptr, ptr %planned, align 8
-  %32 = getelementptr %23, ptr %31, i32 0, i32 11
+  %32 = getelementptr %23, ptr %31, i32 0, i32 12
   %33 = load i32, ptr %32, align 4
   %34 = getelementptr %32, ptr %chosen, i32 0, i32 0
   store i32 %33, ptr %34, align 4
@@ -72434,7 +72781,7 @@ merge:                                            ; preds = %else, %dead
   %66 = getelementptr %32, ptr %chosen, i32 0, i32 6
   store i8 %65, ptr %66, align 1
   %67 = load ptr, ptr %planned, align 8
-  %68 = getelementptr %23, ptr %67, i32 0, i32 18
+  %68 = getelementptr %23, ptr %67, i32 0, i32 19
   %69 = getelementptr %32, ptr %chosen, i32 0, i32 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %69, ptr align 4 %68, i64 28, i1 false)
   %70 = load ptr, ptr %planned, align 8
@@ -73918,16 +74265,16 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4389" = alloca ptr, align 8
-  %"$4388" = alloca i64, align 8
+  %"$4405" = alloca ptr, align 8
+  %"$4404" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4388", align 8
-  store ptr %2, ptr %"$4389", align 8
+  store i64 %1, ptr %"$4404", align 8
+  store ptr %2, ptr %"$4405", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4388", align 8
-  %6 = load ptr, ptr %"$4389", align 8
+  %5 = load i64, ptr %"$4404", align 8
+  %6 = load ptr, ptr %"$4405", align 8
   %7 = call i32 @"$Loop.cancel.663"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -74393,22 +74740,22 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$4415" = alloca ptr, align 8
-  %"$4414" = alloca ptr, align 8
-  %"$4413" = alloca i32, align 4
-  %"$4412" = alloca ptr, align 8
+  %"$4431" = alloca ptr, align 8
+  %"$4430" = alloca ptr, align 8
+  %"$4429" = alloca i32, align 4
+  %"$4428" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4412", align 8
-  store i32 %2, ptr %"$4413", align 4
-  store ptr %3, ptr %"$4414", align 8
-  store ptr %4, ptr %"$4415", align 8
+  store ptr %1, ptr %"$4428", align 8
+  store i32 %2, ptr %"$4429", align 4
+  store ptr %3, ptr %"$4430", align 8
+  store ptr %4, ptr %"$4431", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %177, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$4412", align 8
-  %8 = load i32, ptr %"$4413", align 4
-  %9 = load ptr, ptr %"$4414", align 8
-  %10 = load ptr, ptr %"$4415", align 8
+  %7 = load ptr, ptr %"$4428", align 8
+  %8 = load i32, ptr %"$4429", align 4
+  %9 = load ptr, ptr %"$4430", align 8
+  %10 = load ptr, ptr %"$4431", align 8
   %11 = call i32 @"$Loop.decode_step.670"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
@@ -77167,13 +77514,13 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4424" = alloca ptr, align 8
+  %"$4440" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4424", align 8
+  store ptr %1, ptr %"$4440", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4424", align 8
+  %5 = load ptr, ptr %"$4440", align 8
   call void @"$Loop.free_state.693"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
@@ -77266,13 +77613,13 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4400" = alloca ptr, align 8
+  %"$4416" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4400", align 8
+  store ptr %1, ptr %"$4416", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4400", align 8
+  %5 = load ptr, ptr %"$4416", align 8
   call void @"$Loop.info.695"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
@@ -79853,19 +80200,19 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4396" = alloca ptr, align 8
-  %"$4395" = alloca i32, align 4
-  %"$4394" = alloca ptr, align 8
+  %"$4412" = alloca ptr, align 8
+  %"$4411" = alloca i32, align 4
+  %"$4410" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4394", align 8
-  store i32 %2, ptr %"$4395", align 4
-  store ptr %3, ptr %"$4396", align 8
+  store ptr %1, ptr %"$4410", align 8
+  store i32 %2, ptr %"$4411", align 4
+  store ptr %3, ptr %"$4412", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4394", align 8
-  %7 = load i32, ptr %"$4395", align 4
-  %8 = load ptr, ptr %"$4396", align 8
+  %6 = load ptr, ptr %"$4410", align 8
+  %7 = load i32, ptr %"$4411", align 4
+  %8 = load ptr, ptr %"$4412", align 8
   %9 = call i32 @"$Loop.poll.714"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -79967,16 +80314,16 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4392" = alloca ptr, align 8
-  %"$4391" = alloca i64, align 8
+  %"$4408" = alloca ptr, align 8
+  %"$4407" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4391", align 8
-  store ptr %2, ptr %"$4392", align 8
+  store i64 %1, ptr %"$4407", align 8
+  store ptr %2, ptr %"$4408", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4391", align 8
-  %6 = load ptr, ptr %"$4392", align 8
+  %5 = load i64, ptr %"$4407", align 8
+  %6 = load ptr, ptr %"$4408", align 8
   %7 = call i32 @"$Loop.preempt.715"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -80004,29 +80351,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$4410" = alloca ptr, align 8
-  %"$4409" = alloca ptr, align 8
-  %"$4408" = alloca ptr, align 8
-  %"$4407" = alloca i8, align 1
-  %"$4406" = alloca i32, align 4
-  %"$4405" = alloca ptr, align 8
+  %"$4426" = alloca ptr, align 8
+  %"$4425" = alloca ptr, align 8
+  %"$4424" = alloca ptr, align 8
+  %"$4423" = alloca i8, align 1
+  %"$4422" = alloca i32, align 4
+  %"$4421" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4405", align 8
-  store i32 %2, ptr %"$4406", align 4
+  store ptr %1, ptr %"$4421", align 8
+  store i32 %2, ptr %"$4422", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$4407", align 1
-  store ptr %4, ptr %"$4408", align 8
-  store ptr %5, ptr %"$4409", align 8
-  store ptr %6, ptr %"$4410", align 8
+  store i8 %7, ptr %"$4423", align 1
+  store ptr %4, ptr %"$4424", align 8
+  store ptr %5, ptr %"$4425", align 8
+  store ptr %6, ptr %"$4426", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %177, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$4405", align 8
-  %11 = load i32, ptr %"$4406", align 4
-  %12 = load i8, ptr %"$4407", align 1
-  %13 = load ptr, ptr %"$4408", align 8
-  %14 = load ptr, ptr %"$4409", align 8
-  %15 = load ptr, ptr %"$4410", align 8
+  %10 = load ptr, ptr %"$4421", align 8
+  %11 = load i32, ptr %"$4422", align 4
+  %12 = load i8, ptr %"$4423", align 1
+  %13 = load ptr, ptr %"$4424", align 8
+  %14 = load ptr, ptr %"$4425", align 8
+  %15 = load ptr, ptr %"$4426", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -80898,16 +81245,16 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4403" = alloca ptr, align 8
-  %"$4402" = alloca i32, align 4
+  %"$4419" = alloca ptr, align 8
+  %"$4418" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4402", align 4
-  store ptr %2, ptr %"$4403", align 8
+  store i32 %1, ptr %"$4418", align 4
+  store ptr %2, ptr %"$4419", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$4402", align 4
-  %6 = load ptr, ptr %"$4403", align 8
+  %5 = load i32, ptr %"$4418", align 4
+  %6 = load ptr, ptr %"$4419", align 8
   %7 = call i32 @"$Loop.resize_pool.721"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
@@ -81543,28 +81890,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$4422" = alloca ptr, align 8
-  %"$4421" = alloca ptr, align 8
-  %"$4420" = alloca i32, align 4
-  %"$4419" = alloca ptr, align 8
-  %"$4418" = alloca ptr, align 8
-  %"$4417" = alloca i32, align 4
+  %"$4438" = alloca ptr, align 8
+  %"$4437" = alloca ptr, align 8
+  %"$4436" = alloca i32, align 4
+  %"$4435" = alloca ptr, align 8
+  %"$4434" = alloca ptr, align 8
+  %"$4433" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4417", align 4
-  store ptr %2, ptr %"$4418", align 8
-  store ptr %3, ptr %"$4419", align 8
-  store i32 %4, ptr %"$4420", align 4
-  store ptr %5, ptr %"$4421", align 8
-  store ptr %6, ptr %"$4422", align 8
+  store i32 %1, ptr %"$4433", align 4
+  store ptr %2, ptr %"$4434", align 8
+  store ptr %3, ptr %"$4435", align 8
+  store i32 %4, ptr %"$4436", align 4
+  store ptr %5, ptr %"$4437", align 8
+  store ptr %6, ptr %"$4438", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %177, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$4417", align 4
-  %10 = load ptr, ptr %"$4418", align 8
-  %11 = load ptr, ptr %"$4419", align 8
-  %12 = load i32, ptr %"$4420", align 4
-  %13 = load ptr, ptr %"$4421", align 8
-  %14 = load ptr, ptr %"$4422", align 8
+  %9 = load i32, ptr %"$4433", align 4
+  %10 = load ptr, ptr %"$4434", align 8
+  %11 = load ptr, ptr %"$4435", align 8
+  %12 = load i32, ptr %"$4436", align 4
+  %13 = load ptr, ptr %"$4437", align 8
+  %14 = load ptr, ptr %"$4438", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -82830,19 +83177,19 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$4386" = alloca ptr, align 8
-  %"$4385" = alloca ptr, align 8
-  %"$4384" = alloca ptr, align 8
+  %"$4402" = alloca ptr, align 8
+  %"$4401" = alloca ptr, align 8
+  %"$4400" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4384", align 8
-  store ptr %2, ptr %"$4385", align 8
-  store ptr %3, ptr %"$4386", align 8
+  store ptr %1, ptr %"$4400", align 8
+  store ptr %2, ptr %"$4401", align 8
+  store ptr %3, ptr %"$4402", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4384", align 8
-  %7 = load ptr, ptr %"$4385", align 8
-  %8 = load ptr, ptr %"$4386", align 8
+  %6 = load ptr, ptr %"$4400", align 8
+  %7 = load ptr, ptr %"$4401", align 8
+  %8 = load ptr, ptr %"$4402", align 8
   %9 = call i32 @"$Loop.submit.733"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
@@ -83616,13 +83963,13 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$4398" = alloca i64, align 8
+  %"$4414" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4398", align 8
+  store i64 %1, ptr %"$4414", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %177, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$4398", align 8
+  %4 = load i64, ptr %"$4414", align 8
   %5 = call i32 @"$Loop.wait.742"(ptr %3, i64 %4)
   ret i32 %5
 
@@ -85822,15 +86169,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
-  %"$4331" = alloca i32, align 4
-  %"$4330" = alloca i32, align 4
+  %"$4347" = alloca i32, align 4
+  %"$4346" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4330", align 4
-  store i32 %2, ptr %"$4331", align 4
+  store i32 %1, ptr %"$4346", align 4
+  store i32 %2, ptr %"$4347", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4330", align 4
-  %6 = load i32, ptr %"$4331", align 4
+  %5 = load i32, ptr %"$4346", align 4
+  %6 = load i32, ptr %"$4347", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %48, ptr %3, align 1
   ret void
@@ -85927,15 +86274,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4321" = alloca ptr, align 8
-  %"$4320" = alloca i32, align 4
+  %"$4337" = alloca ptr, align 8
+  %"$4336" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4320", align 4
-  store ptr %2, ptr %"$4321", align 8
+  store i32 %1, ptr %"$4336", align 4
+  store ptr %2, ptr %"$4337", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4320", align 4
-  %5 = load ptr, ptr %"$4321", align 8
+  %4 = load i32, ptr %"$4336", align 4
+  %5 = load ptr, ptr %"$4337", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -85945,12 +86292,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$4334" = alloca i32, align 4
+  %"$4350" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4334", align 4
+  store i32 %1, ptr %"$4350", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4334", align 4
+  %3 = load i32, ptr %"$4350", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -86062,12 +86409,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$4328" = alloca i32, align 4
+  %"$4344" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4328", align 4
+  store i32 %1, ptr %"$4344", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4328", align 4
+  %3 = load i32, ptr %"$4344", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -86077,18 +86424,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$4325" = alloca ptr, align 8
-  %"$4324" = alloca i32, align 4
-  %"$4323" = alloca i32, align 4
+  %"$4341" = alloca ptr, align 8
+  %"$4340" = alloca i32, align 4
+  %"$4339" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4323", align 4
-  store i32 %2, ptr %"$4324", align 4
-  store ptr %3, ptr %"$4325", align 8
+  store i32 %1, ptr %"$4339", align 4
+  store i32 %2, ptr %"$4340", align 4
+  store ptr %3, ptr %"$4341", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4323", align 4
-  %6 = load i32, ptr %"$4324", align 4
-  %7 = load ptr, ptr %"$4325", align 8
+  %5 = load i32, ptr %"$4339", align 4
+  %6 = load i32, ptr %"$4340", align 4
+  %7 = load ptr, ptr %"$4341", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -86099,12 +86446,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4318" = alloca i32, align 4
+  %"$4334" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4318", align 4
+  store i32 %1, ptr %"$4334", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4318", align 4
+  %4 = load i32, ptr %"$4334", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void
@@ -86116,12 +86463,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4316" = alloca i32, align 4
+  %"$4332" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4316", align 4
+  store i32 %1, ptr %"$4332", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4316", align 4
+  %4 = load i32, ptr %"$4332", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void

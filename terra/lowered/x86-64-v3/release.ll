@@ -21,13 +21,13 @@ target triple = "x86_64-pc-linux-gnu"
 %15 = type { i32, i32 }
 %16 = type { i64, i64, ptr, ptr }
 %17 = type { %15, i32, i32, i32, ptr, ptr, i64, i64, i64, i64, %13, ptr, ptr, ptr, ptr }
-%18 = type { %15, i32, i32, float, ptr, ptr, ptr, ptr, ptr }
+%18 = type { %15, i32, i32, float, ptr, ptr, ptr, ptr, ptr, i32 }
 %19 = type { %15, %20, i32, i32, float, ptr, ptr, ptr }
 %20 = type { i32, i32, ptr, ptr, ptr, ptr, i32, i32 }
 %21 = type { %15, i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %22 = type { %15, ptr, ptr, ptr }
 %23 = type { i32, ptr, ptr, ptr }
-%24 = type { i8, ptr, ptr, ptr, ptr, %25, %25, %25, %25, %25, ptr, %25, %25, i64, i64, i64, i64 }
+%24 = type { i8, i8, ptr, ptr, ptr, ptr, %25, %25, %25, %25, %25, ptr, %25, %25, i64, i64, i64, i64 }
 %25 = type { i32, i32, i32, i32, ptr, ptr, ptr }
 %26 = type { %15, i32, float, ptr, ptr, ptr, %27 }
 %27 = type { ptr, ptr, ptr }
@@ -85,12 +85,12 @@ target triple = "x86_64-pc-linux-gnu"
 %79 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %80 }
 %80 = type { i32, i32, i32, i32, i32, i32, i32 }
 %81 = type { i32, i32, i32, i32, ptr }
-%82 = type { ptr, ptr, %83, i32, i32, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %84, %80, i8, [512 x i8] }
+%82 = type { ptr, ptr, %83, i32, i32, i8, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %84, %80, i8, [512 x i8] }
 %83 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32 }
 %84 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
-%85 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, [128 x i8] }
+%85 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, i32, [128 x i8] }
 %86 = type { ptr, %25, ptr, %25, i8, i8, i32, i32, i32, i32, i32 }
-%87 = type { ptr, ptr, ptr, i32, i32, i32 }
+%87 = type { ptr, ptr, ptr, i32, i32, i32, i8 }
 %88 = type { i32, i32, i32, i32, i32, i32, ptr }
 %89 = type { ptr, i32, ptr, ptr }
 %90 = type { ptr, i32, i32, i32, ptr, i32, i32 }
@@ -642,12 +642,12 @@ target triple = "x86_64-pc-linux-gnu"
 @"switch.table.$ConfigReader.real.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32)], align 4
 @"switch.table.$Quantisation.read_groups" = private unnamed_addr constant [5 x ptr] [ptr @"$string.99", ptr @"$string.98", ptr @"$string.103", ptr @"$string.104", ptr @"$string.105"], align 8
 @"switch.table.$NameMatcher.read.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.100" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32)], align 4
-@"switch.table.$NameMatcher.read.731.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.100" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.731.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.731.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.731.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.731.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.100" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.731.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.731.rel" to i64)) to i32)], align 4
-@"switch.table.$Checkpoint.read_shards.733" = private unnamed_addr constant [6 x ptr] [ptr @"$string.100", ptr @"$string.99", ptr @"$string.98", ptr @"$string.103", ptr @"$string.104", ptr @"$string.105"], align 8
-@"switch.table.$Checkpoint.read_shards.736" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$NameMatcher.read.738.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.100" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.738.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.738.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.738.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.738.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.100" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.738.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.738.rel" to i64)) to i32)], align 4
+@"switch.table.$Checkpoint.read_shards.740" = private unnamed_addr constant [6 x ptr] [ptr @"$string.100", ptr @"$string.99", ptr @"$string.98", ptr @"$string.103", ptr @"$string.104", ptr @"$string.105"], align 8
+@"switch.table.$Checkpoint.read_shards.743" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.300" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.301" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.302" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.303" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.304" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.305" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.306" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.307" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.308" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.309" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.310" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.311" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.312" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.298", ptr @"$string.299", ptr @"$string.300", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.301", ptr @"$string.302", ptr @"$string.303", ptr @"$string.304", ptr @"$string.305", ptr @"$string.306", ptr @"$string.307", ptr @"$string.308", ptr @"$string.309", ptr @"$string.310", ptr @"$string.311", ptr @"$string.312"], align 8
-@"switch.table.$Placer.rows.741" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
+@"switch.table.$Placer.rows.748" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
 entry:
@@ -680,24 +680,24 @@ then9:                                            ; preds = %then5
   br label %common.ret
 
 merge4:                                           ; preds = %merge
-  %9 = getelementptr i8, ptr %0, i64 6160
+  %9 = getelementptr i8, ptr %0, i64 6168
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %10 = icmp eq ptr %4, null
   %spec.select.i = select i1 %10, ptr %own.i, ptr %4
   store i8 0, ptr %spec.select.i, align 1
-  %11 = getelementptr i8, ptr %0, i64 7104
+  %11 = getelementptr i8, ptr %0, i64 7112
   %12 = tail call i32 @pthread_mutex_lock(ptr %11)
-  %13 = getelementptr i8, ptr %0, i64 7192
+  %13 = getelementptr i8, ptr %0, i64 7200
   %14 = load i64, ptr %13, align 8
   %15 = add i64 %14, 1
   store i64 %15, ptr %13, align 8
-  %16 = getelementptr i8, ptr %0, i64 7200
+  %16 = getelementptr i8, ptr %0, i64 7208
   %17 = load i64, ptr %16, align 8
   %.not8.i.i.i = icmp eq i64 %17, %14
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %18 = getelementptr i8, ptr %0, i64 7144
+  %18 = getelementptr i8, ptr %0, i64 7152
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -709,15 +709,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge4
   %21 = tail call i32 @pthread_mutex_unlock(ptr nonnull %11)
   tail call fastcc void @"$Loop.land"(ptr nonnull %9)
-  %22 = getelementptr i8, ptr %0, i64 7208
+  %22 = getelementptr i8, ptr %0, i64 7216
   %23 = tail call i32 @pthread_mutex_lock(ptr %22)
-  %24 = getelementptr i8, ptr %0, i64 7356
+  %24 = getelementptr i8, ptr %0, i64 7364
   %25 = load i8, ptr %24, align 1
   %26 = trunc i8 %25 to i1
   br i1 %26, label %or.lhs.false.i.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %27 = getelementptr i8, ptr %0, i64 7357
+  %27 = getelementptr i8, ptr %0, i64 7365
   %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.11", ptr %27)
   %29 = tail call i32 @pthread_mutex_unlock(ptr %22)
   br label %"$Loop.decode_step.exit"
@@ -737,7 +737,7 @@ merge.i.i.i:                                      ; preds = %or.lhs.false.i.i.i
   %33 = getelementptr i8, ptr %1, i64 24
   %34 = load i64, ptr %33, align 8
   %35 = add i64 %34, 1
-  %36 = getelementptr i8, ptr %0, i64 6184
+  %36 = getelementptr i8, ptr %0, i64 6192
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
   %39 = icmp sgt i64 %35, %38
@@ -748,7 +748,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i
   br label %"$Loop.decode_step.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i.i
-  %41 = getelementptr i8, ptr %0, i64 6168
+  %41 = getelementptr i8, ptr %0, i64 6176
   %42 = load ptr, ptr %41, align 8
   %43 = getelementptr i8, ptr %42, i64 72
   %44 = load i32, ptr %43, align 4
@@ -807,16 +807,16 @@ then26.i.i:                                       ; preds = %merge16.i.i
   %common.ret.op.i.i = phi i32 [ %49, %forbody.i.us.preheader.i.i ], [ %58, %then17.i.i ], [ %59, %merge16.i.i ], [ %59, %then26.i.i ], [ 7, %then.i.i.i.i ], [ 1, %then.i.i.i ], [ 1, %then5.i.i.i ], [ 1, %then6.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr nonnull %9)
   %66 = call i32 @pthread_mutex_lock(ptr %22)
-  %67 = getelementptr i8, ptr %0, i64 7355
+  %67 = getelementptr i8, ptr %0, i64 7363
   store i8 1, ptr %67, align 1
-  %68 = getelementptr i8, ptr %0, i64 7248
+  %68 = getelementptr i8, ptr %0, i64 7256
   %69 = call i32 @pthread_cond_signal(ptr %68)
   %70 = call i32 @pthread_mutex_unlock(ptr %22)
   %71 = call i32 @pthread_mutex_lock(ptr %11)
   %72 = load i64, ptr %16, align 8
   %73 = add i64 %72, 1
   store i64 %73, ptr %16, align 8
-  %74 = getelementptr i8, ptr %0, i64 7144
+  %74 = getelementptr i8, ptr %0, i64 7152
   %75 = call i32 @pthread_cond_broadcast(ptr %74)
   %76 = call i32 @pthread_mutex_unlock(ptr %11)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -4523,13 +4523,13 @@ entry:
   %cause.i.i37 = alloca %0, align 8
   %args.i = alloca %12, align 8
   %cause.i.i = alloca %0, align 8
-  %cause.i.i134.i = alloca %0, align 8
+  %cause.i.i132.i = alloca %0, align 8
   %3 = alloca %13, align 8
-  %args.i135.i = alloca %14, align 8
-  %cause.i.i.i106.i = alloca %0, align 8
-  %args.i.i107.i = alloca %16, align 8
-  %cause.i.i30.i.i.i = alloca %0, align 8
-  %args.i31.i.i.i = alloca %17, align 8
+  %args.i133.i = alloca %14, align 8
+  %cause.i.i.i104.i = alloca %0, align 8
+  %args.i.i105.i = alloca %16, align 8
+  %cause.i.i31.i.i.i = alloca %0, align 8
+  %args.i32.i.i.i = alloca %17, align 8
   %cause.i.i.i.i.i = alloca %0, align 8
   %args.i.i.i.i = alloca %18, align 8
   %cause.i.i77.i.i = alloca %0, align 8
@@ -4928,10 +4928,10 @@ forbody.lr.ph.i:                                  ; preds = %merge5.i
   %220 = getelementptr inbounds i8, ptr %args.i78.i.i, i64 80
   %221 = getelementptr i8, ptr %0, i64 1680
   %222 = getelementptr inbounds i8, ptr %args.i78.i.i, i64 88
-  %223 = getelementptr inbounds i8, ptr %args.i135.i, i64 8
-  %224 = getelementptr inbounds i8, ptr %args.i135.i, i64 16
-  %225 = getelementptr inbounds i8, ptr %args.i135.i, i64 24
-  %226 = getelementptr inbounds i8, ptr %args.i135.i, i64 32
+  %223 = getelementptr inbounds i8, ptr %args.i133.i, i64 8
+  %224 = getelementptr inbounds i8, ptr %args.i133.i, i64 16
+  %225 = getelementptr inbounds i8, ptr %args.i133.i, i64 24
+  %226 = getelementptr inbounds i8, ptr %args.i133.i, i64 32
   %input.sroa.2.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %3, i64 8
   %input.sroa.3.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %3, i64 16
   %227 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 8
@@ -4943,234 +4943,237 @@ forbody.lr.ph.i:                                  ; preds = %merge5.i
   %233 = getelementptr i8, ptr %0, i64 1728
   %234 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 48
   %235 = getelementptr i8, ptr %0, i64 1736
-  %236 = getelementptr i8, ptr %0, i64 137
-  %237 = getelementptr i8, ptr %0, i64 1720
-  %238 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 8
-  %239 = getelementptr i8, ptr %0, i64 140
-  %240 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 12
-  %241 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 24
-  %242 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 32
-  %243 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 40
-  %244 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 48
-  %245 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 56
-  %246 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 64
-  %247 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 72
-  %248 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 104
-  %249 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 112
-  %250 = getelementptr inbounds i8, ptr %args.i31.i.i.i, i64 120
+  %236 = getelementptr inbounds i8, ptr %args.i.i.i.i, i64 64
+  %237 = getelementptr i8, ptr %0, i64 137
+  %238 = getelementptr i8, ptr %0, i64 1720
+  %239 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 8
+  %240 = getelementptr i8, ptr %0, i64 140
+  %241 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 12
+  %242 = getelementptr i8, ptr %0, i64 144
+  %243 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 16
+  %244 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 24
+  %245 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 32
+  %246 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 40
+  %247 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 48
+  %248 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 56
+  %249 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 64
+  %250 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 72
+  %251 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 104
+  %252 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 112
+  %253 = getelementptr inbounds i8, ptr %args.i32.i.i.i, i64 120
   %wide.trip.count.i = zext nneg i32 %186 to i64
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge16.i, %forbody.lr.ph.i
   %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %merge16.i ]
-  %251 = load ptr, ptr %188, align 8
-  %252 = getelementptr %24, ptr %251, i64 %indvars.iv.i
+  %254 = load ptr, ptr %188, align 8
+  %255 = getelementptr %24, ptr %254, i64 %indvars.iv.i
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %4)
-  %253 = load ptr, ptr %189, align 8
-  %254 = icmp eq i64 %indvars.iv.i, 0
-  %spec.store.select.i.i = select i1 %254, ptr null, ptr %253
-  %255 = getelementptr i8, ptr %252, i64 8
-  %256 = load ptr, ptr %255, align 8
-  %257 = getelementptr i8, ptr %252, i64 40
-  %258 = getelementptr i8, ptr %252, i64 56
+  %256 = load ptr, ptr %189, align 8
+  %257 = icmp eq i64 %indvars.iv.i, 0
+  %spec.store.select.i.i = select i1 %257, ptr null, ptr %256
+  %258 = getelementptr i8, ptr %255, i64 8
   %259 = load ptr, ptr %258, align 8
-  %.not.i.i81.i = icmp eq ptr %259, null
+  %260 = getelementptr i8, ptr %255, i64 40
+  %261 = getelementptr i8, ptr %255, i64 56
+  %262 = load ptr, ptr %261, align 8
+  %.not.i.i81.i = icmp eq ptr %262, null
   br i1 %.not.i.i81.i, label %"$is_fp8.exit.i.i", label %and.rhs.i75.i.i
 
 and.rhs.i75.i.i:                                  ; preds = %forbody.i
-  %260 = load i32, ptr %257, align 4
-  %261 = icmp ne i32 %260, 2
-  %262 = icmp eq i32 %260, 2
+  %263 = load i32, ptr %260, align 4
+  %264 = icmp ne i32 %263, 2
+  %265 = icmp eq i32 %263, 2
   br label %"$is_fp8.exit.i.i"
 
 "$is_fp8.exit.i.i":                               ; preds = %and.rhs.i75.i.i, %forbody.i
-  %263 = phi i1 [ %261, %and.rhs.i75.i.i ], [ false, %forbody.i ]
-  %264 = phi i1 [ %262, %and.rhs.i75.i.i ], [ false, %forbody.i ]
+  %266 = phi i1 [ %264, %and.rhs.i75.i.i ], [ false, %forbody.i ]
+  %267 = phi i1 [ %265, %and.rhs.i75.i.i ], [ false, %forbody.i ]
   %.val.i.i = load i32, ptr %1, align 4
   %.val67.i.i = load i32, ptr %5, align 4
-  %265 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %266 = call fastcc i32 @"$add_norm"(ptr nonnull %0, i32 %.val.i.i, i32 %.val67.i.i, i32 %265, ptr %spec.store.select.i.i, ptr %256, i1 zeroext %263, i1 zeroext %264, ptr %2)
-  %.not.i82.i = icmp eq i32 %266, 0
+  %268 = trunc nuw nsw i64 %indvars.iv.i to i32
+  %269 = call fastcc i32 @"$add_norm"(ptr nonnull %0, i32 %.val.i.i, i32 %.val67.i.i, i32 %268, ptr %spec.store.select.i.i, ptr %259, i1 zeroext %266, i1 zeroext %267, ptr %2)
+  %.not.i82.i = icmp eq i32 %269, 0
   br i1 %.not.i82.i, label %merge1.i84.i, label %"$attention_block.exit.thread.i"
 
 merge1.i84.i:                                     ; preds = %"$is_fp8.exit.i.i"
-  %267 = load ptr, ptr %192, align 8, !noalias !7
-  %268 = load ptr, ptr %193, align 8
-  %269 = load <2 x ptr>, ptr %190, align 8, !noalias !7
-  store <2 x ptr> %269, ptr %4, align 16
-  store ptr %267, ptr %.sroa.3.0..sroa_idx.i.i, align 16
+  %270 = load ptr, ptr %192, align 8, !noalias !7
+  %271 = load ptr, ptr %193, align 8
+  %272 = load <2 x ptr>, ptr %190, align 8, !noalias !7
+  store <2 x ptr> %272, ptr %4, align 16
+  store ptr %270, ptr %.sroa.3.0..sroa_idx.i.i, align 16
   %.val68.i.i = load i32, ptr %1, align 4
   %.val69.i.i = load i32, ptr %5, align 4
-  %270 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val68.i.i, i32 %.val69.i.i, i32 %265, ptr nonnull @"$string.25", ptr %257, ptr nonnull byval(%13) %4, ptr %268, ptr %2)
-  %.not63.i.i = icmp eq i32 %270, 0
+  %273 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val68.i.i, i32 %.val69.i.i, i32 %268, ptr nonnull @"$string.25", ptr %260, ptr nonnull byval(%13) %4, ptr %271, ptr %2)
+  %.not63.i.i = icmp eq i32 %273, 0
   br i1 %.not63.i.i, label %merge5.i.i, label %"$attention_block.exit.thread.i"
 
 merge5.i.i:                                       ; preds = %merge1.i84.i
   %.val70.i.i = load i64, ptr %1, align 4
-  %271 = getelementptr i8, ptr %252, i64 24
-  %272 = load <2 x ptr>, ptr %271, align 8
+  %274 = getelementptr i8, ptr %255, i64 24
+  %275 = load <2 x ptr>, ptr %274, align 8
   call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i.i.i)
   store i64 %.val70.i.i, ptr %args.i.i.i, align 8
-  %273 = load i32, ptr %194, align 4
-  store i32 %273, ptr %195, align 8
-  %274 = load ptr, ptr %183, align 8
-  %275 = getelementptr i8, ptr %274, i64 88
-  %276 = load i32, ptr %275, align 4
-  store i32 %276, ptr %196, align 4
-  store i32 %265, ptr %197, align 8
-  %277 = getelementptr i8, ptr %274, i64 104
-  %278 = load float, ptr %277, align 4
-  store float %278, ptr %198, align 4
-  %279 = load <2 x ptr>, ptr %200, align 8
-  %280 = shufflevector <2 x ptr> %272, <2 x ptr> %279, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
-  store <4 x ptr> %280, ptr %199, align 8
-  %281 = load ptr, ptr %96, align 8
-  %282 = getelementptr i8, ptr %281, i64 24
-  %283 = load ptr, ptr %282, align 8
-  store ptr %283, ptr %201, align 8
-  %284 = getelementptr i8, ptr %281, i64 32
-  %285 = load ptr, ptr %284, align 8
-  store ptr %285, ptr %202, align 8
-  %286 = load <2 x ptr>, ptr %193, align 8
-  store <2 x ptr> %286, ptr %203, align 8
+  %276 = load i32, ptr %194, align 4
+  store i32 %276, ptr %195, align 8
+  %277 = load ptr, ptr %183, align 8
+  %278 = getelementptr i8, ptr %277, i64 88
+  %279 = load i32, ptr %278, align 4
+  store i32 %279, ptr %196, align 4
+  store i32 %268, ptr %197, align 8
+  %280 = getelementptr i8, ptr %277, i64 104
+  %281 = load float, ptr %280, align 4
+  store float %281, ptr %198, align 4
+  %282 = load <2 x ptr>, ptr %200, align 8
+  %283 = shufflevector <2 x ptr> %275, <2 x ptr> %282, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x ptr> %283, ptr %199, align 8
+  %284 = load ptr, ptr %96, align 8
+  %285 = getelementptr i8, ptr %284, i64 24
+  %286 = load ptr, ptr %285, align 8
+  store ptr %286, ptr %201, align 8
+  %287 = getelementptr i8, ptr %284, i64 32
+  %288 = load ptr, ptr %287, align 8
+  store ptr %288, ptr %202, align 8
+  %289 = load <2 x ptr>, ptr %193, align 8
+  store <2 x ptr> %289, ptr %203, align 8
   store ptr %205, ptr %206, align 8
-  %287 = load ptr, ptr %106, align 8
-  %.not.i.i.i85.i = icmp eq ptr %287, null
+  %290 = load ptr, ptr %106, align 8
+  %.not.i.i.i85.i = icmp eq ptr %290, null
   br i1 %.not.i.i.i85.i, label %"$Rank.watches_operations.exit.i.i.i", label %then.i.i.i86.i
 
 "$Rank.watches_operations.exit.i.i.i":            ; preds = %merge5.i.i
-  %288 = load i8, ptr %207, align 1
-  %289 = trunc i8 %288 to i1
-  %290 = xor i1 %289, true
+  %291 = load i8, ptr %207, align 1
+  %292 = trunc i8 %291 to i1
+  %293 = xor i1 %292, true
   br label %merge.i.i87.i
 
 then.i.i.i86.i:                                   ; preds = %merge5.i.i
-  %291 = getelementptr i8, ptr %287, i64 20
-  %292 = load i32, ptr %291, align 4
-  %293 = getelementptr i8, ptr %287, i64 16
-  %294 = load i32, ptr %293, align 4
-  %295 = icmp slt i32 %292, %294
-  br i1 %295, label %then.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
+  %294 = getelementptr i8, ptr %290, i64 20
+  %295 = load i32, ptr %294, align 4
+  %296 = getelementptr i8, ptr %290, i64 16
+  %297 = load i32, ptr %296, align 4
+  %298 = icmp slt i32 %295, %297
+  br i1 %298, label %then.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
 
 then.i.i.i.i.i:                                   ; preds = %then.i.i.i86.i
-  %296 = getelementptr i8, ptr %287, i64 48
-  %297 = load ptr, ptr %296, align 8
-  %298 = sext i32 %292 to i64
-  %299 = getelementptr ptr, ptr %297, i64 %298
-  store ptr @"$string.26", ptr %299, align 8
-  %300 = load ptr, ptr %287, align 8
-  %301 = getelementptr i8, ptr %300, i64 392
-  %302 = load ptr, ptr %301, align 8
-  %303 = getelementptr i8, ptr %287, i64 8
-  %304 = load ptr, ptr %303, align 8
-  %305 = getelementptr i8, ptr %287, i64 32
-  %306 = load ptr, ptr %305, align 8
-  %307 = load i32, ptr %291, align 4
-  %308 = sext i32 %307 to i64
-  %309 = getelementptr ptr, ptr %306, i64 %308
-  %310 = load ptr, ptr %309, align 8
-  %311 = call i32 %302(ptr %304, ptr %310)
-  %.not.i.i.i.i.i = icmp eq i32 %311, 0
+  %299 = getelementptr i8, ptr %290, i64 48
+  %300 = load ptr, ptr %299, align 8
+  %301 = sext i32 %295 to i64
+  %302 = getelementptr ptr, ptr %300, i64 %301
+  store ptr @"$string.26", ptr %302, align 8
+  %303 = load ptr, ptr %290, align 8
+  %304 = getelementptr i8, ptr %303, i64 392
+  %305 = load ptr, ptr %304, align 8
+  %306 = getelementptr i8, ptr %290, i64 8
+  %307 = load ptr, ptr %306, align 8
+  %308 = getelementptr i8, ptr %290, i64 32
+  %309 = load ptr, ptr %308, align 8
+  %310 = load i32, ptr %294, align 4
+  %311 = sext i32 %310 to i64
+  %312 = getelementptr ptr, ptr %309, i64 %311
+  %313 = load ptr, ptr %312, align 8
+  %314 = call i32 %305(ptr %307, ptr %313)
+  %.not.i.i.i.i.i = icmp eq i32 %314, 0
   br i1 %.not.i.i.i.i.i, label %or.rhs.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
 
 or.rhs.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
-  %312 = getelementptr i8, ptr %287, i64 24
-  %313 = load i8, ptr %312, align 1
-  %314 = and i8 %313, 1
+  %315 = getelementptr i8, ptr %290, i64 24
+  %316 = load i8, ptr %315, align 1
+  %317 = and i8 %316, 1
   br label %"$Profile.begin_operation.exit.i.i.i.i"
 
 "$Profile.begin_operation.exit.i.i.i.i":          ; preds = %or.rhs.i.i.i.i.i, %then.i.i.i.i.i, %then.i.i.i86.i
-  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %314, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i86.i ]
-  %315 = getelementptr i8, ptr %287, i64 24
-  store i8 %.sink.i.i.i.i.i, ptr %315, align 1
+  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %317, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i86.i ]
+  %318 = getelementptr i8, ptr %290, i64 24
+  store i8 %.sink.i.i.i.i.i, ptr %318, align 1
   br label %merge.i.i87.i
 
 merge.i.i87.i:                                    ; preds = %"$Profile.begin_operation.exit.i.i.i.i", %"$Rank.watches_operations.exit.i.i.i"
-  %.not29.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %290, %"$Rank.watches_operations.exit.i.i.i" ]
-  %316 = load ptr, ptr %137, align 8
-  %317 = getelementptr i8, ptr %316, i64 264
-  %318 = load ptr, ptr %317, align 8
-  %319 = load ptr, ptr %141, align 8
-  %320 = call i32 %318(ptr %319, ptr nonnull %args.i.i.i)
-  %321 = icmp ne i32 %320, 0
-  %brmerge.i.i.i = or i1 %.not29.i.i.i, %321
+  %.not29.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %293, %"$Rank.watches_operations.exit.i.i.i" ]
+  %319 = load ptr, ptr %137, align 8
+  %320 = getelementptr i8, ptr %319, i64 264
+  %321 = load ptr, ptr %320, align 8
+  %322 = load ptr, ptr %141, align 8
+  %323 = call i32 %321(ptr %322, ptr nonnull %args.i.i.i)
+  %324 = icmp ne i32 %323, 0
+  %brmerge.i.i.i = or i1 %.not29.i.i.i, %324
   br i1 %brmerge.i.i.i, label %merge1.i.i.i, label %then2.i.i88.i
 
 then2.i.i88.i:                                    ; preds = %merge.i.i87.i
-  %322 = load ptr, ptr %106, align 8
-  %.not.i33.i.i.i = icmp eq ptr %322, null
+  %325 = load ptr, ptr %106, align 8
+  %.not.i33.i.i.i = icmp eq ptr %325, null
   br i1 %.not.i33.i.i.i, label %merge.i.i.i.i, label %then.i34.i.i.i
 
 then.i34.i.i.i:                                   ; preds = %then2.i.i88.i
-  %323 = getelementptr i8, ptr %322, i64 20
-  %324 = load i32, ptr %323, align 4
-  %325 = getelementptr i8, ptr %322, i64 16
-  %326 = load i32, ptr %325, align 4
-  %327 = icmp slt i32 %324, %326
-  br i1 %327, label %then.i.i35.i.i.i, label %merge.i.i.i.i
+  %326 = getelementptr i8, ptr %325, i64 20
+  %327 = load i32, ptr %326, align 4
+  %328 = getelementptr i8, ptr %325, i64 16
+  %329 = load i32, ptr %328, align 4
+  %330 = icmp slt i32 %327, %329
+  br i1 %330, label %then.i.i35.i.i.i, label %merge.i.i.i.i
 
 then.i.i35.i.i.i:                                 ; preds = %then.i34.i.i.i
-  %328 = load ptr, ptr %322, align 8
-  %329 = getelementptr i8, ptr %328, i64 392
-  %330 = load ptr, ptr %329, align 8
-  %331 = getelementptr i8, ptr %322, i64 8
-  %332 = load ptr, ptr %331, align 8
-  %333 = getelementptr i8, ptr %322, i64 40
-  %334 = load ptr, ptr %333, align 8
-  %335 = sext i32 %324 to i64
-  %336 = getelementptr ptr, ptr %334, i64 %335
+  %331 = load ptr, ptr %325, align 8
+  %332 = getelementptr i8, ptr %331, i64 392
+  %333 = load ptr, ptr %332, align 8
+  %334 = getelementptr i8, ptr %325, i64 8
+  %335 = load ptr, ptr %334, align 8
+  %336 = getelementptr i8, ptr %325, i64 40
   %337 = load ptr, ptr %336, align 8
-  %338 = call i32 %330(ptr %332, ptr %337)
-  %.not.i.i36.i.i.i = icmp eq i32 %338, 0
+  %338 = sext i32 %327 to i64
+  %339 = getelementptr ptr, ptr %337, i64 %338
+  %340 = load ptr, ptr %339, align 8
+  %341 = call i32 %333(ptr %335, ptr %340)
+  %.not.i.i36.i.i.i = icmp eq i32 %341, 0
   br i1 %.not.i.i36.i.i.i, label %or.rhs.i.i37.i.i.i, label %or.end.i.i.i.i.i
 
 or.rhs.i.i37.i.i.i:                               ; preds = %then.i.i35.i.i.i
-  %339 = getelementptr i8, ptr %322, i64 24
-  %340 = load i8, ptr %339, align 1
-  %341 = and i8 %340, 1
+  %342 = getelementptr i8, ptr %325, i64 24
+  %343 = load i8, ptr %342, align 1
+  %344 = and i8 %343, 1
   br label %or.end.i.i.i.i.i
 
 or.end.i.i.i.i.i:                                 ; preds = %or.rhs.i.i37.i.i.i, %then.i.i35.i.i.i
-  %342 = phi i8 [ 1, %then.i.i35.i.i.i ], [ %341, %or.rhs.i.i37.i.i.i ]
-  %343 = getelementptr i8, ptr %322, i64 24
-  store i8 %342, ptr %343, align 1
-  %344 = load i32, ptr %323, align 4
-  %345 = add i32 %344, 1
-  store i32 %345, ptr %323, align 4
+  %345 = phi i8 [ 1, %then.i.i35.i.i.i ], [ %344, %or.rhs.i.i37.i.i.i ]
+  %346 = getelementptr i8, ptr %325, i64 24
+  store i8 %345, ptr %346, align 1
+  %347 = load i32, ptr %326, align 4
+  %348 = add i32 %347, 1
+  store i32 %348, ptr %326, align 4
   br label %merge.i.i.i.i
 
 merge.i.i.i.i:                                    ; preds = %or.end.i.i.i.i.i, %then.i34.i.i.i, %then2.i.i88.i
-  %346 = load i8, ptr %207, align 1
-  %347 = trunc i8 %346 to i1
-  br i1 %347, label %then2.i.i.i.i, label %merge10.i.i
+  %349 = load i8, ptr %207, align 1
+  %350 = trunc i8 %349 to i1
+  br i1 %350, label %then2.i.i.i.i, label %merge10.i.i
 
 then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %348 = load ptr, ptr %137, align 8
-  %349 = getelementptr i8, ptr %348, i64 136
-  %350 = load ptr, ptr %349, align 8
-  %351 = load ptr, ptr %141, align 8
-  %352 = call i32 %350(ptr %351)
+  %351 = load ptr, ptr %137, align 8
+  %352 = getelementptr i8, ptr %351, i64 136
+  %353 = load ptr, ptr %352, align 8
+  %354 = load ptr, ptr %141, align 8
+  %355 = call i32 %353(ptr %354)
   br label %merge1.i.i.i
 
 merge1.i.i.i:                                     ; preds = %then2.i.i.i.i, %merge.i.i87.i
-  %code.0.i.i.i = phi i32 [ %320, %merge.i.i87.i ], [ %352, %then2.i.i.i.i ]
+  %code.0.i.i.i = phi i32 [ %323, %merge.i.i87.i ], [ %355, %then2.i.i.i.i ]
   %.not.i76.i.i = icmp eq i32 %code.0.i.i.i, 0
   br i1 %.not.i76.i.i, label %merge10.i.i, label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge1.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   store i8 0, ptr %cause.i.i.i.i, align 8
-  %353 = load ptr, ptr %137, align 8
-  %354 = getelementptr i8, ptr %353, i64 64
-  %355 = load ptr, ptr %354, align 8
-  %356 = load ptr, ptr %141, align 8
-  call void %355(ptr %356, ptr nonnull %cause.i.i.i.i)
+  %356 = load ptr, ptr %137, align 8
+  %357 = getelementptr i8, ptr %356, i64 64
+  %358 = load ptr, ptr %357, align 8
+  %359 = load ptr, ptr %141, align 8
+  call void %358(ptr %359, ptr nonnull %cause.i.i.i.i)
   %.not17.i.i.i.i = icmp eq ptr %2, null
   br i1 %.not17.i.i.i.i, label %"$store_heads.exit.i.i", label %then6.i.i.i.i
 
 then6.i.i.i.i:                                    ; preds = %then5.i.i.i
-  %357 = load i32, ptr %0, align 4
-  %358 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.26", i32 %265, i32 %357, ptr nonnull %cause.i.i.i.i)
+  %360 = load i32, ptr %0, align 4
+  %361 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.26", i32 %268, i32 %360, ptr nonnull %cause.i.i.i.i)
   br label %"$store_heads.exit.i.i"
 
 "$store_heads.exit.i.i":                          ; preds = %then6.i.i.i.i, %then5.i.i.i
@@ -5183,177 +5186,177 @@ merge10.i.i:                                      ; preds = %merge1.i.i.i, %merg
   call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i78.i.i)
   %.val32.i.i.i = load i64, ptr %1, align 4
   store i64 %.val32.i.i.i, ptr %args.i78.i.i, align 8
-  %359 = load <2 x i32>, ptr %208, align 4
-  store <2 x i32> %359, ptr %209, align 8
-  %360 = load ptr, ptr %96, align 8
-  %361 = getelementptr i8, ptr %360, i64 48
-  %362 = load ptr, ptr %361, align 8
-  store ptr %362, ptr %210, align 8
-  %363 = getelementptr i8, ptr %360, i64 56
-  %364 = load ptr, ptr %363, align 8
-  store ptr %364, ptr %211, align 8
-  %365 = getelementptr i8, ptr %360, i64 64
-  %366 = load ptr, ptr %365, align 8
-  store ptr %366, ptr %212, align 8
-  %367 = getelementptr i8, ptr %360, i64 208
-  %368 = load ptr, ptr %367, align 8
-  store ptr %368, ptr %213, align 8
-  %369 = load <2 x i32>, ptr %215, align 4
-  %370 = shufflevector <2 x i32> %369, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
-  store <2 x i32> %370, ptr %214, align 8
-  %371 = load i32, ptr %194, align 4
-  store i32 %371, ptr %216, align 8
-  store i32 %265, ptr %217, align 4
-  %372 = load ptr, ptr %183, align 8
-  %373 = getelementptr i8, ptr %372, i64 84
-  %374 = load i32, ptr %373, align 4
-  %375 = sitofp i32 %374 to double
-  %376 = call double @sqrt(double %375)
-  %377 = fdiv double 1.000000e+00, %376
-  %378 = fptrunc double %377 to float
-  store float %378, ptr %218, align 8
-  %379 = load ptr, ptr %204, align 8
-  store ptr %379, ptr %219, align 8
+  %362 = load <2 x i32>, ptr %208, align 4
+  store <2 x i32> %362, ptr %209, align 8
+  %363 = load ptr, ptr %96, align 8
+  %364 = getelementptr i8, ptr %363, i64 48
+  %365 = load ptr, ptr %364, align 8
+  store ptr %365, ptr %210, align 8
+  %366 = getelementptr i8, ptr %363, i64 56
+  %367 = load ptr, ptr %366, align 8
+  store ptr %367, ptr %211, align 8
+  %368 = getelementptr i8, ptr %363, i64 64
+  %369 = load ptr, ptr %368, align 8
+  store ptr %369, ptr %212, align 8
+  %370 = getelementptr i8, ptr %363, i64 208
+  %371 = load ptr, ptr %370, align 8
+  store ptr %371, ptr %213, align 8
+  %372 = load <2 x i32>, ptr %215, align 4
+  %373 = shufflevector <2 x i32> %372, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
+  store <2 x i32> %373, ptr %214, align 8
+  %374 = load i32, ptr %194, align 4
+  store i32 %374, ptr %216, align 8
+  store i32 %268, ptr %217, align 4
+  %375 = load ptr, ptr %183, align 8
+  %376 = getelementptr i8, ptr %375, i64 84
+  %377 = load i32, ptr %376, align 4
+  %378 = sitofp i32 %377 to double
+  %379 = call double @sqrt(double %378)
+  %380 = fdiv double 1.000000e+00, %379
+  %381 = fptrunc double %380 to float
+  store float %381, ptr %218, align 8
+  %382 = load ptr, ptr %204, align 8
+  store ptr %382, ptr %219, align 8
   store ptr %205, ptr %220, align 8
-  %380 = load ptr, ptr %221, align 8
-  store ptr %380, ptr %222, align 8
-  %381 = load ptr, ptr %106, align 8
-  %.not.i.i79.i.i = icmp eq ptr %381, null
+  %383 = load ptr, ptr %221, align 8
+  store ptr %383, ptr %222, align 8
+  %384 = load ptr, ptr %106, align 8
+  %.not.i.i79.i.i = icmp eq ptr %384, null
   br i1 %.not.i.i79.i.i, label %"$Rank.watches_operations.exit.i101.i.i", label %then.i.i80.i.i
 
 "$Rank.watches_operations.exit.i101.i.i":         ; preds = %merge10.i.i
-  %382 = load i8, ptr %207, align 1
-  %383 = trunc i8 %382 to i1
-  %384 = xor i1 %383, true
+  %385 = load i8, ptr %207, align 1
+  %386 = trunc i8 %385 to i1
+  %387 = xor i1 %386, true
   br label %merge.i83.i.i
 
 then.i.i80.i.i:                                   ; preds = %merge10.i.i
-  %385 = getelementptr i8, ptr %381, i64 20
-  %386 = load i32, ptr %385, align 4
-  %387 = getelementptr i8, ptr %381, i64 16
-  %388 = load i32, ptr %387, align 4
-  %389 = icmp slt i32 %386, %388
-  br i1 %389, label %then.i.i.i98.i.i, label %"$Profile.begin_operation.exit.i.i81.i.i"
+  %388 = getelementptr i8, ptr %384, i64 20
+  %389 = load i32, ptr %388, align 4
+  %390 = getelementptr i8, ptr %384, i64 16
+  %391 = load i32, ptr %390, align 4
+  %392 = icmp slt i32 %389, %391
+  br i1 %392, label %then.i.i.i98.i.i, label %"$Profile.begin_operation.exit.i.i81.i.i"
 
 then.i.i.i98.i.i:                                 ; preds = %then.i.i80.i.i
-  %390 = getelementptr i8, ptr %381, i64 48
-  %391 = load ptr, ptr %390, align 8
-  %392 = sext i32 %386 to i64
-  %393 = getelementptr ptr, ptr %391, i64 %392
-  store ptr @"$string.27", ptr %393, align 8
-  %394 = load ptr, ptr %381, align 8
-  %395 = getelementptr i8, ptr %394, i64 392
-  %396 = load ptr, ptr %395, align 8
-  %397 = getelementptr i8, ptr %381, i64 8
-  %398 = load ptr, ptr %397, align 8
-  %399 = getelementptr i8, ptr %381, i64 32
-  %400 = load ptr, ptr %399, align 8
-  %401 = load i32, ptr %385, align 4
-  %402 = sext i32 %401 to i64
-  %403 = getelementptr ptr, ptr %400, i64 %402
-  %404 = load ptr, ptr %403, align 8
-  %405 = call i32 %396(ptr %398, ptr %404)
-  %.not.i.i.i99.i.i = icmp eq i32 %405, 0
+  %393 = getelementptr i8, ptr %384, i64 48
+  %394 = load ptr, ptr %393, align 8
+  %395 = sext i32 %389 to i64
+  %396 = getelementptr ptr, ptr %394, i64 %395
+  store ptr @"$string.27", ptr %396, align 8
+  %397 = load ptr, ptr %384, align 8
+  %398 = getelementptr i8, ptr %397, i64 392
+  %399 = load ptr, ptr %398, align 8
+  %400 = getelementptr i8, ptr %384, i64 8
+  %401 = load ptr, ptr %400, align 8
+  %402 = getelementptr i8, ptr %384, i64 32
+  %403 = load ptr, ptr %402, align 8
+  %404 = load i32, ptr %388, align 4
+  %405 = sext i32 %404 to i64
+  %406 = getelementptr ptr, ptr %403, i64 %405
+  %407 = load ptr, ptr %406, align 8
+  %408 = call i32 %399(ptr %401, ptr %407)
+  %.not.i.i.i99.i.i = icmp eq i32 %408, 0
   br i1 %.not.i.i.i99.i.i, label %or.rhs.i.i.i100.i.i, label %"$Profile.begin_operation.exit.i.i81.i.i"
 
 or.rhs.i.i.i100.i.i:                              ; preds = %then.i.i.i98.i.i
-  %406 = getelementptr i8, ptr %381, i64 24
-  %407 = load i8, ptr %406, align 1
-  %408 = and i8 %407, 1
+  %409 = getelementptr i8, ptr %384, i64 24
+  %410 = load i8, ptr %409, align 1
+  %411 = and i8 %410, 1
   br label %"$Profile.begin_operation.exit.i.i81.i.i"
 
 "$Profile.begin_operation.exit.i.i81.i.i":        ; preds = %or.rhs.i.i.i100.i.i, %then.i.i.i98.i.i, %then.i.i80.i.i
-  %.sink.i.i.i82.i.i = phi i8 [ 1, %then.i.i.i98.i.i ], [ %408, %or.rhs.i.i.i100.i.i ], [ 1, %then.i.i80.i.i ]
-  %409 = getelementptr i8, ptr %381, i64 24
-  store i8 %.sink.i.i.i82.i.i, ptr %409, align 1
+  %.sink.i.i.i82.i.i = phi i8 [ 1, %then.i.i.i98.i.i ], [ %411, %or.rhs.i.i.i100.i.i ], [ 1, %then.i.i80.i.i ]
+  %412 = getelementptr i8, ptr %384, i64 24
+  store i8 %.sink.i.i.i82.i.i, ptr %412, align 1
   br label %merge.i83.i.i
 
 merge.i83.i.i:                                    ; preds = %"$Profile.begin_operation.exit.i.i81.i.i", %"$Rank.watches_operations.exit.i101.i.i"
-  %.not31.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i81.i.i" ], [ %384, %"$Rank.watches_operations.exit.i101.i.i" ]
-  %410 = load ptr, ptr %137, align 8
-  %411 = getelementptr i8, ptr %410, i64 272
-  %412 = load ptr, ptr %411, align 8
-  %413 = load ptr, ptr %141, align 8
-  %414 = call i32 %412(ptr %413, ptr nonnull %args.i78.i.i)
-  %415 = icmp ne i32 %414, 0
-  %brmerge.i84.i.i = or i1 %.not31.i.i.i, %415
+  %.not31.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i81.i.i" ], [ %387, %"$Rank.watches_operations.exit.i101.i.i" ]
+  %413 = load ptr, ptr %137, align 8
+  %414 = getelementptr i8, ptr %413, i64 272
+  %415 = load ptr, ptr %414, align 8
+  %416 = load ptr, ptr %141, align 8
+  %417 = call i32 %415(ptr %416, ptr nonnull %args.i78.i.i)
+  %418 = icmp ne i32 %417, 0
+  %brmerge.i84.i.i = or i1 %.not31.i.i.i, %418
   br i1 %brmerge.i84.i.i, label %merge1.i89.i.i, label %then2.i85.i.i
 
 then2.i85.i.i:                                    ; preds = %merge.i83.i.i
-  %416 = load ptr, ptr %106, align 8
-  %.not.i35.i.i.i = icmp eq ptr %416, null
+  %419 = load ptr, ptr %106, align 8
+  %.not.i35.i.i.i = icmp eq ptr %419, null
   br i1 %.not.i35.i.i.i, label %merge.i.i86.i.i, label %then.i36.i.i.i
 
 then.i36.i.i.i:                                   ; preds = %then2.i85.i.i
-  %417 = getelementptr i8, ptr %416, i64 20
-  %418 = load i32, ptr %417, align 4
-  %419 = getelementptr i8, ptr %416, i64 16
-  %420 = load i32, ptr %419, align 4
-  %421 = icmp slt i32 %418, %420
-  br i1 %421, label %then.i.i37.i.i.i, label %merge.i.i86.i.i
+  %420 = getelementptr i8, ptr %419, i64 20
+  %421 = load i32, ptr %420, align 4
+  %422 = getelementptr i8, ptr %419, i64 16
+  %423 = load i32, ptr %422, align 4
+  %424 = icmp slt i32 %421, %423
+  br i1 %424, label %then.i.i37.i.i.i, label %merge.i.i86.i.i
 
 then.i.i37.i.i.i:                                 ; preds = %then.i36.i.i.i
-  %422 = load ptr, ptr %416, align 8
-  %423 = getelementptr i8, ptr %422, i64 392
-  %424 = load ptr, ptr %423, align 8
-  %425 = getelementptr i8, ptr %416, i64 8
-  %426 = load ptr, ptr %425, align 8
-  %427 = getelementptr i8, ptr %416, i64 40
-  %428 = load ptr, ptr %427, align 8
-  %429 = sext i32 %418 to i64
-  %430 = getelementptr ptr, ptr %428, i64 %429
+  %425 = load ptr, ptr %419, align 8
+  %426 = getelementptr i8, ptr %425, i64 392
+  %427 = load ptr, ptr %426, align 8
+  %428 = getelementptr i8, ptr %419, i64 8
+  %429 = load ptr, ptr %428, align 8
+  %430 = getelementptr i8, ptr %419, i64 40
   %431 = load ptr, ptr %430, align 8
-  %432 = call i32 %424(ptr %426, ptr %431)
-  %.not.i.i38.i.i.i = icmp eq i32 %432, 0
+  %432 = sext i32 %421 to i64
+  %433 = getelementptr ptr, ptr %431, i64 %432
+  %434 = load ptr, ptr %433, align 8
+  %435 = call i32 %427(ptr %429, ptr %434)
+  %.not.i.i38.i.i.i = icmp eq i32 %435, 0
   br i1 %.not.i.i38.i.i.i, label %or.rhs.i.i39.i.i.i, label %or.end.i.i.i97.i.i
 
 or.rhs.i.i39.i.i.i:                               ; preds = %then.i.i37.i.i.i
-  %433 = getelementptr i8, ptr %416, i64 24
-  %434 = load i8, ptr %433, align 1
-  %435 = and i8 %434, 1
+  %436 = getelementptr i8, ptr %419, i64 24
+  %437 = load i8, ptr %436, align 1
+  %438 = and i8 %437, 1
   br label %or.end.i.i.i97.i.i
 
 or.end.i.i.i97.i.i:                               ; preds = %or.rhs.i.i39.i.i.i, %then.i.i37.i.i.i
-  %436 = phi i8 [ 1, %then.i.i37.i.i.i ], [ %435, %or.rhs.i.i39.i.i.i ]
-  %437 = getelementptr i8, ptr %416, i64 24
-  store i8 %436, ptr %437, align 1
-  %438 = load i32, ptr %417, align 4
-  %439 = add i32 %438, 1
-  store i32 %439, ptr %417, align 4
+  %439 = phi i8 [ 1, %then.i.i37.i.i.i ], [ %438, %or.rhs.i.i39.i.i.i ]
+  %440 = getelementptr i8, ptr %419, i64 24
+  store i8 %439, ptr %440, align 1
+  %441 = load i32, ptr %420, align 4
+  %442 = add i32 %441, 1
+  store i32 %442, ptr %420, align 4
   br label %merge.i.i86.i.i
 
 merge.i.i86.i.i:                                  ; preds = %or.end.i.i.i97.i.i, %then.i36.i.i.i, %then2.i85.i.i
-  %440 = load i8, ptr %207, align 1
-  %441 = trunc i8 %440 to i1
-  br i1 %441, label %then2.i.i88.i.i, label %merge15.i.i
+  %443 = load i8, ptr %207, align 1
+  %444 = trunc i8 %443 to i1
+  br i1 %444, label %then2.i.i88.i.i, label %merge15.i.i
 
 then2.i.i88.i.i:                                  ; preds = %merge.i.i86.i.i
-  %442 = load ptr, ptr %137, align 8
-  %443 = getelementptr i8, ptr %442, i64 136
-  %444 = load ptr, ptr %443, align 8
-  %445 = load ptr, ptr %141, align 8
-  %446 = call i32 %444(ptr %445)
+  %445 = load ptr, ptr %137, align 8
+  %446 = getelementptr i8, ptr %445, i64 136
+  %447 = load ptr, ptr %446, align 8
+  %448 = load ptr, ptr %141, align 8
+  %449 = call i32 %447(ptr %448)
   br label %merge1.i89.i.i
 
 merge1.i89.i.i:                                   ; preds = %then2.i.i88.i.i, %merge.i83.i.i
-  %code.0.i90.i.i = phi i32 [ %414, %merge.i83.i.i ], [ %446, %then2.i.i88.i.i ]
+  %code.0.i90.i.i = phi i32 [ %417, %merge.i83.i.i ], [ %449, %then2.i.i88.i.i ]
   %.not.i91.i.i = icmp eq i32 %code.0.i90.i.i, 0
   br i1 %.not.i91.i.i, label %merge15.i.i, label %then5.i92.i.i
 
 then5.i92.i.i:                                    ; preds = %merge1.i89.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i77.i.i)
   store i8 0, ptr %cause.i.i77.i.i, align 8
-  %447 = load ptr, ptr %137, align 8
-  %448 = getelementptr i8, ptr %447, i64 64
-  %449 = load ptr, ptr %448, align 8
-  %450 = load ptr, ptr %141, align 8
-  call void %449(ptr %450, ptr nonnull %cause.i.i77.i.i)
+  %450 = load ptr, ptr %137, align 8
+  %451 = getelementptr i8, ptr %450, i64 64
+  %452 = load ptr, ptr %451, align 8
+  %453 = load ptr, ptr %141, align 8
+  call void %452(ptr %453, ptr nonnull %cause.i.i77.i.i)
   %.not17.i.i93.i.i = icmp eq ptr %2, null
   br i1 %.not17.i.i93.i.i, label %"$attend.exit.i.i", label %then6.i.i95.i.i
 
 then6.i.i95.i.i:                                  ; preds = %then5.i92.i.i
-  %451 = load i32, ptr %0, align 4
-  %452 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.27", i32 %265, i32 %451, ptr nonnull %cause.i.i77.i.i)
+  %454 = load i32, ptr %0, align 4
+  %455 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.27", i32 %268, i32 %454, ptr nonnull %cause.i.i77.i.i)
   br label %"$attend.exit.i.i"
 
 "$attend.exit.i.i":                               ; preds = %then6.i.i95.i.i, %then5.i92.i.i
@@ -5364,643 +5367,661 @@ then6.i.i95.i.i:                                  ; preds = %then5.i92.i.i
 merge15.i.i:                                      ; preds = %merge1.i89.i.i, %merge.i.i86.i.i
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i78.i.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %args.i135.i)
-  %453 = load ptr, ptr %221, align 8
-  %454 = load ptr, ptr %191, align 8
-  %455 = load ptr, ptr %192, align 8
-  %456 = getelementptr i8, ptr %252, i64 80
-  %457 = getelementptr i8, ptr %252, i64 96
-  %458 = load ptr, ptr %457, align 8
-  %.not.i.i136.i = icmp eq ptr %458, null
-  br i1 %.not.i.i136.i, label %"$project_output.exit.i", label %"$is_fp8.exit.i137.i"
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %args.i133.i)
+  %456 = load ptr, ptr %221, align 8
+  %457 = load ptr, ptr %191, align 8
+  %458 = load ptr, ptr %192, align 8
+  %459 = getelementptr i8, ptr %255, i64 80
+  %460 = getelementptr i8, ptr %255, i64 96
+  %461 = load ptr, ptr %460, align 8
+  %.not.i.i134.i = icmp eq ptr %461, null
+  br i1 %.not.i.i134.i, label %"$project_output.exit.i", label %"$is_fp8.exit.i135.i"
 
-"$is_fp8.exit.i137.i":                            ; preds = %merge15.i.i
-  %459 = load i32, ptr %456, align 4
-  %460 = icmp eq i32 %459, 2
-  br i1 %460, label %then.i.i, label %"$project_output.exit.i"
+"$is_fp8.exit.i135.i":                            ; preds = %merge15.i.i
+  %462 = load i32, ptr %459, align 4
+  %463 = icmp eq i32 %462, 2
+  br i1 %463, label %then.i.i, label %"$project_output.exit.i"
 
-then.i.i:                                         ; preds = %"$is_fp8.exit.i137.i"
+then.i.i:                                         ; preds = %"$is_fp8.exit.i135.i"
   %.val37.i.i = load i64, ptr %1, align 4
-  store i64 %.val37.i.i, ptr %args.i135.i, align 8
-  %461 = getelementptr i8, ptr %252, i64 92
-  %462 = load i32, ptr %461, align 4
-  store i32 %462, ptr %223, align 8
-  store ptr %453, ptr %224, align 8
-  store ptr %454, ptr %225, align 8
-  store ptr %455, ptr %226, align 8
-  %463 = load ptr, ptr %106, align 8
-  %.not.i41.i.i = icmp eq ptr %463, null
-  br i1 %.not.i41.i.i, label %"$Rank.watches_operations.exit.i156.i", label %then.i.i140.i
+  store i64 %.val37.i.i, ptr %args.i133.i, align 8
+  %464 = getelementptr i8, ptr %255, i64 92
+  %465 = load i32, ptr %464, align 4
+  store i32 %465, ptr %223, align 8
+  store ptr %456, ptr %224, align 8
+  store ptr %457, ptr %225, align 8
+  store ptr %458, ptr %226, align 8
+  %466 = load ptr, ptr %106, align 8
+  %.not.i41.i.i = icmp eq ptr %466, null
+  br i1 %.not.i41.i.i, label %"$Rank.watches_operations.exit.i154.i", label %then.i.i138.i
 
-"$Rank.watches_operations.exit.i156.i":           ; preds = %then.i.i
-  %464 = load i8, ptr %207, align 1
-  %465 = trunc i8 %464 to i1
-  %466 = xor i1 %465, true
-  br label %merge1.i143.i
+"$Rank.watches_operations.exit.i154.i":           ; preds = %then.i.i
+  %467 = load i8, ptr %207, align 1
+  %468 = trunc i8 %467 to i1
+  %469 = xor i1 %468, true
+  br label %merge1.i141.i
 
-then.i.i140.i:                                    ; preds = %then.i.i
-  %467 = getelementptr i8, ptr %463, i64 20
-  %468 = load i32, ptr %467, align 4
-  %469 = getelementptr i8, ptr %463, i64 16
-  %470 = load i32, ptr %469, align 4
-  %471 = icmp slt i32 %468, %470
-  br i1 %471, label %then.i.i.i153.i, label %"$Profile.begin_operation.exit.i.i141.i"
+then.i.i138.i:                                    ; preds = %then.i.i
+  %470 = getelementptr i8, ptr %466, i64 20
+  %471 = load i32, ptr %470, align 4
+  %472 = getelementptr i8, ptr %466, i64 16
+  %473 = load i32, ptr %472, align 4
+  %474 = icmp slt i32 %471, %473
+  br i1 %474, label %then.i.i.i151.i, label %"$Profile.begin_operation.exit.i.i139.i"
 
-then.i.i.i153.i:                                  ; preds = %then.i.i140.i
-  %472 = getelementptr i8, ptr %463, i64 48
-  %473 = load ptr, ptr %472, align 8
-  %474 = sext i32 %468 to i64
-  %475 = getelementptr ptr, ptr %473, i64 %474
-  store ptr @"$string.28", ptr %475, align 8
-  %476 = load ptr, ptr %463, align 8
-  %477 = getelementptr i8, ptr %476, i64 392
-  %478 = load ptr, ptr %477, align 8
-  %479 = getelementptr i8, ptr %463, i64 8
-  %480 = load ptr, ptr %479, align 8
-  %481 = getelementptr i8, ptr %463, i64 32
-  %482 = load ptr, ptr %481, align 8
-  %483 = load i32, ptr %467, align 4
-  %484 = sext i32 %483 to i64
-  %485 = getelementptr ptr, ptr %482, i64 %484
-  %486 = load ptr, ptr %485, align 8
-  %487 = call i32 %478(ptr %480, ptr %486)
-  %.not.i.i.i154.i = icmp eq i32 %487, 0
-  br i1 %.not.i.i.i154.i, label %or.rhs.i.i.i155.i, label %"$Profile.begin_operation.exit.i.i141.i"
+then.i.i.i151.i:                                  ; preds = %then.i.i138.i
+  %475 = getelementptr i8, ptr %466, i64 48
+  %476 = load ptr, ptr %475, align 8
+  %477 = sext i32 %471 to i64
+  %478 = getelementptr ptr, ptr %476, i64 %477
+  store ptr @"$string.28", ptr %478, align 8
+  %479 = load ptr, ptr %466, align 8
+  %480 = getelementptr i8, ptr %479, i64 392
+  %481 = load ptr, ptr %480, align 8
+  %482 = getelementptr i8, ptr %466, i64 8
+  %483 = load ptr, ptr %482, align 8
+  %484 = getelementptr i8, ptr %466, i64 32
+  %485 = load ptr, ptr %484, align 8
+  %486 = load i32, ptr %470, align 4
+  %487 = sext i32 %486 to i64
+  %488 = getelementptr ptr, ptr %485, i64 %487
+  %489 = load ptr, ptr %488, align 8
+  %490 = call i32 %481(ptr %483, ptr %489)
+  %.not.i.i.i152.i = icmp eq i32 %490, 0
+  br i1 %.not.i.i.i152.i, label %or.rhs.i.i.i153.i, label %"$Profile.begin_operation.exit.i.i139.i"
 
-or.rhs.i.i.i155.i:                                ; preds = %then.i.i.i153.i
-  %488 = getelementptr i8, ptr %463, i64 24
-  %489 = load i8, ptr %488, align 1
-  %490 = and i8 %489, 1
-  br label %"$Profile.begin_operation.exit.i.i141.i"
+or.rhs.i.i.i153.i:                                ; preds = %then.i.i.i151.i
+  %491 = getelementptr i8, ptr %466, i64 24
+  %492 = load i8, ptr %491, align 1
+  %493 = and i8 %492, 1
+  br label %"$Profile.begin_operation.exit.i.i139.i"
 
-"$Profile.begin_operation.exit.i.i141.i":         ; preds = %or.rhs.i.i.i155.i, %then.i.i.i153.i, %then.i.i140.i
-  %.sink.i.i.i142.i = phi i8 [ 1, %then.i.i.i153.i ], [ %490, %or.rhs.i.i.i155.i ], [ 1, %then.i.i140.i ]
-  %491 = getelementptr i8, ptr %463, i64 24
-  store i8 %.sink.i.i.i142.i, ptr %491, align 1
-  br label %merge1.i143.i
+"$Profile.begin_operation.exit.i.i139.i":         ; preds = %or.rhs.i.i.i153.i, %then.i.i.i151.i, %then.i.i138.i
+  %.sink.i.i.i140.i = phi i8 [ 1, %then.i.i.i151.i ], [ %493, %or.rhs.i.i.i153.i ], [ 1, %then.i.i138.i ]
+  %494 = getelementptr i8, ptr %466, i64 24
+  store i8 %.sink.i.i.i140.i, ptr %494, align 1
+  br label %merge1.i141.i
 
-merge1.i143.i:                                    ; preds = %"$Profile.begin_operation.exit.i.i141.i", %"$Rank.watches_operations.exit.i156.i"
-  %.not36.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i141.i" ], [ %466, %"$Rank.watches_operations.exit.i156.i" ]
-  %492 = load ptr, ptr %137, align 8
-  %493 = getelementptr i8, ptr %492, i64 232
-  %494 = load ptr, ptr %493, align 8
-  %495 = load ptr, ptr %141, align 8
-  %496 = call i32 %494(ptr %495, ptr nonnull %args.i135.i)
-  %497 = icmp ne i32 %496, 0
-  %brmerge.i144.i = or i1 %.not36.i.i, %497
-  br i1 %brmerge.i144.i, label %merge4.i.i, label %then5.i145.i
+merge1.i141.i:                                    ; preds = %"$Profile.begin_operation.exit.i.i139.i", %"$Rank.watches_operations.exit.i154.i"
+  %.not36.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i139.i" ], [ %469, %"$Rank.watches_operations.exit.i154.i" ]
+  %495 = load ptr, ptr %137, align 8
+  %496 = getelementptr i8, ptr %495, i64 232
+  %497 = load ptr, ptr %496, align 8
+  %498 = load ptr, ptr %141, align 8
+  %499 = call i32 %497(ptr %498, ptr nonnull %args.i133.i)
+  %500 = icmp ne i32 %499, 0
+  %brmerge.i142.i = or i1 %.not36.i.i, %500
+  br i1 %brmerge.i142.i, label %merge4.i.i, label %then5.i143.i
 
-then5.i145.i:                                     ; preds = %merge1.i143.i
-  %498 = load ptr, ptr %106, align 8
-  %.not.i43.i.i = icmp eq ptr %498, null
-  br i1 %.not.i43.i.i, label %merge.i.i146.i, label %then.i44.i.i
+then5.i143.i:                                     ; preds = %merge1.i141.i
+  %501 = load ptr, ptr %106, align 8
+  %.not.i43.i.i = icmp eq ptr %501, null
+  br i1 %.not.i43.i.i, label %merge.i.i144.i, label %then.i44.i.i
 
-then.i44.i.i:                                     ; preds = %then5.i145.i
-  %499 = getelementptr i8, ptr %498, i64 20
-  %500 = load i32, ptr %499, align 4
-  %501 = getelementptr i8, ptr %498, i64 16
-  %502 = load i32, ptr %501, align 4
-  %503 = icmp slt i32 %500, %502
-  br i1 %503, label %then.i.i45.i.i, label %merge.i.i146.i
+then.i44.i.i:                                     ; preds = %then5.i143.i
+  %502 = getelementptr i8, ptr %501, i64 20
+  %503 = load i32, ptr %502, align 4
+  %504 = getelementptr i8, ptr %501, i64 16
+  %505 = load i32, ptr %504, align 4
+  %506 = icmp slt i32 %503, %505
+  br i1 %506, label %then.i.i45.i.i, label %merge.i.i144.i
 
 then.i.i45.i.i:                                   ; preds = %then.i44.i.i
-  %504 = load ptr, ptr %498, align 8
-  %505 = getelementptr i8, ptr %504, i64 392
-  %506 = load ptr, ptr %505, align 8
-  %507 = getelementptr i8, ptr %498, i64 8
-  %508 = load ptr, ptr %507, align 8
-  %509 = getelementptr i8, ptr %498, i64 40
-  %510 = load ptr, ptr %509, align 8
-  %511 = sext i32 %500 to i64
-  %512 = getelementptr ptr, ptr %510, i64 %511
+  %507 = load ptr, ptr %501, align 8
+  %508 = getelementptr i8, ptr %507, i64 392
+  %509 = load ptr, ptr %508, align 8
+  %510 = getelementptr i8, ptr %501, i64 8
+  %511 = load ptr, ptr %510, align 8
+  %512 = getelementptr i8, ptr %501, i64 40
   %513 = load ptr, ptr %512, align 8
-  %514 = call i32 %506(ptr %508, ptr %513)
-  %.not.i.i46.i.i = icmp eq i32 %514, 0
-  br i1 %.not.i.i46.i.i, label %or.rhs.i.i47.i.i, label %or.end.i.i.i152.i
+  %514 = sext i32 %503 to i64
+  %515 = getelementptr ptr, ptr %513, i64 %514
+  %516 = load ptr, ptr %515, align 8
+  %517 = call i32 %509(ptr %511, ptr %516)
+  %.not.i.i46.i.i = icmp eq i32 %517, 0
+  br i1 %.not.i.i46.i.i, label %or.rhs.i.i47.i.i, label %or.end.i.i.i150.i
 
 or.rhs.i.i47.i.i:                                 ; preds = %then.i.i45.i.i
-  %515 = getelementptr i8, ptr %498, i64 24
-  %516 = load i8, ptr %515, align 1
-  %517 = and i8 %516, 1
-  br label %or.end.i.i.i152.i
+  %518 = getelementptr i8, ptr %501, i64 24
+  %519 = load i8, ptr %518, align 1
+  %520 = and i8 %519, 1
+  br label %or.end.i.i.i150.i
 
-or.end.i.i.i152.i:                                ; preds = %or.rhs.i.i47.i.i, %then.i.i45.i.i
-  %518 = phi i8 [ 1, %then.i.i45.i.i ], [ %517, %or.rhs.i.i47.i.i ]
-  %519 = getelementptr i8, ptr %498, i64 24
-  store i8 %518, ptr %519, align 1
-  %520 = load i32, ptr %499, align 4
-  %521 = add i32 %520, 1
-  store i32 %521, ptr %499, align 4
-  br label %merge.i.i146.i
+or.end.i.i.i150.i:                                ; preds = %or.rhs.i.i47.i.i, %then.i.i45.i.i
+  %521 = phi i8 [ 1, %then.i.i45.i.i ], [ %520, %or.rhs.i.i47.i.i ]
+  %522 = getelementptr i8, ptr %501, i64 24
+  store i8 %521, ptr %522, align 1
+  %523 = load i32, ptr %502, align 4
+  %524 = add i32 %523, 1
+  store i32 %524, ptr %502, align 4
+  br label %merge.i.i144.i
 
-merge.i.i146.i:                                   ; preds = %or.end.i.i.i152.i, %then.i44.i.i, %then5.i145.i
-  %522 = load i8, ptr %207, align 1
-  %523 = trunc i8 %522 to i1
-  br i1 %523, label %then2.i.i147.i, label %"$project_output.exit.i"
+merge.i.i144.i:                                   ; preds = %or.end.i.i.i150.i, %then.i44.i.i, %then5.i143.i
+  %525 = load i8, ptr %207, align 1
+  %526 = trunc i8 %525 to i1
+  br i1 %526, label %then2.i.i145.i, label %"$project_output.exit.i"
 
-then2.i.i147.i:                                   ; preds = %merge.i.i146.i
-  %524 = load ptr, ptr %137, align 8
-  %525 = getelementptr i8, ptr %524, i64 136
-  %526 = load ptr, ptr %525, align 8
-  %527 = load ptr, ptr %141, align 8
-  %528 = call i32 %526(ptr %527)
+then2.i.i145.i:                                   ; preds = %merge.i.i144.i
+  %527 = load ptr, ptr %137, align 8
+  %528 = getelementptr i8, ptr %527, i64 136
+  %529 = load ptr, ptr %528, align 8
+  %530 = load ptr, ptr %141, align 8
+  %531 = call i32 %529(ptr %530)
   br label %merge4.i.i
 
-merge4.i.i:                                       ; preds = %then2.i.i147.i, %merge1.i143.i
-  %code.0.i148.i = phi i32 [ %496, %merge1.i143.i ], [ %528, %then2.i.i147.i ]
-  %.not.i149.i = icmp eq i32 %code.0.i148.i, 0
-  br i1 %.not.i149.i, label %"$project_output.exit.i", label %then8.i.i
+merge4.i.i:                                       ; preds = %then2.i.i145.i, %merge1.i141.i
+  %code.0.i146.i = phi i32 [ %499, %merge1.i141.i ], [ %531, %then2.i.i145.i ]
+  %.not.i147.i = icmp eq i32 %code.0.i146.i, 0
+  br i1 %.not.i147.i, label %"$project_output.exit.i", label %then8.i.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i134.i)
-  store i8 0, ptr %cause.i.i134.i, align 8
-  %529 = load ptr, ptr %137, align 8
-  %530 = getelementptr i8, ptr %529, i64 64
-  %531 = load ptr, ptr %530, align 8
-  %532 = load ptr, ptr %141, align 8
-  call void %531(ptr %532, ptr nonnull %cause.i.i134.i)
-  %.not17.i.i150.i = icmp eq ptr %2, null
-  br i1 %.not17.i.i150.i, label %"$project_output.exit.thread.i", label %then6.i.i.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i132.i)
+  store i8 0, ptr %cause.i.i132.i, align 8
+  %532 = load ptr, ptr %137, align 8
+  %533 = getelementptr i8, ptr %532, i64 64
+  %534 = load ptr, ptr %533, align 8
+  %535 = load ptr, ptr %141, align 8
+  call void %534(ptr %535, ptr nonnull %cause.i.i132.i)
+  %.not17.i.i148.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i148.i, label %"$project_output.exit.thread.i", label %then6.i.i.i
 
 then6.i.i.i:                                      ; preds = %then8.i.i
-  %533 = load i32, ptr %0, align 4
-  %534 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.28", i32 %265, i32 %533, ptr nonnull %cause.i.i134.i)
+  %536 = load i32, ptr %0, align 4
+  %537 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.28", i32 %268, i32 %536, ptr nonnull %cause.i.i132.i)
   br label %"$project_output.exit.thread.i"
 
 "$project_output.exit.thread.i":                  ; preds = %then6.i.i.i, %then8.i.i
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i134.i)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i132.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i135.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i133.i)
   br label %"$attention_block.exit.thread.i"
 
-"$project_output.exit.i":                         ; preds = %merge4.i.i, %merge.i.i146.i, %"$is_fp8.exit.i137.i", %merge15.i.i
-  %535 = load ptr, ptr %189, align 8
-  store ptr %453, ptr %3, align 8
-  store ptr %454, ptr %input.sroa.2.0..sroa_idx.i.i, align 8
-  store ptr %455, ptr %input.sroa.3.0..sroa_idx.i.i, align 8
+"$project_output.exit.i":                         ; preds = %merge4.i.i, %merge.i.i144.i, %"$is_fp8.exit.i135.i", %merge15.i.i
+  %538 = load ptr, ptr %189, align 8
+  store ptr %456, ptr %3, align 8
+  store ptr %457, ptr %input.sroa.2.0..sroa_idx.i.i, align 8
+  store ptr %458, ptr %input.sroa.3.0..sroa_idx.i.i, align 8
   %.val39.i.i = load i32, ptr %1, align 4
   %.val40.i.i = load i32, ptr %5, align 4
-  %536 = call fastcc i32 @"$linear"(ptr nonnull readonly %0, i32 %.val39.i.i, i32 %.val40.i.i, i32 %265, ptr nonnull @"$string.29", ptr %456, ptr nonnull byval(%13) %3, ptr %535, ptr %2)
+  %539 = call fastcc i32 @"$linear"(ptr nonnull readonly %0, i32 %.val39.i.i, i32 %.val40.i.i, i32 %268, ptr nonnull @"$string.29", ptr %459, ptr nonnull byval(%13) %3, ptr %538, ptr %2)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i135.i)
-  %.not66.i.i = icmp eq i32 %536, 0
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i133.i)
+  %.not66.i.i = icmp eq i32 %539, 0
   br i1 %.not66.i.i, label %"$attention_block.exit.i", label %"$attention_block.exit.thread.i"
 
 "$attention_block.exit.thread.i":                 ; preds = %"$project_output.exit.i", %merge1.i84.i, %"$is_fp8.exit.i.i", %"$project_output.exit.thread.i", %"$attend.exit.i.i", %"$store_heads.exit.i.i"
-  %common.ret.op.i83.ph.i = phi i32 [ %code.0.i148.i, %"$project_output.exit.thread.i" ], [ %code.0.i90.i.i, %"$attend.exit.i.i" ], [ %code.0.i.i.i, %"$store_heads.exit.i.i" ], [ %536, %"$project_output.exit.i" ], [ %270, %merge1.i84.i ], [ %266, %"$is_fp8.exit.i.i" ]
+  %common.ret.op.i83.ph.i = phi i32 [ %code.0.i146.i, %"$project_output.exit.thread.i" ], [ %code.0.i90.i.i, %"$attend.exit.i.i" ], [ %code.0.i.i.i, %"$store_heads.exit.i.i" ], [ %539, %"$project_output.exit.i" ], [ %273, %merge1.i84.i ], [ %269, %"$is_fp8.exit.i.i" ]
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
   br label %common.ret
 
 "$attention_block.exit.i":                        ; preds = %"$project_output.exit.i"
-  %537 = call fastcc i32 @"$reduce_delta"(ptr nonnull %0, ptr nonnull readonly %1, i32 %265, ptr %2)
+  %540 = call fastcc i32 @"$reduce_delta"(ptr nonnull %0, ptr nonnull readonly %1, i32 %268, ptr %2)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
-  %.not53.i = icmp eq i32 %537, 0
+  %.not53.i = icmp eq i32 %540, 0
   br i1 %.not53.i, label %merge11.i, label %common.ret
 
 merge11.i:                                        ; preds = %"$attention_block.exit.i"
-  %538 = getelementptr i8, ptr %252, i64 120
-  %539 = getelementptr i8, ptr %252, i64 136
-  %540 = load ptr, ptr %539, align 8
-  %.not.i.i89.i = icmp eq ptr %540, null
+  %541 = getelementptr i8, ptr %255, i64 120
+  %542 = getelementptr i8, ptr %255, i64 136
+  %543 = load ptr, ptr %542, align 8
+  %.not.i.i89.i = icmp eq ptr %543, null
   br i1 %.not.i.i89.i, label %or.rhs.i.i, label %"$is_fp8.exit.i90.i"
 
 "$is_fp8.exit.i90.i":                             ; preds = %merge11.i
-  %541 = load i32, ptr %538, align 4
-  %542 = icmp eq i32 %541, 2
-  br i1 %542, label %or.end.thread.i.i, label %or.rhs.i.i
+  %544 = load i32, ptr %541, align 4
+  %545 = icmp eq i32 %544, 2
+  br i1 %545, label %or.end.thread.i.i, label %or.rhs.i.i
 
 or.rhs.i.i:                                       ; preds = %"$is_fp8.exit.i90.i", %merge11.i
-  %543 = getelementptr i8, ptr %252, i64 264
-  %544 = load ptr, ptr %543, align 8
-  %.not.i46.i.i = icmp eq ptr %544, null
+  %546 = getelementptr i8, ptr %255, i64 264
+  %547 = load ptr, ptr %546, align 8
+  %.not.i46.i.i = icmp eq ptr %547, null
   br i1 %.not.i46.i.i, label %or.end.i.i, label %and.rhs.i47.i.i
 
 and.rhs.i47.i.i:                                  ; preds = %or.rhs.i.i
-  %545 = getelementptr i8, ptr %252, i64 248
-  %546 = load i32, ptr %545, align 4
-  %547 = icmp eq i32 %546, 2
+  %548 = getelementptr i8, ptr %255, i64 248
+  %549 = load i32, ptr %548, align 4
+  %550 = icmp eq i32 %549, 2
   br label %or.end.i.i
 
 or.end.i.i:                                       ; preds = %and.rhs.i47.i.i, %or.rhs.i.i
-  %548 = phi i1 [ false, %or.rhs.i.i ], [ %547, %and.rhs.i47.i.i ]
-  %549 = load i8, ptr %252, align 1
-  %550 = trunc i8 %549 to i1
-  %brmerge.i91.i = or i1 %.not.i.i89.i, %550
+  %551 = phi i1 [ false, %or.rhs.i.i ], [ %550, %and.rhs.i47.i.i ]
+  %552 = load i8, ptr %255, align 1
+  %553 = trunc i8 %552 to i1
+  %brmerge.i91.i = or i1 %.not.i.i89.i, %553
   br i1 %brmerge.i91.i, label %or.end2.i.i, label %or.end.and.rhs.i50_crit_edge.i.i
 
 or.end.and.rhs.i50_crit_edge.i.i:                 ; preds = %or.end.i.i
-  %.pre.i.i = load i32, ptr %538, align 4
+  %.pre.i.i = load i32, ptr %541, align 4
   br label %and.rhs.i50.i.i
 
 or.end.thread.i.i:                                ; preds = %"$is_fp8.exit.i90.i"
-  %551 = load i8, ptr %252, align 1
-  %552 = trunc i8 %551 to i1
-  br i1 %552, label %or.end2.i.i, label %and.rhs.i50.i.i
+  %554 = load i8, ptr %255, align 1
+  %555 = trunc i8 %554 to i1
+  br i1 %555, label %or.end2.i.i, label %and.rhs.i50.i.i
 
 and.rhs.i50.i.i:                                  ; preds = %or.end.thread.i.i, %or.end.and.rhs.i50_crit_edge.i.i
-  %553 = phi i32 [ 2, %or.end.thread.i.i ], [ %.pre.i.i, %or.end.and.rhs.i50_crit_edge.i.i ]
-  %554 = phi i1 [ true, %or.end.thread.i.i ], [ %548, %or.end.and.rhs.i50_crit_edge.i.i ]
-  %555 = icmp ne i32 %553, 2
+  %556 = phi i32 [ 2, %or.end.thread.i.i ], [ %.pre.i.i, %or.end.and.rhs.i50_crit_edge.i.i ]
+  %557 = phi i1 [ true, %or.end.thread.i.i ], [ %551, %or.end.and.rhs.i50_crit_edge.i.i ]
+  %558 = icmp ne i32 %556, 2
   br label %or.end2.i.i
 
 or.end2.i.i:                                      ; preds = %and.rhs.i50.i.i, %or.end.thread.i.i, %or.end.i.i
-  %556 = phi i1 [ %548, %or.end.i.i ], [ true, %or.end.thread.i.i ], [ %554, %and.rhs.i50.i.i ]
-  %557 = phi i1 [ %550, %or.end.i.i ], [ true, %or.end.thread.i.i ], [ %555, %and.rhs.i50.i.i ]
-  %558 = load ptr, ptr %189, align 8
-  %559 = getelementptr i8, ptr %252, i64 16
-  %560 = load ptr, ptr %559, align 8
+  %559 = phi i1 [ %551, %or.end.i.i ], [ true, %or.end.thread.i.i ], [ %557, %and.rhs.i50.i.i ]
+  %560 = phi i1 [ %553, %or.end.i.i ], [ true, %or.end.thread.i.i ], [ %558, %and.rhs.i50.i.i ]
+  %561 = load ptr, ptr %189, align 8
+  %562 = getelementptr i8, ptr %255, i64 16
+  %563 = load ptr, ptr %562, align 8
   %.val.i92.i = load i32, ptr %1, align 4
   %.val45.i.i = load i32, ptr %5, align 4
-  %561 = call fastcc i32 @"$add_norm"(ptr nonnull readonly %0, i32 %.val.i92.i, i32 %.val45.i.i, i32 %265, ptr %558, ptr %560, i1 zeroext %557, i1 zeroext %556, ptr %2)
-  %.not.i93.i = icmp eq i32 %561, 0
+  %564 = call fastcc i32 @"$add_norm"(ptr nonnull readonly %0, i32 %.val.i92.i, i32 %.val45.i.i, i32 %268, ptr %561, ptr %563, i1 zeroext %560, i1 zeroext %559, ptr %2)
+  %.not.i93.i = icmp eq i32 %564, 0
   br i1 %.not.i93.i, label %merge.i95.i, label %common.ret
 
 merge.i95.i:                                      ; preds = %or.end2.i.i
-  %562 = load i8, ptr %252, align 1
-  %563 = trunc i8 %562 to i1
-  br i1 %563, label %then4.i.i, label %else5.i.i
+  %565 = load i8, ptr %255, align 1
+  %566 = trunc i8 %565 to i1
+  br i1 %566, label %then4.i.i, label %else5.i.i
 
 then4.i.i:                                        ; preds = %merge.i95.i
   %.val.i.i.i = load i64, ptr %1, align 4
-  call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 72, ptr nonnull %args.i.i.i.i)
   store i64 %.val.i.i.i, ptr %args.i.i.i.i, align 8
-  %564 = load ptr, ptr %183, align 8
-  %565 = getelementptr i8, ptr %564, i64 132
-  %566 = load i32, ptr %565, align 4
-  store i32 %566, ptr %227, align 8
-  %567 = getelementptr i8, ptr %564, i64 144
-  %568 = load i8, ptr %567, align 1
-  %569 = and i8 %568, 1
-  %spec.store.select.i.i.i.i = zext nneg i8 %569 to i32
+  %567 = load ptr, ptr %183, align 8
+  %568 = getelementptr i8, ptr %567, i64 132
+  %569 = load i32, ptr %568, align 4
+  store i32 %569, ptr %227, align 8
+  %570 = getelementptr i8, ptr %567, i64 144
+  %571 = load i8, ptr %570, align 1
+  %572 = and i8 %571, 1
+  %spec.store.select.i.i.i.i = zext nneg i8 %572 to i32
   store i32 %spec.store.select.i.i.i.i, ptr %228, align 4
-  %570 = getelementptr i8, ptr %564, i64 148
-  %571 = load float, ptr %570, align 4
-  store float %571, ptr %229, align 8
-  %572 = load ptr, ptr %190, align 8
-  store ptr %572, ptr %230, align 8
-  %573 = getelementptr i8, ptr %252, i64 200
-  store ptr %573, ptr %231, align 8
-  %574 = getelementptr i8, ptr %252, i64 240
-  %575 = load ptr, ptr %574, align 8
-  store ptr %575, ptr %232, align 8
-  %576 = load <2 x ptr>, ptr %233, align 8
-  store <2 x ptr> %576, ptr %234, align 8
-  %577 = load ptr, ptr %106, align 8
-  %.not.i.i.i.i96.i = icmp eq ptr %577, null
+  %573 = getelementptr i8, ptr %567, i64 148
+  %574 = load float, ptr %573, align 4
+  store float %574, ptr %229, align 8
+  %575 = load ptr, ptr %190, align 8
+  store ptr %575, ptr %230, align 8
+  %576 = getelementptr i8, ptr %255, i64 200
+  store ptr %576, ptr %231, align 8
+  %577 = getelementptr i8, ptr %255, i64 240
+  %578 = load ptr, ptr %577, align 8
+  store ptr %578, ptr %232, align 8
+  %579 = load <2 x ptr>, ptr %233, align 8
+  store <2 x ptr> %579, ptr %234, align 8
+  %580 = getelementptr i8, ptr %255, i64 1
+  %.val31.i.i.i.i = load i8, ptr %580, align 1
+  %581 = and i8 %.val31.i.i.i.i, 1
+  %582 = zext nneg i8 %581 to i32
+  store i32 %582, ptr %236, align 8
+  %583 = load ptr, ptr %106, align 8
+  %.not.i.i.i.i96.i = icmp eq ptr %583, null
   br i1 %.not.i.i.i.i96.i, label %"$Rank.watches_operations.exit.i.i.i.i", label %then.i.i.i.i97.i
 
 "$Rank.watches_operations.exit.i.i.i.i":          ; preds = %then4.i.i
-  %578 = load i8, ptr %207, align 1
-  %579 = trunc i8 %578 to i1
-  %580 = xor i1 %579, true
+  %584 = load i8, ptr %207, align 1
+  %585 = trunc i8 %584 to i1
+  %586 = xor i1 %585, true
   br label %merge1.i.i.i.i
 
 then.i.i.i.i97.i:                                 ; preds = %then4.i.i
-  %581 = getelementptr i8, ptr %577, i64 20
-  %582 = load i32, ptr %581, align 4
-  %583 = getelementptr i8, ptr %577, i64 16
-  %584 = load i32, ptr %583, align 4
-  %585 = icmp slt i32 %582, %584
-  br i1 %585, label %then.i.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i.i"
+  %587 = getelementptr i8, ptr %583, i64 20
+  %588 = load i32, ptr %587, align 4
+  %589 = getelementptr i8, ptr %583, i64 16
+  %590 = load i32, ptr %589, align 4
+  %591 = icmp slt i32 %588, %590
+  br i1 %591, label %then.i.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i.i"
 
 then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i.i97.i
-  %586 = getelementptr i8, ptr %577, i64 48
-  %587 = load ptr, ptr %586, align 8
-  %588 = sext i32 %582 to i64
-  %589 = getelementptr ptr, ptr %587, i64 %588
-  store ptr @"$string.31", ptr %589, align 8
-  %590 = load ptr, ptr %577, align 8
-  %591 = getelementptr i8, ptr %590, i64 392
-  %592 = load ptr, ptr %591, align 8
-  %593 = getelementptr i8, ptr %577, i64 8
-  %594 = load ptr, ptr %593, align 8
-  %595 = getelementptr i8, ptr %577, i64 32
-  %596 = load ptr, ptr %595, align 8
-  %597 = load i32, ptr %581, align 4
-  %598 = sext i32 %597 to i64
-  %599 = getelementptr ptr, ptr %596, i64 %598
+  %592 = getelementptr i8, ptr %583, i64 48
+  %593 = load ptr, ptr %592, align 8
+  %594 = sext i32 %588 to i64
+  %595 = getelementptr ptr, ptr %593, i64 %594
+  store ptr @"$string.31", ptr %595, align 8
+  %596 = load ptr, ptr %583, align 8
+  %597 = getelementptr i8, ptr %596, i64 392
+  %598 = load ptr, ptr %597, align 8
+  %599 = getelementptr i8, ptr %583, i64 8
   %600 = load ptr, ptr %599, align 8
-  %601 = call i32 %592(ptr %594, ptr %600)
-  %.not.i.i.i.i.i.i = icmp eq i32 %601, 0
+  %601 = getelementptr i8, ptr %583, i64 32
+  %602 = load ptr, ptr %601, align 8
+  %603 = load i32, ptr %587, align 4
+  %604 = sext i32 %603 to i64
+  %605 = getelementptr ptr, ptr %602, i64 %604
+  %606 = load ptr, ptr %605, align 8
+  %607 = call i32 %598(ptr %600, ptr %606)
+  %.not.i.i.i.i.i.i = icmp eq i32 %607, 0
   br i1 %.not.i.i.i.i.i.i, label %or.rhs.i.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i.i"
 
 or.rhs.i.i.i.i.i.i:                               ; preds = %then.i.i.i.i.i.i
-  %602 = getelementptr i8, ptr %577, i64 24
-  %603 = load i8, ptr %602, align 1
-  %604 = and i8 %603, 1
+  %608 = getelementptr i8, ptr %583, i64 24
+  %609 = load i8, ptr %608, align 1
+  %610 = and i8 %609, 1
   br label %"$Profile.begin_operation.exit.i.i.i.i.i"
 
 "$Profile.begin_operation.exit.i.i.i.i.i":        ; preds = %or.rhs.i.i.i.i.i.i, %then.i.i.i.i.i.i, %then.i.i.i.i97.i
-  %.sink.i.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i.i ], [ %604, %or.rhs.i.i.i.i.i.i ], [ 1, %then.i.i.i.i97.i ]
-  %605 = getelementptr i8, ptr %577, i64 24
-  store i8 %.sink.i.i.i.i.i.i, ptr %605, align 1
+  %.sink.i.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i.i ], [ %610, %or.rhs.i.i.i.i.i.i ], [ 1, %then.i.i.i.i97.i ]
+  %611 = getelementptr i8, ptr %583, i64 24
+  store i8 %.sink.i.i.i.i.i.i, ptr %611, align 1
   br label %merge1.i.i.i.i
 
 merge1.i.i.i.i:                                   ; preds = %"$Profile.begin_operation.exit.i.i.i.i.i", %"$Rank.watches_operations.exit.i.i.i.i"
-  %.not27.i.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i.i" ], [ %580, %"$Rank.watches_operations.exit.i.i.i.i" ]
-  %606 = load ptr, ptr %137, align 8
-  %607 = getelementptr i8, ptr %606, i64 280
-  %608 = load ptr, ptr %607, align 8
-  %609 = load ptr, ptr %141, align 8
-  %610 = call i32 %608(ptr %609, ptr nonnull %args.i.i.i.i)
-  %611 = icmp ne i32 %610, 0
-  %brmerge.i.i.i.i = or i1 %.not27.i.i.i.i, %611
+  %.not28.i.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i.i" ], [ %586, %"$Rank.watches_operations.exit.i.i.i.i" ]
+  %612 = load ptr, ptr %137, align 8
+  %613 = getelementptr i8, ptr %612, i64 280
+  %614 = load ptr, ptr %613, align 8
+  %615 = load ptr, ptr %141, align 8
+  %616 = call i32 %614(ptr %615, ptr nonnull %args.i.i.i.i)
+  %617 = icmp ne i32 %616, 0
+  %brmerge.i.i.i.i = or i1 %.not28.i.i.i.i, %617
   br i1 %brmerge.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
-  %612 = load ptr, ptr %106, align 8
-  %.not.i31.i.i.i.i = icmp eq ptr %612, null
-  br i1 %.not.i31.i.i.i.i, label %merge.i.i.i.i.i, label %then.i32.i.i.i.i
+  %618 = load ptr, ptr %106, align 8
+  %.not.i33.i.i.i.i = icmp eq ptr %618, null
+  br i1 %.not.i33.i.i.i.i, label %merge.i.i.i.i.i, label %then.i34.i.i.i.i
 
-then.i32.i.i.i.i:                                 ; preds = %then5.i.i.i.i
-  %613 = getelementptr i8, ptr %612, i64 20
-  %614 = load i32, ptr %613, align 4
-  %615 = getelementptr i8, ptr %612, i64 16
-  %616 = load i32, ptr %615, align 4
-  %617 = icmp slt i32 %614, %616
-  br i1 %617, label %then.i.i33.i.i.i.i, label %merge.i.i.i.i.i
+then.i34.i.i.i.i:                                 ; preds = %then5.i.i.i.i
+  %619 = getelementptr i8, ptr %618, i64 20
+  %620 = load i32, ptr %619, align 4
+  %621 = getelementptr i8, ptr %618, i64 16
+  %622 = load i32, ptr %621, align 4
+  %623 = icmp slt i32 %620, %622
+  br i1 %623, label %then.i.i35.i.i.i.i, label %merge.i.i.i.i.i
 
-then.i.i33.i.i.i.i:                               ; preds = %then.i32.i.i.i.i
-  %618 = load ptr, ptr %612, align 8
-  %619 = getelementptr i8, ptr %618, i64 392
-  %620 = load ptr, ptr %619, align 8
-  %621 = getelementptr i8, ptr %612, i64 8
-  %622 = load ptr, ptr %621, align 8
-  %623 = getelementptr i8, ptr %612, i64 40
-  %624 = load ptr, ptr %623, align 8
-  %625 = sext i32 %614 to i64
-  %626 = getelementptr ptr, ptr %624, i64 %625
-  %627 = load ptr, ptr %626, align 8
-  %628 = call i32 %620(ptr %622, ptr %627)
-  %.not.i.i34.i.i.i.i = icmp eq i32 %628, 0
-  br i1 %.not.i.i34.i.i.i.i, label %or.rhs.i.i35.i.i.i.i, label %or.end.i.i.i.i.i.i
+then.i.i35.i.i.i.i:                               ; preds = %then.i34.i.i.i.i
+  %624 = load ptr, ptr %618, align 8
+  %625 = getelementptr i8, ptr %624, i64 392
+  %626 = load ptr, ptr %625, align 8
+  %627 = getelementptr i8, ptr %618, i64 8
+  %628 = load ptr, ptr %627, align 8
+  %629 = getelementptr i8, ptr %618, i64 40
+  %630 = load ptr, ptr %629, align 8
+  %631 = sext i32 %620 to i64
+  %632 = getelementptr ptr, ptr %630, i64 %631
+  %633 = load ptr, ptr %632, align 8
+  %634 = call i32 %626(ptr %628, ptr %633)
+  %.not.i.i36.i.i.i.i = icmp eq i32 %634, 0
+  br i1 %.not.i.i36.i.i.i.i, label %or.rhs.i.i37.i.i.i.i, label %or.end.i.i.i.i.i.i
 
-or.rhs.i.i35.i.i.i.i:                             ; preds = %then.i.i33.i.i.i.i
-  %629 = getelementptr i8, ptr %612, i64 24
-  %630 = load i8, ptr %629, align 1
-  %631 = and i8 %630, 1
+or.rhs.i.i37.i.i.i.i:                             ; preds = %then.i.i35.i.i.i.i
+  %635 = getelementptr i8, ptr %618, i64 24
+  %636 = load i8, ptr %635, align 1
+  %637 = and i8 %636, 1
   br label %or.end.i.i.i.i.i.i
 
-or.end.i.i.i.i.i.i:                               ; preds = %or.rhs.i.i35.i.i.i.i, %then.i.i33.i.i.i.i
-  %632 = phi i8 [ 1, %then.i.i33.i.i.i.i ], [ %631, %or.rhs.i.i35.i.i.i.i ]
-  %633 = getelementptr i8, ptr %612, i64 24
-  store i8 %632, ptr %633, align 1
-  %634 = load i32, ptr %613, align 4
-  %635 = add i32 %634, 1
-  store i32 %635, ptr %613, align 4
+or.end.i.i.i.i.i.i:                               ; preds = %or.rhs.i.i37.i.i.i.i, %then.i.i35.i.i.i.i
+  %638 = phi i8 [ 1, %then.i.i35.i.i.i.i ], [ %637, %or.rhs.i.i37.i.i.i.i ]
+  %639 = getelementptr i8, ptr %618, i64 24
+  store i8 %638, ptr %639, align 1
+  %640 = load i32, ptr %619, align 4
+  %641 = add i32 %640, 1
+  store i32 %641, ptr %619, align 4
   br label %merge.i.i.i.i.i
 
-merge.i.i.i.i.i:                                  ; preds = %or.end.i.i.i.i.i.i, %then.i32.i.i.i.i, %then5.i.i.i.i
-  %636 = load i8, ptr %207, align 1
-  %637 = trunc i8 %636 to i1
-  br i1 %637, label %then2.i.i.i.i.i, label %merge.i.i98.i
+merge.i.i.i.i.i:                                  ; preds = %or.end.i.i.i.i.i.i, %then.i34.i.i.i.i, %then5.i.i.i.i
+  %642 = load i8, ptr %207, align 1
+  %643 = trunc i8 %642 to i1
+  br i1 %643, label %then2.i.i.i.i.i, label %merge.i.i98.i
 
 then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
-  %638 = load ptr, ptr %137, align 8
-  %639 = getelementptr i8, ptr %638, i64 136
-  %640 = load ptr, ptr %639, align 8
-  %641 = load ptr, ptr %141, align 8
-  %642 = call i32 %640(ptr %641)
+  %644 = load ptr, ptr %137, align 8
+  %645 = getelementptr i8, ptr %644, i64 136
+  %646 = load ptr, ptr %645, align 8
+  %647 = load ptr, ptr %141, align 8
+  %648 = call i32 %646(ptr %647)
   br label %merge4.i.i.i.i
 
 merge4.i.i.i.i:                                   ; preds = %then2.i.i.i.i.i, %merge1.i.i.i.i
-  %code.0.i.i.i.i = phi i32 [ %610, %merge1.i.i.i.i ], [ %642, %then2.i.i.i.i.i ]
-  %.not.i.i.i105.i = icmp eq i32 %code.0.i.i.i.i, 0
-  br i1 %.not.i.i.i105.i, label %merge.i.i98.i, label %then8.i.i.i.i
+  %code.0.i.i.i.i = phi i32 [ %616, %merge1.i.i.i.i ], [ %648, %then2.i.i.i.i.i ]
+  %.not.i.i.i103.i = icmp eq i32 %code.0.i.i.i.i, 0
+  br i1 %.not.i.i.i103.i, label %merge.i.i98.i, label %then8.i.i.i.i
 
 then8.i.i.i.i:                                    ; preds = %merge4.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i.i)
   store i8 0, ptr %cause.i.i.i.i.i, align 8
-  %643 = load ptr, ptr %137, align 8
-  %644 = getelementptr i8, ptr %643, i64 64
-  %645 = load ptr, ptr %644, align 8
-  %646 = load ptr, ptr %141, align 8
-  call void %645(ptr %646, ptr nonnull %cause.i.i.i.i.i)
+  %649 = load ptr, ptr %137, align 8
+  %650 = getelementptr i8, ptr %649, i64 64
+  %651 = load ptr, ptr %650, align 8
+  %652 = load ptr, ptr %141, align 8
+  call void %651(ptr %652, ptr nonnull %cause.i.i.i.i.i)
   %.not17.i.i.i.i.i = icmp eq ptr %2, null
   br i1 %.not17.i.i.i.i.i, label %"$route.exit.i.i.i", label %then6.i.i.i.i.i
 
 then6.i.i.i.i.i:                                  ; preds = %then8.i.i.i.i
-  %647 = load i32, ptr %0, align 4
-  %648 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.31", i32 %265, i32 %647, ptr nonnull %cause.i.i.i.i.i)
+  %653 = load i32, ptr %0, align 4
+  %654 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.31", i32 %268, i32 %653, ptr nonnull %cause.i.i.i.i.i)
   br label %"$route.exit.i.i.i"
 
 "$route.exit.i.i.i":                              ; preds = %then6.i.i.i.i.i, %then8.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 72, ptr nonnull %args.i.i.i.i)
   br label %common.ret
 
 merge.i.i98.i:                                    ; preds = %merge4.i.i.i.i, %merge.i.i.i.i.i
-  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i.i.i)
-  %649 = load i8, ptr %236, align 1
-  %650 = trunc i8 %649 to i1
-  br i1 %650, label %then2.i.i104.i, label %merge1.i.i99.i
+  call void @llvm.lifetime.end.p0(i64 72, ptr nonnull %args.i.i.i.i)
+  %655 = load i8, ptr %237, align 1
+  %656 = trunc i8 %655 to i1
+  %.val35.i.pre60.i.i.i = load i8, ptr %580, align 1
+  br i1 %656, label %and.lhs.true.i.i.i, label %merge1.i.i99.i
 
-then2.i.i104.i:                                   ; preds = %merge.i.i98.i
-  %651 = load ptr, ptr %237, align 8
-  %652 = call fastcc i32 @"$gated_block"(ptr nonnull readonly %0, ptr nonnull readonly %1, i32 %265, ptr nonnull %252, ptr %651, ptr %2)
-  %.not26.i.i.i = icmp eq i32 %652, 0
-  br i1 %.not26.i.i.i, label %merge5.i.i.i, label %common.ret
+then2.i.i102.i:                                   ; preds = %and.lhs.true.i.i.i
+  %657 = load ptr, ptr %238, align 8
+  %658 = call fastcc i32 @"$gated_block"(ptr nonnull readonly %0, ptr nonnull readonly %1, i32 %268, ptr nonnull %255, ptr %657, ptr %2)
+  %.not27.i.i.i = icmp eq i32 %658, 0
+  br i1 %.not27.i.i.i, label %merge5.i.i.i, label %common.ret
 
-merge5.i.i.i:                                     ; preds = %then2.i.i104.i
-  %653 = load ptr, ptr %237, align 8
+and.lhs.true.i.i.i:                               ; preds = %merge.i.i98.i
+  %659 = trunc i8 %.val35.i.pre60.i.i.i to i1
+  br i1 %659, label %merge1.i.i99.i, label %then2.i.i102.i
+
+merge5.i.i.i:                                     ; preds = %then2.i.i102.i
+  %660 = load ptr, ptr %238, align 8
+  %.val35.i.pre.i.i.i = load i8, ptr %580, align 1
   br label %merge1.i.i99.i
 
-merge1.i.i99.i:                                   ; preds = %merge5.i.i.i, %merge.i.i98.i
-  %initial.0.i.i.i = phi ptr [ %653, %merge5.i.i.i ], [ null, %merge.i.i98.i ]
-  %.val28.i.i.i = load i64, ptr %1, align 4
-  call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %args.i31.i.i.i)
-  store i64 %.val28.i.i.i, ptr %args.i31.i.i.i, align 8
-  %654 = load ptr, ptr %183, align 8
-  %655 = getelementptr i8, ptr %654, i64 132
-  %656 = load i32, ptr %655, align 4
-  store i32 %656, ptr %238, align 8
-  %657 = load <2 x i32>, ptr %239, align 4
-  store <2 x i32> %657, ptr %240, align 4
-  %658 = getelementptr i8, ptr %252, i64 248
-  store ptr %658, ptr %241, align 8
-  %659 = getelementptr i8, ptr %252, i64 288
-  store ptr %659, ptr %242, align 8
-  %660 = getelementptr i8, ptr %252, i64 328
-  %661 = load i64, ptr %660, align 8
-  store i64 %661, ptr %243, align 8
-  %662 = getelementptr i8, ptr %252, i64 336
-  %663 = load i64, ptr %662, align 8
-  store i64 %663, ptr %244, align 8
-  %664 = getelementptr i8, ptr %252, i64 344
-  %665 = load i64, ptr %664, align 8
-  store i64 %665, ptr %245, align 8
-  %666 = getelementptr i8, ptr %252, i64 352
-  %667 = load i64, ptr %666, align 8
-  store i64 %667, ptr %246, align 8
-  %668 = load <2 x ptr>, ptr %190, align 8, !noalias !10
-  %669 = load ptr, ptr %192, align 8, !noalias !10
-  %670 = load ptr, ptr %233, align 8
-  %671 = shufflevector <2 x ptr> %668, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %672 = insertelement <4 x ptr> %671, ptr %669, i64 2
-  %673 = insertelement <4 x ptr> %672, ptr %670, i64 3
-  store <4 x ptr> %673, ptr %247, align 8
-  %674 = load ptr, ptr %235, align 8
-  store ptr %674, ptr %248, align 8
-  store ptr %initial.0.i.i.i, ptr %249, align 8
-  %675 = load ptr, ptr %189, align 8
-  store ptr %675, ptr %250, align 8
-  %676 = load ptr, ptr %106, align 8
-  %.not.i.i36.i.i100.i = icmp eq ptr %676, null
-  br i1 %.not.i.i36.i.i100.i, label %"$Rank.watches_operations.exit.i56.i.i.i", label %then.i.i37.i.i101.i
+merge1.i.i99.i:                                   ; preds = %merge5.i.i.i, %and.lhs.true.i.i.i, %merge.i.i98.i
+  %.val35.i.i.i.i = phi i8 [ %.val35.i.pre60.i.i.i, %and.lhs.true.i.i.i ], [ %.val35.i.pre.i.i.i, %merge5.i.i.i ], [ %.val35.i.pre60.i.i.i, %merge.i.i98.i ]
+  %initial.0.i.i.i = phi ptr [ null, %and.lhs.true.i.i.i ], [ %660, %merge5.i.i.i ], [ null, %merge.i.i98.i ]
+  %.val29.i.i.i = load i64, ptr %1, align 4
+  call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %args.i32.i.i.i)
+  store i64 %.val29.i.i.i, ptr %args.i32.i.i.i, align 8
+  %661 = load ptr, ptr %183, align 8
+  %662 = getelementptr i8, ptr %661, i64 132
+  %663 = load i32, ptr %662, align 4
+  %664 = and i8 %.val35.i.i.i.i, 1
+  %665 = zext nneg i8 %664 to i32
+  %666 = add i32 %663, %665
+  store i32 %666, ptr %239, align 8
+  %667 = load i32, ptr %240, align 4
+  store i32 %667, ptr %241, align 4
+  %668 = load i32, ptr %242, align 4
+  %669 = add i32 %668, %665
+  store i32 %669, ptr %243, align 8
+  %670 = getelementptr i8, ptr %255, i64 248
+  store ptr %670, ptr %244, align 8
+  %671 = getelementptr i8, ptr %255, i64 288
+  store ptr %671, ptr %245, align 8
+  %672 = getelementptr i8, ptr %255, i64 328
+  %673 = load i64, ptr %672, align 8
+  store i64 %673, ptr %246, align 8
+  %674 = getelementptr i8, ptr %255, i64 336
+  %675 = load i64, ptr %674, align 8
+  store i64 %675, ptr %247, align 8
+  %676 = getelementptr i8, ptr %255, i64 344
+  %677 = load i64, ptr %676, align 8
+  store i64 %677, ptr %248, align 8
+  %678 = getelementptr i8, ptr %255, i64 352
+  %679 = load i64, ptr %678, align 8
+  store i64 %679, ptr %249, align 8
+  %680 = load <2 x ptr>, ptr %190, align 8, !noalias !10
+  %681 = load ptr, ptr %192, align 8, !noalias !10
+  %682 = load ptr, ptr %233, align 8
+  %683 = shufflevector <2 x ptr> %680, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %684 = insertelement <4 x ptr> %683, ptr %681, i64 2
+  %685 = insertelement <4 x ptr> %684, ptr %682, i64 3
+  store <4 x ptr> %685, ptr %250, align 8
+  %686 = load ptr, ptr %235, align 8
+  store ptr %686, ptr %251, align 8
+  store ptr %initial.0.i.i.i, ptr %252, align 8
+  %687 = load ptr, ptr %189, align 8
+  store ptr %687, ptr %253, align 8
+  %688 = load ptr, ptr %106, align 8
+  %.not.i.i37.i.i.i = icmp eq ptr %688, null
+  br i1 %.not.i.i37.i.i.i, label %"$Rank.watches_operations.exit.i57.i.i.i", label %then.i.i38.i.i.i
 
-"$Rank.watches_operations.exit.i56.i.i.i":        ; preds = %merge1.i.i99.i
-  %677 = load i8, ptr %207, align 1
-  %678 = trunc i8 %677 to i1
-  %679 = xor i1 %678, true
-  br label %merge.i.i.i102.i
+"$Rank.watches_operations.exit.i57.i.i.i":        ; preds = %merge1.i.i99.i
+  %689 = load i8, ptr %207, align 1
+  %690 = trunc i8 %689 to i1
+  %691 = xor i1 %690, true
+  br label %merge.i.i.i100.i
 
-then.i.i37.i.i101.i:                              ; preds = %merge1.i.i99.i
-  %680 = getelementptr i8, ptr %676, i64 20
-  %681 = load i32, ptr %680, align 4
-  %682 = getelementptr i8, ptr %676, i64 16
-  %683 = load i32, ptr %682, align 4
-  %684 = icmp slt i32 %681, %683
-  br i1 %684, label %then.i.i.i53.i.i.i, label %"$Profile.begin_operation.exit.i.i38.i.i.i"
+then.i.i38.i.i.i:                                 ; preds = %merge1.i.i99.i
+  %692 = getelementptr i8, ptr %688, i64 20
+  %693 = load i32, ptr %692, align 4
+  %694 = getelementptr i8, ptr %688, i64 16
+  %695 = load i32, ptr %694, align 4
+  %696 = icmp slt i32 %693, %695
+  br i1 %696, label %then.i.i.i54.i.i.i, label %"$Profile.begin_operation.exit.i.i39.i.i.i"
 
-then.i.i.i53.i.i.i:                               ; preds = %then.i.i37.i.i101.i
-  %685 = getelementptr i8, ptr %676, i64 48
-  %686 = load ptr, ptr %685, align 8
-  %687 = sext i32 %681 to i64
-  %688 = getelementptr ptr, ptr %686, i64 %687
-  store ptr @"$string.35", ptr %688, align 8
-  %689 = load ptr, ptr %676, align 8
-  %690 = getelementptr i8, ptr %689, i64 392
-  %691 = load ptr, ptr %690, align 8
-  %692 = getelementptr i8, ptr %676, i64 8
-  %693 = load ptr, ptr %692, align 8
-  %694 = getelementptr i8, ptr %676, i64 32
-  %695 = load ptr, ptr %694, align 8
-  %696 = load i32, ptr %680, align 4
-  %697 = sext i32 %696 to i64
-  %698 = getelementptr ptr, ptr %695, i64 %697
-  %699 = load ptr, ptr %698, align 8
-  %700 = call i32 %691(ptr %693, ptr %699)
-  %.not.i.i.i54.i.i.i = icmp eq i32 %700, 0
-  br i1 %.not.i.i.i54.i.i.i, label %or.rhs.i.i.i55.i.i.i, label %"$Profile.begin_operation.exit.i.i38.i.i.i"
-
-or.rhs.i.i.i55.i.i.i:                             ; preds = %then.i.i.i53.i.i.i
-  %701 = getelementptr i8, ptr %676, i64 24
-  %702 = load i8, ptr %701, align 1
-  %703 = and i8 %702, 1
-  br label %"$Profile.begin_operation.exit.i.i38.i.i.i"
-
-"$Profile.begin_operation.exit.i.i38.i.i.i":      ; preds = %or.rhs.i.i.i55.i.i.i, %then.i.i.i53.i.i.i, %then.i.i37.i.i101.i
-  %.sink.i.i.i39.i.i.i = phi i8 [ 1, %then.i.i.i53.i.i.i ], [ %703, %or.rhs.i.i.i55.i.i.i ], [ 1, %then.i.i37.i.i101.i ]
-  %704 = getelementptr i8, ptr %676, i64 24
-  store i8 %.sink.i.i.i39.i.i.i, ptr %704, align 1
-  br label %merge.i.i.i102.i
-
-merge.i.i.i102.i:                                 ; preds = %"$Profile.begin_operation.exit.i.i38.i.i.i", %"$Rank.watches_operations.exit.i56.i.i.i"
-  %.not29.i.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i38.i.i.i" ], [ %679, %"$Rank.watches_operations.exit.i56.i.i.i" ]
-  %705 = load ptr, ptr %137, align 8
-  %706 = getelementptr i8, ptr %705, i64 288
+then.i.i.i54.i.i.i:                               ; preds = %then.i.i38.i.i.i
+  %697 = getelementptr i8, ptr %688, i64 48
+  %698 = load ptr, ptr %697, align 8
+  %699 = sext i32 %693 to i64
+  %700 = getelementptr ptr, ptr %698, i64 %699
+  store ptr @"$string.35", ptr %700, align 8
+  %701 = load ptr, ptr %688, align 8
+  %702 = getelementptr i8, ptr %701, i64 392
+  %703 = load ptr, ptr %702, align 8
+  %704 = getelementptr i8, ptr %688, i64 8
+  %705 = load ptr, ptr %704, align 8
+  %706 = getelementptr i8, ptr %688, i64 32
   %707 = load ptr, ptr %706, align 8
-  %708 = load ptr, ptr %141, align 8
-  %709 = call i32 %707(ptr %708, ptr nonnull %args.i31.i.i.i)
-  %710 = icmp ne i32 %709, 0
-  %brmerge.i40.i.i.i = or i1 %.not29.i.i.i.i, %710
-  br i1 %brmerge.i40.i.i.i, label %merge1.i44.i.i.i, label %then2.i.i.i103.i
+  %708 = load i32, ptr %692, align 4
+  %709 = sext i32 %708 to i64
+  %710 = getelementptr ptr, ptr %707, i64 %709
+  %711 = load ptr, ptr %710, align 8
+  %712 = call i32 %703(ptr %705, ptr %711)
+  %.not.i.i.i55.i.i.i = icmp eq i32 %712, 0
+  br i1 %.not.i.i.i55.i.i.i, label %or.rhs.i.i.i56.i.i.i, label %"$Profile.begin_operation.exit.i.i39.i.i.i"
 
-then2.i.i.i103.i:                                 ; preds = %merge.i.i.i102.i
-  %711 = load ptr, ptr %106, align 8
-  %.not.i33.i.i.i.i = icmp eq ptr %711, null
-  br i1 %.not.i33.i.i.i.i, label %merge.i.i41.i.i.i, label %then.i34.i.i.i.i
+or.rhs.i.i.i56.i.i.i:                             ; preds = %then.i.i.i54.i.i.i
+  %713 = getelementptr i8, ptr %688, i64 24
+  %714 = load i8, ptr %713, align 1
+  %715 = and i8 %714, 1
+  br label %"$Profile.begin_operation.exit.i.i39.i.i.i"
 
-then.i34.i.i.i.i:                                 ; preds = %then2.i.i.i103.i
-  %712 = getelementptr i8, ptr %711, i64 20
-  %713 = load i32, ptr %712, align 4
-  %714 = getelementptr i8, ptr %711, i64 16
-  %715 = load i32, ptr %714, align 4
-  %716 = icmp slt i32 %713, %715
-  br i1 %716, label %then.i.i35.i.i.i.i, label %merge.i.i41.i.i.i
+"$Profile.begin_operation.exit.i.i39.i.i.i":      ; preds = %or.rhs.i.i.i56.i.i.i, %then.i.i.i54.i.i.i, %then.i.i38.i.i.i
+  %.sink.i.i.i40.i.i.i = phi i8 [ 1, %then.i.i.i54.i.i.i ], [ %715, %or.rhs.i.i.i56.i.i.i ], [ 1, %then.i.i38.i.i.i ]
+  %716 = getelementptr i8, ptr %688, i64 24
+  store i8 %.sink.i.i.i40.i.i.i, ptr %716, align 1
+  br label %merge.i.i.i100.i
 
-then.i.i35.i.i.i.i:                               ; preds = %then.i34.i.i.i.i
-  %717 = load ptr, ptr %711, align 8
-  %718 = getelementptr i8, ptr %717, i64 392
+merge.i.i.i100.i:                                 ; preds = %"$Profile.begin_operation.exit.i.i39.i.i.i", %"$Rank.watches_operations.exit.i57.i.i.i"
+  %.not31.i.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i39.i.i.i" ], [ %691, %"$Rank.watches_operations.exit.i57.i.i.i" ]
+  %717 = load ptr, ptr %137, align 8
+  %718 = getelementptr i8, ptr %717, i64 288
   %719 = load ptr, ptr %718, align 8
-  %720 = getelementptr i8, ptr %711, i64 8
-  %721 = load ptr, ptr %720, align 8
-  %722 = getelementptr i8, ptr %711, i64 40
-  %723 = load ptr, ptr %722, align 8
-  %724 = sext i32 %713 to i64
-  %725 = getelementptr ptr, ptr %723, i64 %724
-  %726 = load ptr, ptr %725, align 8
-  %727 = call i32 %719(ptr %721, ptr %726)
-  %.not.i.i36.i.i.i.i = icmp eq i32 %727, 0
-  br i1 %.not.i.i36.i.i.i.i, label %or.rhs.i.i37.i.i.i.i, label %or.end.i.i.i52.i.i.i
+  %720 = load ptr, ptr %141, align 8
+  %721 = call i32 %719(ptr %720, ptr nonnull %args.i32.i.i.i)
+  %722 = icmp ne i32 %721, 0
+  %brmerge.i41.i.i.i = or i1 %.not31.i.i.i.i, %722
+  br i1 %brmerge.i41.i.i.i, label %merge1.i45.i.i.i, label %then2.i.i.i101.i
 
-or.rhs.i.i37.i.i.i.i:                             ; preds = %then.i.i35.i.i.i.i
-  %728 = getelementptr i8, ptr %711, i64 24
-  %729 = load i8, ptr %728, align 1
-  %730 = and i8 %729, 1
-  br label %or.end.i.i.i52.i.i.i
+then2.i.i.i101.i:                                 ; preds = %merge.i.i.i100.i
+  %723 = load ptr, ptr %106, align 8
+  %.not.i37.i.i.i.i = icmp eq ptr %723, null
+  br i1 %.not.i37.i.i.i.i, label %merge.i.i42.i.i.i, label %then.i38.i.i.i.i
 
-or.end.i.i.i52.i.i.i:                             ; preds = %or.rhs.i.i37.i.i.i.i, %then.i.i35.i.i.i.i
-  %731 = phi i8 [ 1, %then.i.i35.i.i.i.i ], [ %730, %or.rhs.i.i37.i.i.i.i ]
-  %732 = getelementptr i8, ptr %711, i64 24
-  store i8 %731, ptr %732, align 1
-  %733 = load i32, ptr %712, align 4
-  %734 = add i32 %733, 1
-  store i32 %734, ptr %712, align 4
-  br label %merge.i.i41.i.i.i
+then.i38.i.i.i.i:                                 ; preds = %then2.i.i.i101.i
+  %724 = getelementptr i8, ptr %723, i64 20
+  %725 = load i32, ptr %724, align 4
+  %726 = getelementptr i8, ptr %723, i64 16
+  %727 = load i32, ptr %726, align 4
+  %728 = icmp slt i32 %725, %727
+  br i1 %728, label %then.i.i39.i.i.i.i, label %merge.i.i42.i.i.i
 
-merge.i.i41.i.i.i:                                ; preds = %or.end.i.i.i52.i.i.i, %then.i34.i.i.i.i, %then2.i.i.i103.i
-  %735 = load i8, ptr %207, align 1
-  %736 = trunc i8 %735 to i1
-  br i1 %736, label %then2.i.i43.i.i.i, label %"$moe_block.exit.thread54.i.i"
+then.i.i39.i.i.i.i:                               ; preds = %then.i38.i.i.i.i
+  %729 = load ptr, ptr %723, align 8
+  %730 = getelementptr i8, ptr %729, i64 392
+  %731 = load ptr, ptr %730, align 8
+  %732 = getelementptr i8, ptr %723, i64 8
+  %733 = load ptr, ptr %732, align 8
+  %734 = getelementptr i8, ptr %723, i64 40
+  %735 = load ptr, ptr %734, align 8
+  %736 = sext i32 %725 to i64
+  %737 = getelementptr ptr, ptr %735, i64 %736
+  %738 = load ptr, ptr %737, align 8
+  %739 = call i32 %731(ptr %733, ptr %738)
+  %.not.i.i40.i.i.i.i = icmp eq i32 %739, 0
+  br i1 %.not.i.i40.i.i.i.i, label %or.rhs.i.i41.i.i.i.i, label %or.end.i.i.i53.i.i.i
 
-then2.i.i43.i.i.i:                                ; preds = %merge.i.i41.i.i.i
-  %737 = load ptr, ptr %137, align 8
-  %738 = getelementptr i8, ptr %737, i64 136
-  %739 = load ptr, ptr %738, align 8
-  %740 = load ptr, ptr %141, align 8
-  %741 = call i32 %739(ptr %740)
-  br label %merge1.i44.i.i.i
+or.rhs.i.i41.i.i.i.i:                             ; preds = %then.i.i39.i.i.i.i
+  %740 = getelementptr i8, ptr %723, i64 24
+  %741 = load i8, ptr %740, align 1
+  %742 = and i8 %741, 1
+  br label %or.end.i.i.i53.i.i.i
 
-merge1.i44.i.i.i:                                 ; preds = %then2.i.i43.i.i.i, %merge.i.i.i102.i
-  %code.0.i45.i.i.i = phi i32 [ %709, %merge.i.i.i102.i ], [ %741, %then2.i.i43.i.i.i ]
-  %.not.i46.i.i.i = icmp eq i32 %code.0.i45.i.i.i, 0
-  br i1 %.not.i46.i.i.i, label %"$moe_block.exit.thread54.i.i", label %then5.i47.i.i.i
+or.end.i.i.i53.i.i.i:                             ; preds = %or.rhs.i.i41.i.i.i.i, %then.i.i39.i.i.i.i
+  %743 = phi i8 [ 1, %then.i.i39.i.i.i.i ], [ %742, %or.rhs.i.i41.i.i.i.i ]
+  %744 = getelementptr i8, ptr %723, i64 24
+  store i8 %743, ptr %744, align 1
+  %745 = load i32, ptr %724, align 4
+  %746 = add i32 %745, 1
+  store i32 %746, ptr %724, align 4
+  br label %merge.i.i42.i.i.i
 
-then5.i47.i.i.i:                                  ; preds = %merge1.i44.i.i.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i30.i.i.i)
-  store i8 0, ptr %cause.i.i30.i.i.i, align 8
-  %742 = load ptr, ptr %137, align 8
-  %743 = getelementptr i8, ptr %742, i64 64
-  %744 = load ptr, ptr %743, align 8
-  %745 = load ptr, ptr %141, align 8
-  call void %744(ptr %745, ptr nonnull %cause.i.i30.i.i.i)
-  %.not17.i.i48.i.i.i = icmp eq ptr %2, null
-  br i1 %.not17.i.i48.i.i.i, label %"$moe_block.exit.i.i", label %then6.i.i50.i.i.i
+merge.i.i42.i.i.i:                                ; preds = %or.end.i.i.i53.i.i.i, %then.i38.i.i.i.i, %then2.i.i.i101.i
+  %747 = load i8, ptr %207, align 1
+  %748 = trunc i8 %747 to i1
+  br i1 %748, label %then2.i.i44.i.i.i, label %"$moe_block.exit.thread54.i.i"
 
-then6.i.i50.i.i.i:                                ; preds = %then5.i47.i.i.i
-  %746 = load i32, ptr %0, align 4
-  %747 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.35", i32 %265, i32 %746, ptr nonnull %cause.i.i30.i.i.i)
+then2.i.i44.i.i.i:                                ; preds = %merge.i.i42.i.i.i
+  %749 = load ptr, ptr %137, align 8
+  %750 = getelementptr i8, ptr %749, i64 136
+  %751 = load ptr, ptr %750, align 8
+  %752 = load ptr, ptr %141, align 8
+  %753 = call i32 %751(ptr %752)
+  br label %merge1.i45.i.i.i
+
+merge1.i45.i.i.i:                                 ; preds = %then2.i.i44.i.i.i, %merge.i.i.i100.i
+  %code.0.i46.i.i.i = phi i32 [ %721, %merge.i.i.i100.i ], [ %753, %then2.i.i44.i.i.i ]
+  %.not.i47.i.i.i = icmp eq i32 %code.0.i46.i.i.i, 0
+  br i1 %.not.i47.i.i.i, label %"$moe_block.exit.thread54.i.i", label %then5.i48.i.i.i
+
+then5.i48.i.i.i:                                  ; preds = %merge1.i45.i.i.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i31.i.i.i)
+  store i8 0, ptr %cause.i.i31.i.i.i, align 8
+  %754 = load ptr, ptr %137, align 8
+  %755 = getelementptr i8, ptr %754, i64 64
+  %756 = load ptr, ptr %755, align 8
+  %757 = load ptr, ptr %141, align 8
+  call void %756(ptr %757, ptr nonnull %cause.i.i31.i.i.i)
+  %.not17.i.i49.i.i.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i49.i.i.i, label %"$moe_block.exit.i.i", label %then6.i.i51.i.i.i
+
+then6.i.i51.i.i.i:                                ; preds = %then5.i48.i.i.i
+  %758 = load i32, ptr %0, align 4
+  %759 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.35", i32 %268, i32 %758, ptr nonnull %cause.i.i31.i.i.i)
   br label %"$moe_block.exit.i.i"
 
-"$moe_block.exit.thread54.i.i":                   ; preds = %merge1.i44.i.i.i, %merge.i.i41.i.i.i
-  call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %args.i31.i.i.i)
+"$moe_block.exit.thread54.i.i":                   ; preds = %merge1.i45.i.i.i, %merge.i.i42.i.i.i
+  call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %args.i32.i.i.i)
   br label %"$feed_forward_block.exit.i"
 
-"$moe_block.exit.i.i":                            ; preds = %then6.i.i50.i.i.i, %then5.i47.i.i.i
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i30.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %args.i31.i.i.i)
+"$moe_block.exit.i.i":                            ; preds = %then6.i.i51.i.i.i, %then5.i48.i.i.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i31.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %args.i32.i.i.i)
   br label %common.ret
 
 else5.i.i:                                        ; preds = %merge.i95.i
-  %748 = load ptr, ptr %189, align 8
-  %749 = call fastcc i32 @"$gated_block"(ptr nonnull readonly %0, ptr nonnull readonly %1, i32 %265, ptr nonnull %252, ptr %748, ptr %2)
-  %.not43.i.i = icmp eq i32 %749, 0
+  %760 = load ptr, ptr %189, align 8
+  %761 = call fastcc i32 @"$gated_block"(ptr nonnull readonly %0, ptr nonnull readonly %1, i32 %268, ptr nonnull %255, ptr %760, ptr %2)
+  %.not43.i.i = icmp eq i32 %761, 0
   br i1 %.not43.i.i, label %"$feed_forward_block.exit.i", label %common.ret
 
 "$feed_forward_block.exit.i":                     ; preds = %else5.i.i, %"$moe_block.exit.thread54.i.i"
-  %750 = call fastcc i32 @"$reduce_delta"(ptr nonnull readonly %0, ptr nonnull readonly %1, i32 %265, ptr %2)
-  %.not54.i = icmp eq i32 %750, 0
+  %762 = call fastcc i32 @"$reduce_delta"(ptr nonnull readonly %0, ptr nonnull readonly %1, i32 %268, ptr %2)
+  %.not54.i = icmp eq i32 %762, 0
   br i1 %.not54.i, label %merge16.i, label %common.ret
 
 merge16.i:                                        ; preds = %"$feed_forward_block.exit.i"
@@ -6009,258 +6030,258 @@ merge16.i:                                        ; preds = %"$feed_forward_bloc
   br i1 %exitcond.not.i, label %merge9.i, label %forbody.i
 
 merge9.i:                                         ; preds = %merge16.i, %merge5.i
-  %751 = getelementptr i8, ptr %1, i64 16
-  %752 = load i32, ptr %751, align 4
-  %753 = icmp eq i32 %752, 0
-  br i1 %753, label %merge, label %merge20.i
+  %763 = getelementptr i8, ptr %1, i64 16
+  %764 = load i32, ptr %763, align 4
+  %765 = icmp eq i32 %764, 0
+  br i1 %765, label %merge, label %merge20.i
 
 merge20.i:                                        ; preds = %merge9.i
-  %754 = getelementptr i8, ptr %0, i64 1632
-  %755 = load ptr, ptr %754, align 8
-  %756 = getelementptr i8, ptr %0, i64 88
-  %757 = load ptr, ptr %756, align 8
-  %.val.i108.i = load i32, ptr %1, align 4
+  %766 = getelementptr i8, ptr %0, i64 1632
+  %767 = load ptr, ptr %766, align 8
+  %768 = getelementptr i8, ptr %0, i64 88
+  %769 = load ptr, ptr %768, align 8
+  %.val.i106.i = load i32, ptr %1, align 4
   %.val29.i.i = load i32, ptr %5, align 4
-  %758 = call fastcc i32 @"$add_norm"(ptr nonnull %0, i32 %.val.i108.i, i32 %.val29.i.i, i32 -1, ptr %755, ptr %757, i1 zeroext true, i1 zeroext false, ptr %2)
-  %.not.i109.i = icmp eq i32 %758, 0
-  br i1 %.not.i109.i, label %merge.i111.i, label %common.ret
+  %770 = call fastcc i32 @"$add_norm"(ptr nonnull %0, i32 %.val.i106.i, i32 %.val29.i.i, i32 -1, ptr %767, ptr %769, i1 zeroext true, i1 zeroext false, ptr %2)
+  %.not.i107.i = icmp eq i32 %770, 0
+  br i1 %.not.i107.i, label %merge.i109.i, label %common.ret
 
-merge.i111.i:                                     ; preds = %merge20.i
-  %759 = getelementptr i8, ptr %0, i64 136
-  %760 = load i8, ptr %759, align 1
-  %761 = trunc i8 %760 to i1
-  %.val31.i.i = load i32, ptr %751, align 4
-  br i1 %761, label %then2.i113.i, label %merge1.i112.i
+merge.i109.i:                                     ; preds = %merge20.i
+  %771 = getelementptr i8, ptr %0, i64 136
+  %772 = load i8, ptr %771, align 1
+  %773 = trunc i8 %772 to i1
+  %.val31.i.i = load i32, ptr %763, align 4
+  br i1 %773, label %then2.i111.i, label %merge1.i110.i
 
-then2.i113.i:                                     ; preds = %merge.i111.i
-  %762 = getelementptr i8, ptr %0, i64 1744
-  %763 = load ptr, ptr %762, align 8
-  %764 = call fastcc i32 @"$local_logits"(ptr nonnull %0, i32 %.val31.i.i, ptr %763, ptr %2)
-  %.not28.i.i = icmp eq i32 %764, 0
-  br i1 %.not28.i.i, label %merge5.i114.i, label %common.ret
+then2.i111.i:                                     ; preds = %merge.i109.i
+  %774 = getelementptr i8, ptr %0, i64 1744
+  %775 = load ptr, ptr %774, align 8
+  %776 = call fastcc i32 @"$local_logits"(ptr nonnull %0, i32 %.val31.i.i, ptr %775, ptr %2)
+  %.not28.i.i = icmp eq i32 %776, 0
+  br i1 %.not28.i.i, label %merge5.i112.i, label %common.ret
 
-merge5.i114.i:                                    ; preds = %then2.i113.i
-  %.val32.i.i = load i32, ptr %751, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i.i107.i)
-  %765 = sext i32 %.val32.i.i to i64
-  store i64 %765, ptr %args.i.i107.i, align 8
-  %766 = getelementptr i8, ptr %0, i64 156
-  %767 = load i32, ptr %766, align 4
-  %768 = sext i32 %767 to i64
-  %769 = shl nsw i64 %768, 2
-  %770 = getelementptr inbounds i8, ptr %args.i.i107.i, i64 8
-  store i64 %769, ptr %770, align 8
-  %771 = getelementptr inbounds i8, ptr %args.i.i107.i, i64 16
-  %772 = load <2 x ptr>, ptr %762, align 8
-  store <2 x ptr> %772, ptr %771, align 8
-  %773 = load ptr, ptr %106, align 8
-  %.not.i.i.i115.i = icmp eq ptr %773, null
-  br i1 %.not.i.i.i115.i, label %"$Rank.watches_operations.exit.i.i133.i", label %then.i.i.i116.i
-
-"$Rank.watches_operations.exit.i.i133.i":         ; preds = %merge5.i114.i
-  %774 = getelementptr i8, ptr %0, i64 1864
-  %775 = load i8, ptr %774, align 1
-  %776 = trunc i8 %775 to i1
-  %777 = xor i1 %776, true
-  br label %merge.i.i119.i
-
-then.i.i.i116.i:                                  ; preds = %merge5.i114.i
-  %778 = getelementptr i8, ptr %773, i64 20
+merge5.i112.i:                                    ; preds = %then2.i111.i
+  %.val32.i.i = load i32, ptr %763, align 4
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i.i105.i)
+  %777 = sext i32 %.val32.i.i to i64
+  store i64 %777, ptr %args.i.i105.i, align 8
+  %778 = getelementptr i8, ptr %0, i64 156
   %779 = load i32, ptr %778, align 4
-  %780 = getelementptr i8, ptr %773, i64 16
-  %781 = load i32, ptr %780, align 4
-  %782 = icmp slt i32 %779, %781
-  br i1 %782, label %then.i.i.i.i130.i, label %"$Profile.begin_operation.exit.i.i.i117.i"
+  %780 = sext i32 %779 to i64
+  %781 = shl nsw i64 %780, 2
+  %782 = getelementptr inbounds i8, ptr %args.i.i105.i, i64 8
+  store i64 %781, ptr %782, align 8
+  %783 = getelementptr inbounds i8, ptr %args.i.i105.i, i64 16
+  %784 = load <2 x ptr>, ptr %774, align 8
+  store <2 x ptr> %784, ptr %783, align 8
+  %785 = load ptr, ptr %106, align 8
+  %.not.i.i.i113.i = icmp eq ptr %785, null
+  br i1 %.not.i.i.i113.i, label %"$Rank.watches_operations.exit.i.i131.i", label %then.i.i.i114.i
 
-then.i.i.i.i130.i:                                ; preds = %then.i.i.i116.i
-  %783 = getelementptr i8, ptr %773, i64 48
-  %784 = load ptr, ptr %783, align 8
-  %785 = sext i32 %779 to i64
-  %786 = getelementptr ptr, ptr %784, i64 %785
-  store ptr @"$string.37", ptr %786, align 8
-  %787 = load ptr, ptr %773, align 8
-  %788 = getelementptr i8, ptr %787, i64 392
-  %789 = load ptr, ptr %788, align 8
-  %790 = getelementptr i8, ptr %773, i64 8
-  %791 = load ptr, ptr %790, align 8
-  %792 = getelementptr i8, ptr %773, i64 32
-  %793 = load ptr, ptr %792, align 8
-  %794 = load i32, ptr %778, align 4
-  %795 = sext i32 %794 to i64
-  %796 = getelementptr ptr, ptr %793, i64 %795
-  %797 = load ptr, ptr %796, align 8
-  %798 = call i32 %789(ptr %791, ptr %797)
-  %.not.i.i.i.i131.i = icmp eq i32 %798, 0
-  br i1 %.not.i.i.i.i131.i, label %or.rhs.i.i.i.i132.i, label %"$Profile.begin_operation.exit.i.i.i117.i"
+"$Rank.watches_operations.exit.i.i131.i":         ; preds = %merge5.i112.i
+  %786 = getelementptr i8, ptr %0, i64 1864
+  %787 = load i8, ptr %786, align 1
+  %788 = trunc i8 %787 to i1
+  %789 = xor i1 %788, true
+  br label %merge.i.i117.i
 
-or.rhs.i.i.i.i132.i:                              ; preds = %then.i.i.i.i130.i
-  %799 = getelementptr i8, ptr %773, i64 24
-  %800 = load i8, ptr %799, align 1
-  %801 = and i8 %800, 1
-  br label %"$Profile.begin_operation.exit.i.i.i117.i"
+then.i.i.i114.i:                                  ; preds = %merge5.i112.i
+  %790 = getelementptr i8, ptr %785, i64 20
+  %791 = load i32, ptr %790, align 4
+  %792 = getelementptr i8, ptr %785, i64 16
+  %793 = load i32, ptr %792, align 4
+  %794 = icmp slt i32 %791, %793
+  br i1 %794, label %then.i.i.i.i128.i, label %"$Profile.begin_operation.exit.i.i.i115.i"
 
-"$Profile.begin_operation.exit.i.i.i117.i":       ; preds = %or.rhs.i.i.i.i132.i, %then.i.i.i.i130.i, %then.i.i.i116.i
-  %.sink.i.i.i.i118.i = phi i8 [ 1, %then.i.i.i.i130.i ], [ %801, %or.rhs.i.i.i.i132.i ], [ 1, %then.i.i.i116.i ]
-  %802 = getelementptr i8, ptr %773, i64 24
-  store i8 %.sink.i.i.i.i118.i, ptr %802, align 1
-  br label %merge.i.i119.i
-
-merge.i.i119.i:                                   ; preds = %"$Profile.begin_operation.exit.i.i.i117.i", %"$Rank.watches_operations.exit.i.i133.i"
-  %.not20.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i117.i" ], [ %777, %"$Rank.watches_operations.exit.i.i133.i" ]
-  %803 = load ptr, ptr %137, align 8
-  %804 = getelementptr i8, ptr %803, i64 304
+then.i.i.i.i128.i:                                ; preds = %then.i.i.i114.i
+  %795 = getelementptr i8, ptr %785, i64 48
+  %796 = load ptr, ptr %795, align 8
+  %797 = sext i32 %791 to i64
+  %798 = getelementptr ptr, ptr %796, i64 %797
+  store ptr @"$string.37", ptr %798, align 8
+  %799 = load ptr, ptr %785, align 8
+  %800 = getelementptr i8, ptr %799, i64 392
+  %801 = load ptr, ptr %800, align 8
+  %802 = getelementptr i8, ptr %785, i64 8
+  %803 = load ptr, ptr %802, align 8
+  %804 = getelementptr i8, ptr %785, i64 32
   %805 = load ptr, ptr %804, align 8
-  %806 = load ptr, ptr %141, align 8
-  %807 = call i32 %805(ptr %806, ptr nonnull %args.i.i107.i)
-  %808 = icmp ne i32 %807, 0
-  %brmerge.i.i120.i = or i1 %.not20.i.i.i, %808
-  br i1 %brmerge.i.i120.i, label %merge1.i.i124.i, label %then2.i.i121.i
+  %806 = load i32, ptr %790, align 4
+  %807 = sext i32 %806 to i64
+  %808 = getelementptr ptr, ptr %805, i64 %807
+  %809 = load ptr, ptr %808, align 8
+  %810 = call i32 %801(ptr %803, ptr %809)
+  %.not.i.i.i.i129.i = icmp eq i32 %810, 0
+  br i1 %.not.i.i.i.i129.i, label %or.rhs.i.i.i.i130.i, label %"$Profile.begin_operation.exit.i.i.i115.i"
 
-then2.i.i121.i:                                   ; preds = %merge.i.i119.i
-  %809 = load ptr, ptr %106, align 8
-  %.not.i22.i.i.i = icmp eq ptr %809, null
-  br i1 %.not.i22.i.i.i, label %merge.i.i.i122.i, label %then.i23.i.i.i
+or.rhs.i.i.i.i130.i:                              ; preds = %then.i.i.i.i128.i
+  %811 = getelementptr i8, ptr %785, i64 24
+  %812 = load i8, ptr %811, align 1
+  %813 = and i8 %812, 1
+  br label %"$Profile.begin_operation.exit.i.i.i115.i"
 
-then.i23.i.i.i:                                   ; preds = %then2.i.i121.i
-  %810 = getelementptr i8, ptr %809, i64 20
-  %811 = load i32, ptr %810, align 4
-  %812 = getelementptr i8, ptr %809, i64 16
-  %813 = load i32, ptr %812, align 4
-  %814 = icmp slt i32 %811, %813
-  br i1 %814, label %then.i.i24.i.i.i, label %merge.i.i.i122.i
+"$Profile.begin_operation.exit.i.i.i115.i":       ; preds = %or.rhs.i.i.i.i130.i, %then.i.i.i.i128.i, %then.i.i.i114.i
+  %.sink.i.i.i.i116.i = phi i8 [ 1, %then.i.i.i.i128.i ], [ %813, %or.rhs.i.i.i.i130.i ], [ 1, %then.i.i.i114.i ]
+  %814 = getelementptr i8, ptr %785, i64 24
+  store i8 %.sink.i.i.i.i116.i, ptr %814, align 1
+  br label %merge.i.i117.i
+
+merge.i.i117.i:                                   ; preds = %"$Profile.begin_operation.exit.i.i.i115.i", %"$Rank.watches_operations.exit.i.i131.i"
+  %.not20.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i115.i" ], [ %789, %"$Rank.watches_operations.exit.i.i131.i" ]
+  %815 = load ptr, ptr %137, align 8
+  %816 = getelementptr i8, ptr %815, i64 304
+  %817 = load ptr, ptr %816, align 8
+  %818 = load ptr, ptr %141, align 8
+  %819 = call i32 %817(ptr %818, ptr nonnull %args.i.i105.i)
+  %820 = icmp ne i32 %819, 0
+  %brmerge.i.i118.i = or i1 %.not20.i.i.i, %820
+  br i1 %brmerge.i.i118.i, label %merge1.i.i122.i, label %then2.i.i119.i
+
+then2.i.i119.i:                                   ; preds = %merge.i.i117.i
+  %821 = load ptr, ptr %106, align 8
+  %.not.i22.i.i.i = icmp eq ptr %821, null
+  br i1 %.not.i22.i.i.i, label %merge.i.i.i120.i, label %then.i23.i.i.i
+
+then.i23.i.i.i:                                   ; preds = %then2.i.i119.i
+  %822 = getelementptr i8, ptr %821, i64 20
+  %823 = load i32, ptr %822, align 4
+  %824 = getelementptr i8, ptr %821, i64 16
+  %825 = load i32, ptr %824, align 4
+  %826 = icmp slt i32 %823, %825
+  br i1 %826, label %then.i.i24.i.i.i, label %merge.i.i.i120.i
 
 then.i.i24.i.i.i:                                 ; preds = %then.i23.i.i.i
-  %815 = load ptr, ptr %809, align 8
-  %816 = getelementptr i8, ptr %815, i64 392
-  %817 = load ptr, ptr %816, align 8
-  %818 = getelementptr i8, ptr %809, i64 8
-  %819 = load ptr, ptr %818, align 8
-  %820 = getelementptr i8, ptr %809, i64 40
-  %821 = load ptr, ptr %820, align 8
-  %822 = sext i32 %811 to i64
-  %823 = getelementptr ptr, ptr %821, i64 %822
-  %824 = load ptr, ptr %823, align 8
-  %825 = call i32 %817(ptr %819, ptr %824)
-  %.not.i.i25.i.i.i = icmp eq i32 %825, 0
-  br i1 %.not.i.i25.i.i.i, label %or.rhs.i.i26.i.i.i, label %or.end.i.i.i.i129.i
+  %827 = load ptr, ptr %821, align 8
+  %828 = getelementptr i8, ptr %827, i64 392
+  %829 = load ptr, ptr %828, align 8
+  %830 = getelementptr i8, ptr %821, i64 8
+  %831 = load ptr, ptr %830, align 8
+  %832 = getelementptr i8, ptr %821, i64 40
+  %833 = load ptr, ptr %832, align 8
+  %834 = sext i32 %823 to i64
+  %835 = getelementptr ptr, ptr %833, i64 %834
+  %836 = load ptr, ptr %835, align 8
+  %837 = call i32 %829(ptr %831, ptr %836)
+  %.not.i.i25.i.i.i = icmp eq i32 %837, 0
+  br i1 %.not.i.i25.i.i.i, label %or.rhs.i.i26.i.i.i, label %or.end.i.i.i.i127.i
 
 or.rhs.i.i26.i.i.i:                               ; preds = %then.i.i24.i.i.i
-  %826 = getelementptr i8, ptr %809, i64 24
-  %827 = load i8, ptr %826, align 1
-  %828 = and i8 %827, 1
-  br label %or.end.i.i.i.i129.i
+  %838 = getelementptr i8, ptr %821, i64 24
+  %839 = load i8, ptr %838, align 1
+  %840 = and i8 %839, 1
+  br label %or.end.i.i.i.i127.i
 
-or.end.i.i.i.i129.i:                              ; preds = %or.rhs.i.i26.i.i.i, %then.i.i24.i.i.i
-  %829 = phi i8 [ 1, %then.i.i24.i.i.i ], [ %828, %or.rhs.i.i26.i.i.i ]
-  %830 = getelementptr i8, ptr %809, i64 24
-  store i8 %829, ptr %830, align 1
-  %831 = load i32, ptr %810, align 4
-  %832 = add i32 %831, 1
-  store i32 %832, ptr %810, align 4
-  br label %merge.i.i.i122.i
+or.end.i.i.i.i127.i:                              ; preds = %or.rhs.i.i26.i.i.i, %then.i.i24.i.i.i
+  %841 = phi i8 [ 1, %then.i.i24.i.i.i ], [ %840, %or.rhs.i.i26.i.i.i ]
+  %842 = getelementptr i8, ptr %821, i64 24
+  store i8 %841, ptr %842, align 1
+  %843 = load i32, ptr %822, align 4
+  %844 = add i32 %843, 1
+  store i32 %844, ptr %822, align 4
+  br label %merge.i.i.i120.i
 
-merge.i.i.i122.i:                                 ; preds = %or.end.i.i.i.i129.i, %then.i23.i.i.i, %then2.i.i121.i
-  %833 = getelementptr i8, ptr %0, i64 1864
-  %834 = load i8, ptr %833, align 1
-  %835 = trunc i8 %834 to i1
-  br i1 %835, label %then2.i.i.i123.i, label %"$gather_logits.exit.i.i"
+merge.i.i.i120.i:                                 ; preds = %or.end.i.i.i.i127.i, %then.i23.i.i.i, %then2.i.i119.i
+  %845 = getelementptr i8, ptr %0, i64 1864
+  %846 = load i8, ptr %845, align 1
+  %847 = trunc i8 %846 to i1
+  br i1 %847, label %then2.i.i.i121.i, label %"$gather_logits.exit.i.i"
 
-then2.i.i.i123.i:                                 ; preds = %merge.i.i.i122.i
-  %836 = load ptr, ptr %137, align 8
-  %837 = getelementptr i8, ptr %836, i64 136
-  %838 = load ptr, ptr %837, align 8
-  %839 = load ptr, ptr %141, align 8
-  %840 = call i32 %838(ptr %839)
-  br label %merge1.i.i124.i
+then2.i.i.i121.i:                                 ; preds = %merge.i.i.i120.i
+  %848 = load ptr, ptr %137, align 8
+  %849 = getelementptr i8, ptr %848, i64 136
+  %850 = load ptr, ptr %849, align 8
+  %851 = load ptr, ptr %141, align 8
+  %852 = call i32 %850(ptr %851)
+  br label %merge1.i.i122.i
 
-merge1.i.i124.i:                                  ; preds = %then2.i.i.i123.i, %merge.i.i119.i
-  %code.0.i.i125.i = phi i32 [ %807, %merge.i.i119.i ], [ %840, %then2.i.i.i123.i ]
-  %.not.i.i126.i = icmp eq i32 %code.0.i.i125.i, 0
-  br i1 %.not.i.i126.i, label %"$gather_logits.exit.i.i", label %then5.i.i127.i
+merge1.i.i122.i:                                  ; preds = %then2.i.i.i121.i, %merge.i.i117.i
+  %code.0.i.i123.i = phi i32 [ %819, %merge.i.i117.i ], [ %852, %then2.i.i.i121.i ]
+  %.not.i.i124.i = icmp eq i32 %code.0.i.i123.i, 0
+  br i1 %.not.i.i124.i, label %"$gather_logits.exit.i.i", label %then5.i.i125.i
 
-then5.i.i127.i:                                   ; preds = %merge1.i.i124.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i106.i)
-  store i8 0, ptr %cause.i.i.i106.i, align 8
-  %841 = load ptr, ptr %137, align 8
-  %842 = getelementptr i8, ptr %841, i64 64
-  %843 = load ptr, ptr %842, align 8
-  %844 = load ptr, ptr %141, align 8
-  call void %843(ptr %844, ptr nonnull %cause.i.i.i106.i)
-  %.not17.i.i.i128.i = icmp eq ptr %2, null
-  br i1 %.not17.i.i.i128.i, label %"$Rank.describe_failure.exit.i.i.i", label %then2.i28.i.i.i
+then5.i.i125.i:                                   ; preds = %merge1.i.i122.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i104.i)
+  store i8 0, ptr %cause.i.i.i104.i, align 8
+  %853 = load ptr, ptr %137, align 8
+  %854 = getelementptr i8, ptr %853, i64 64
+  %855 = load ptr, ptr %854, align 8
+  %856 = load ptr, ptr %141, align 8
+  call void %855(ptr %856, ptr nonnull %cause.i.i.i104.i)
+  %.not17.i.i.i126.i = icmp eq ptr %2, null
+  br i1 %.not17.i.i.i126.i, label %"$Rank.describe_failure.exit.i.i.i", label %then2.i28.i.i.i
 
-then2.i28.i.i.i:                                  ; preds = %then5.i.i127.i
-  %845 = load i32, ptr %0, align 4
-  %846 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.37", i32 %845, ptr nonnull %cause.i.i.i106.i)
+then2.i28.i.i.i:                                  ; preds = %then5.i.i125.i
+  %857 = load i32, ptr %0, align 4
+  %858 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.37", i32 %857, ptr nonnull %cause.i.i.i104.i)
   br label %"$Rank.describe_failure.exit.i.i.i"
 
-"$Rank.describe_failure.exit.i.i.i":              ; preds = %then2.i28.i.i.i, %then5.i.i127.i
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i106.i)
+"$Rank.describe_failure.exit.i.i.i":              ; preds = %then2.i28.i.i.i, %then5.i.i125.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i104.i)
   br label %"$gather_logits.exit.i.i"
 
-"$gather_logits.exit.i.i":                        ; preds = %"$Rank.describe_failure.exit.i.i.i", %merge1.i.i124.i, %merge.i.i.i122.i
-  %common.ret.op.i.i.i = phi i32 [ %code.0.i.i125.i, %"$Rank.describe_failure.exit.i.i.i" ], [ 0, %merge1.i.i124.i ], [ 0, %merge.i.i.i122.i ]
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i.i107.i)
+"$gather_logits.exit.i.i":                        ; preds = %"$Rank.describe_failure.exit.i.i.i", %merge1.i.i122.i, %merge.i.i.i120.i
+  %common.ret.op.i.i.i = phi i32 [ %code.0.i.i123.i, %"$Rank.describe_failure.exit.i.i.i" ], [ 0, %merge1.i.i122.i ], [ 0, %merge.i.i.i120.i ]
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i.i105.i)
   br label %"$forward.step.exit"
 
-merge1.i112.i:                                    ; preds = %merge.i111.i
-  %847 = getelementptr i8, ptr %0, i64 1752
-  %848 = load ptr, ptr %847, align 8
-  %849 = call fastcc i32 @"$local_logits"(ptr nonnull %0, i32 %.val31.i.i, ptr %848, ptr %2)
+merge1.i110.i:                                    ; preds = %merge.i109.i
+  %859 = getelementptr i8, ptr %0, i64 1752
+  %860 = load ptr, ptr %859, align 8
+  %861 = call fastcc i32 @"$local_logits"(ptr nonnull %0, i32 %.val31.i.i, ptr %860, ptr %2)
   br label %"$forward.step.exit"
 
-"$forward.step.exit":                             ; preds = %"$gather_logits.exit.i.i", %merge1.i112.i
-  %common.ret.op.i = phi i32 [ %common.ret.op.i.i.i, %"$gather_logits.exit.i.i" ], [ %849, %merge1.i112.i ]
+"$forward.step.exit":                             ; preds = %"$gather_logits.exit.i.i", %merge1.i110.i
+  %common.ret.op.i = phi i32 [ %common.ret.op.i.i.i, %"$gather_logits.exit.i.i" ], [ %861, %merge1.i110.i ]
   %.not = icmp eq i32 %common.ret.op.i, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %"$attention_block.exit.i", %"$feed_forward_block.exit.i", %then2.i.i104.i, %else5.i.i, %or.end2.i.i, %"$moe_block.exit.i.i", %"$route.exit.i.i.i", %then2.i113.i, %merge20.i, %"$attention_block.exit.thread.i", %"$embed.exit.i", %"$select_tokens.exit.i", %"$download_logits.exit", %"$forward.step.exit", %merge5, %merge, %"$forward.sample.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i42, %"$forward.sample.exit" ], [ 0, %merge ], [ 0, %merge5 ], [ %common.ret.op.i, %"$forward.step.exit" ], [ %866, %"$download_logits.exit" ], [ %code.0.i45.i.i.i, %"$moe_block.exit.i.i" ], [ %code.0.i.i.i.i, %"$route.exit.i.i.i" ], [ %764, %then2.i113.i ], [ %758, %merge20.i ], [ %common.ret.op.i83.ph.i, %"$attention_block.exit.thread.i" ], [ %code.0.i71.i, %"$embed.exit.i" ], [ %code.0.i.i, %"$select_tokens.exit.i" ], [ %561, %or.end2.i.i ], [ %749, %else5.i.i ], [ %652, %then2.i.i104.i ], [ %750, %"$feed_forward_block.exit.i" ], [ %537, %"$attention_block.exit.i" ]
+common.ret:                                       ; preds = %"$attention_block.exit.i", %"$feed_forward_block.exit.i", %then2.i.i102.i, %else5.i.i, %or.end2.i.i, %"$moe_block.exit.i.i", %"$route.exit.i.i.i", %then2.i111.i, %merge20.i, %"$attention_block.exit.thread.i", %"$embed.exit.i", %"$select_tokens.exit.i", %"$download_logits.exit", %"$forward.step.exit", %merge5, %merge, %"$forward.sample.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i42, %"$forward.sample.exit" ], [ 0, %merge ], [ 0, %merge5 ], [ %common.ret.op.i, %"$forward.step.exit" ], [ %878, %"$download_logits.exit" ], [ %code.0.i46.i.i.i, %"$moe_block.exit.i.i" ], [ %code.0.i.i.i.i, %"$route.exit.i.i.i" ], [ %776, %then2.i111.i ], [ %770, %merge20.i ], [ %common.ret.op.i83.ph.i, %"$attention_block.exit.thread.i" ], [ %code.0.i71.i, %"$embed.exit.i" ], [ %code.0.i.i, %"$select_tokens.exit.i" ], [ %564, %or.end2.i.i ], [ %761, %else5.i.i ], [ %658, %then2.i.i102.i ], [ %762, %"$feed_forward_block.exit.i" ], [ %540, %"$attention_block.exit.i" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %merge9.i, %"$forward.step.exit"
-  %850 = load i32, ptr %0, align 4
-  %.not31 = icmp eq i32 %850, 0
+  %862 = load i32, ptr %0, align 4
+  %.not31 = icmp eq i32 %862, 0
   br i1 %.not31, label %merge1, label %common.ret
 
 merge1:                                           ; preds = %merge
-  %851 = getelementptr i8, ptr %1, i64 344
-  %852 = load ptr, ptr %851, align 8
-  %.not32 = icmp eq ptr %852, null
+  %863 = getelementptr i8, ptr %1, i64 344
+  %864 = load ptr, ptr %863, align 8
+  %.not32 = icmp eq ptr %864, null
   br i1 %.not32, label %merge5, label %and.lhs.true
 
 then6:                                            ; preds = %and.lhs.true
-  %853 = zext nneg i32 %873 to i64
-  %854 = load ptr, ptr %183, align 8
-  %855 = getelementptr i8, ptr %854, i64 72
-  %856 = load i32, ptr %855, align 4
-  %857 = sext i32 %856 to i64
-  %858 = shl nuw nsw i64 %853, 2
-  %859 = mul i64 %858, %857
-  %860 = load ptr, ptr %137, align 8
-  %861 = getelementptr i8, ptr %860, i64 120
-  %862 = load ptr, ptr %861, align 8
-  %863 = load ptr, ptr %141, align 8
-  %864 = getelementptr i8, ptr %0, i64 1752
-  %865 = load ptr, ptr %864, align 8
-  %866 = call i32 %862(ptr %863, ptr nonnull %852, ptr %865, i64 %859)
-  %.not.i = icmp eq i32 %866, 0
+  %865 = zext nneg i32 %885 to i64
+  %866 = load ptr, ptr %183, align 8
+  %867 = getelementptr i8, ptr %866, i64 72
+  %868 = load i32, ptr %867, align 4
+  %869 = sext i32 %868 to i64
+  %870 = shl nuw nsw i64 %865, 2
+  %871 = mul i64 %870, %869
+  %872 = load ptr, ptr %137, align 8
+  %873 = getelementptr i8, ptr %872, i64 120
+  %874 = load ptr, ptr %873, align 8
+  %875 = load ptr, ptr %141, align 8
+  %876 = getelementptr i8, ptr %0, i64 1752
+  %877 = load ptr, ptr %876, align 8
+  %878 = call i32 %874(ptr %875, ptr nonnull %864, ptr %877, i64 %871)
+  %.not.i = icmp eq i32 %878, 0
   br i1 %.not.i, label %merge5, label %then.i35
 
 then.i35:                                         ; preds = %then6
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i)
   store i8 0, ptr %cause.i.i, align 8
-  %867 = load ptr, ptr %137, align 8
-  %868 = getelementptr i8, ptr %867, i64 64
-  %869 = load ptr, ptr %868, align 8
-  %870 = load ptr, ptr %141, align 8
-  call void %869(ptr %870, ptr nonnull %cause.i.i)
+  %879 = load ptr, ptr %137, align 8
+  %880 = getelementptr i8, ptr %879, i64 64
+  %881 = load ptr, ptr %880, align 8
+  %882 = load ptr, ptr %141, align 8
+  call void %881(ptr %882, ptr nonnull %cause.i.i)
   %.not17.i.i = icmp eq ptr %2, null
   br i1 %.not17.i.i, label %"$download_logits.exit", label %then2.i.i36
 
 then2.i.i36:                                      ; preds = %then.i35
-  %871 = load i32, ptr %0, align 4
-  %872 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.38", i32 %871, ptr nonnull %cause.i.i)
+  %883 = load i32, ptr %0, align 4
+  %884 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.38", i32 %883, ptr nonnull %cause.i.i)
   br label %"$download_logits.exit"
 
 "$download_logits.exit":                          ; preds = %then.i35, %then2.i.i36
@@ -6268,253 +6289,253 @@ then2.i.i36:                                      ; preds = %then.i35
   br label %common.ret
 
 and.lhs.true:                                     ; preds = %merge1
-  %873 = load i32, ptr %751, align 4
-  %874 = icmp sgt i32 %873, 0
-  br i1 %874, label %then6, label %merge5
+  %885 = load i32, ptr %763, align 4
+  %886 = icmp sgt i32 %885, 0
+  br i1 %886, label %then6, label %merge5
 
 merge5:                                           ; preds = %then6, %merge1, %and.lhs.true
-  %875 = getelementptr i8, ptr %1, i64 20
-  %876 = load i32, ptr %875, align 4
-  %877 = icmp sgt i32 %876, 0
-  br i1 %877, label %then14, label %common.ret
+  %887 = getelementptr i8, ptr %1, i64 20
+  %888 = load i32, ptr %887, align 4
+  %889 = icmp sgt i32 %888, 0
+  br i1 %889, label %then14, label %common.ret
 
 then14:                                           ; preds = %merge5
   call void @llvm.lifetime.start.p0(i64 208, ptr nonnull %args.i)
-  store i32 %876, ptr %args.i, align 8
-  %878 = load ptr, ptr %183, align 8
-  %879 = getelementptr i8, ptr %878, i64 72
-  %880 = load i32, ptr %879, align 4
-  %881 = getelementptr inbounds i8, ptr %args.i, i64 4
-  store i32 %880, ptr %881, align 4
-  %882 = getelementptr i8, ptr %1, i64 44
-  %883 = load i32, ptr %882, align 4
-  %884 = getelementptr inbounds i8, ptr %args.i, i64 8
-  store i32 %883, ptr %884, align 8
-  %885 = getelementptr inbounds i8, ptr %args.i, i64 12
-  %886 = getelementptr i8, ptr %1, i64 24
-  %887 = load <2 x i32>, ptr %886, align 4
-  %888 = shufflevector <2 x i32> %887, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
-  store <2 x i32> %888, ptr %885, align 4
-  %889 = getelementptr i8, ptr %0, i64 1752
-  %890 = load ptr, ptr %889, align 8
-  %891 = getelementptr inbounds i8, ptr %args.i, i64 24
-  store ptr %890, ptr %891, align 8
-  %892 = getelementptr i8, ptr %0, i64 1760
-  %893 = load ptr, ptr %892, align 8
-  %894 = getelementptr inbounds i8, ptr %args.i, i64 160
-  store ptr %893, ptr %894, align 8
-  %895 = load ptr, ptr %96, align 8
-  %896 = getelementptr i8, ptr %895, i64 80
-  %897 = load ptr, ptr %896, align 8
-  %898 = getelementptr inbounds i8, ptr %args.i, i64 32
-  store ptr %897, ptr %898, align 8
-  %899 = getelementptr i8, ptr %895, i64 88
-  %900 = load ptr, ptr %899, align 8
-  %901 = getelementptr inbounds i8, ptr %args.i, i64 40
-  store ptr %900, ptr %901, align 8
-  %902 = getelementptr i8, ptr %895, i64 96
-  %903 = load ptr, ptr %902, align 8
-  %904 = getelementptr inbounds i8, ptr %args.i, i64 48
-  store ptr %903, ptr %904, align 8
-  %905 = getelementptr i8, ptr %895, i64 104
-  %906 = load ptr, ptr %905, align 8
-  %907 = getelementptr inbounds i8, ptr %args.i, i64 56
-  store ptr %906, ptr %907, align 8
-  %908 = getelementptr i8, ptr %895, i64 112
+  store i32 %888, ptr %args.i, align 8
+  %890 = load ptr, ptr %183, align 8
+  %891 = getelementptr i8, ptr %890, i64 72
+  %892 = load i32, ptr %891, align 4
+  %893 = getelementptr inbounds i8, ptr %args.i, i64 4
+  store i32 %892, ptr %893, align 4
+  %894 = getelementptr i8, ptr %1, i64 44
+  %895 = load i32, ptr %894, align 4
+  %896 = getelementptr inbounds i8, ptr %args.i, i64 8
+  store i32 %895, ptr %896, align 8
+  %897 = getelementptr inbounds i8, ptr %args.i, i64 12
+  %898 = getelementptr i8, ptr %1, i64 24
+  %899 = load <2 x i32>, ptr %898, align 4
+  %900 = shufflevector <2 x i32> %899, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
+  store <2 x i32> %900, ptr %897, align 4
+  %901 = getelementptr i8, ptr %0, i64 1752
+  %902 = load ptr, ptr %901, align 8
+  %903 = getelementptr inbounds i8, ptr %args.i, i64 24
+  store ptr %902, ptr %903, align 8
+  %904 = getelementptr i8, ptr %0, i64 1760
+  %905 = load ptr, ptr %904, align 8
+  %906 = getelementptr inbounds i8, ptr %args.i, i64 160
+  store ptr %905, ptr %906, align 8
+  %907 = load ptr, ptr %96, align 8
+  %908 = getelementptr i8, ptr %907, i64 80
   %909 = load ptr, ptr %908, align 8
-  %910 = getelementptr inbounds i8, ptr %args.i, i64 64
+  %910 = getelementptr inbounds i8, ptr %args.i, i64 32
   store ptr %909, ptr %910, align 8
-  %911 = getelementptr i8, ptr %895, i64 120
+  %911 = getelementptr i8, ptr %907, i64 88
   %912 = load ptr, ptr %911, align 8
-  %913 = getelementptr inbounds i8, ptr %args.i, i64 72
+  %913 = getelementptr inbounds i8, ptr %args.i, i64 40
   store ptr %912, ptr %913, align 8
-  %914 = getelementptr i8, ptr %895, i64 128
+  %914 = getelementptr i8, ptr %907, i64 96
   %915 = load ptr, ptr %914, align 8
-  %916 = getelementptr inbounds i8, ptr %args.i, i64 80
+  %916 = getelementptr inbounds i8, ptr %args.i, i64 48
   store ptr %915, ptr %916, align 8
-  %917 = getelementptr i8, ptr %895, i64 136
+  %917 = getelementptr i8, ptr %907, i64 104
   %918 = load ptr, ptr %917, align 8
-  %919 = getelementptr inbounds i8, ptr %args.i, i64 88
+  %919 = getelementptr inbounds i8, ptr %args.i, i64 56
   store ptr %918, ptr %919, align 8
-  %920 = getelementptr i8, ptr %895, i64 144
+  %920 = getelementptr i8, ptr %907, i64 112
   %921 = load ptr, ptr %920, align 8
-  %922 = getelementptr inbounds i8, ptr %args.i, i64 96
+  %922 = getelementptr inbounds i8, ptr %args.i, i64 64
   store ptr %921, ptr %922, align 8
-  %923 = getelementptr i8, ptr %895, i64 152
+  %923 = getelementptr i8, ptr %907, i64 120
   %924 = load ptr, ptr %923, align 8
-  %925 = getelementptr inbounds i8, ptr %args.i, i64 104
+  %925 = getelementptr inbounds i8, ptr %args.i, i64 72
   store ptr %924, ptr %925, align 8
-  %926 = getelementptr i8, ptr %895, i64 160
+  %926 = getelementptr i8, ptr %907, i64 128
   %927 = load ptr, ptr %926, align 8
-  %928 = getelementptr inbounds i8, ptr %args.i, i64 112
+  %928 = getelementptr inbounds i8, ptr %args.i, i64 80
   store ptr %927, ptr %928, align 8
-  %929 = getelementptr i8, ptr %895, i64 168
+  %929 = getelementptr i8, ptr %907, i64 136
   %930 = load ptr, ptr %929, align 8
-  %931 = getelementptr inbounds i8, ptr %args.i, i64 120
+  %931 = getelementptr inbounds i8, ptr %args.i, i64 88
   store ptr %930, ptr %931, align 8
-  %932 = getelementptr i8, ptr %895, i64 176
+  %932 = getelementptr i8, ptr %907, i64 144
   %933 = load ptr, ptr %932, align 8
-  %934 = getelementptr inbounds i8, ptr %args.i, i64 128
+  %934 = getelementptr inbounds i8, ptr %args.i, i64 96
   store ptr %933, ptr %934, align 8
-  %935 = getelementptr i8, ptr %895, i64 184
+  %935 = getelementptr i8, ptr %907, i64 152
   %936 = load ptr, ptr %935, align 8
-  %937 = getelementptr inbounds i8, ptr %args.i, i64 136
+  %937 = getelementptr inbounds i8, ptr %args.i, i64 104
   store ptr %936, ptr %937, align 8
-  %938 = getelementptr i8, ptr %895, i64 192
+  %938 = getelementptr i8, ptr %907, i64 160
   %939 = load ptr, ptr %938, align 8
-  %940 = getelementptr inbounds i8, ptr %args.i, i64 144
+  %940 = getelementptr inbounds i8, ptr %args.i, i64 112
   store ptr %939, ptr %940, align 8
-  %941 = getelementptr i8, ptr %895, i64 200
+  %941 = getelementptr i8, ptr %907, i64 168
   %942 = load ptr, ptr %941, align 8
-  %943 = getelementptr inbounds i8, ptr %args.i, i64 152
+  %943 = getelementptr inbounds i8, ptr %args.i, i64 120
   store ptr %942, ptr %943, align 8
-  %944 = getelementptr i8, ptr %0, i64 608
-  %945 = getelementptr inbounds i8, ptr %args.i, i64 168
-  %946 = load <4 x ptr>, ptr %944, align 8
-  store <4 x ptr> %946, ptr %945, align 8
-  %947 = getelementptr i8, ptr %0, i64 640
+  %944 = getelementptr i8, ptr %907, i64 176
+  %945 = load ptr, ptr %944, align 8
+  %946 = getelementptr inbounds i8, ptr %args.i, i64 128
+  store ptr %945, ptr %946, align 8
+  %947 = getelementptr i8, ptr %907, i64 184
   %948 = load ptr, ptr %947, align 8
-  %949 = getelementptr inbounds i8, ptr %args.i, i64 200
+  %949 = getelementptr inbounds i8, ptr %args.i, i64 136
   store ptr %948, ptr %949, align 8
-  %950 = load ptr, ptr %106, align 8
-  %.not.i.i38 = icmp eq ptr %950, null
+  %950 = getelementptr i8, ptr %907, i64 192
+  %951 = load ptr, ptr %950, align 8
+  %952 = getelementptr inbounds i8, ptr %args.i, i64 144
+  store ptr %951, ptr %952, align 8
+  %953 = getelementptr i8, ptr %907, i64 200
+  %954 = load ptr, ptr %953, align 8
+  %955 = getelementptr inbounds i8, ptr %args.i, i64 152
+  store ptr %954, ptr %955, align 8
+  %956 = getelementptr i8, ptr %0, i64 608
+  %957 = getelementptr inbounds i8, ptr %args.i, i64 168
+  %958 = load <4 x ptr>, ptr %956, align 8
+  store <4 x ptr> %958, ptr %957, align 8
+  %959 = getelementptr i8, ptr %0, i64 640
+  %960 = load ptr, ptr %959, align 8
+  %961 = getelementptr inbounds i8, ptr %args.i, i64 200
+  store ptr %960, ptr %961, align 8
+  %962 = load ptr, ptr %106, align 8
+  %.not.i.i38 = icmp eq ptr %962, null
   br i1 %.not.i.i38, label %"$Rank.watches_operations.exit.i", label %then.i.i39
 
 "$Rank.watches_operations.exit.i":                ; preds = %then14
-  %951 = getelementptr i8, ptr %0, i64 1864
-  %952 = load i8, ptr %951, align 1
-  %953 = trunc i8 %952 to i1
-  %954 = xor i1 %953, true
+  %963 = getelementptr i8, ptr %0, i64 1864
+  %964 = load i8, ptr %963, align 1
+  %965 = trunc i8 %964 to i1
+  %966 = xor i1 %965, true
   br label %merge.i40
 
 then.i.i39:                                       ; preds = %then14
-  %955 = getelementptr i8, ptr %950, i64 20
-  %956 = load i32, ptr %955, align 4
-  %957 = getelementptr i8, ptr %950, i64 16
-  %958 = load i32, ptr %957, align 4
-  %959 = icmp slt i32 %956, %958
-  br i1 %959, label %then.i.i.i47, label %"$Profile.begin_operation.exit.i.i"
+  %967 = getelementptr i8, ptr %962, i64 20
+  %968 = load i32, ptr %967, align 4
+  %969 = getelementptr i8, ptr %962, i64 16
+  %970 = load i32, ptr %969, align 4
+  %971 = icmp slt i32 %968, %970
+  br i1 %971, label %then.i.i.i47, label %"$Profile.begin_operation.exit.i.i"
 
 then.i.i.i47:                                     ; preds = %then.i.i39
-  %960 = getelementptr i8, ptr %950, i64 48
-  %961 = load ptr, ptr %960, align 8
-  %962 = sext i32 %956 to i64
-  %963 = getelementptr ptr, ptr %961, i64 %962
-  store ptr @"$string.39", ptr %963, align 8
-  %964 = load ptr, ptr %950, align 8
-  %965 = getelementptr i8, ptr %964, i64 392
-  %966 = load ptr, ptr %965, align 8
-  %967 = getelementptr i8, ptr %950, i64 8
-  %968 = load ptr, ptr %967, align 8
-  %969 = getelementptr i8, ptr %950, i64 32
-  %970 = load ptr, ptr %969, align 8
-  %971 = load i32, ptr %955, align 4
-  %972 = sext i32 %971 to i64
-  %973 = getelementptr ptr, ptr %970, i64 %972
-  %974 = load ptr, ptr %973, align 8
-  %975 = call i32 %966(ptr %968, ptr %974)
-  %.not.i.i.i48 = icmp eq i32 %975, 0
+  %972 = getelementptr i8, ptr %962, i64 48
+  %973 = load ptr, ptr %972, align 8
+  %974 = sext i32 %968 to i64
+  %975 = getelementptr ptr, ptr %973, i64 %974
+  store ptr @"$string.39", ptr %975, align 8
+  %976 = load ptr, ptr %962, align 8
+  %977 = getelementptr i8, ptr %976, i64 392
+  %978 = load ptr, ptr %977, align 8
+  %979 = getelementptr i8, ptr %962, i64 8
+  %980 = load ptr, ptr %979, align 8
+  %981 = getelementptr i8, ptr %962, i64 32
+  %982 = load ptr, ptr %981, align 8
+  %983 = load i32, ptr %967, align 4
+  %984 = sext i32 %983 to i64
+  %985 = getelementptr ptr, ptr %982, i64 %984
+  %986 = load ptr, ptr %985, align 8
+  %987 = call i32 %978(ptr %980, ptr %986)
+  %.not.i.i.i48 = icmp eq i32 %987, 0
   br i1 %.not.i.i.i48, label %or.rhs.i.i.i, label %"$Profile.begin_operation.exit.i.i"
 
 or.rhs.i.i.i:                                     ; preds = %then.i.i.i47
-  %976 = getelementptr i8, ptr %950, i64 24
-  %977 = load i8, ptr %976, align 1
-  %978 = and i8 %977, 1
+  %988 = getelementptr i8, ptr %962, i64 24
+  %989 = load i8, ptr %988, align 1
+  %990 = and i8 %989, 1
   br label %"$Profile.begin_operation.exit.i.i"
 
 "$Profile.begin_operation.exit.i.i":              ; preds = %or.rhs.i.i.i, %then.i.i.i47, %then.i.i39
-  %.sink.i.i.i = phi i8 [ 1, %then.i.i.i47 ], [ %978, %or.rhs.i.i.i ], [ 1, %then.i.i39 ]
-  %979 = getelementptr i8, ptr %950, i64 24
-  store i8 %.sink.i.i.i, ptr %979, align 1
+  %.sink.i.i.i = phi i8 [ 1, %then.i.i.i47 ], [ %990, %or.rhs.i.i.i ], [ 1, %then.i.i39 ]
+  %991 = getelementptr i8, ptr %962, i64 24
+  store i8 %.sink.i.i.i, ptr %991, align 1
   br label %merge.i40
 
 merge.i40:                                        ; preds = %"$Profile.begin_operation.exit.i.i", %"$Rank.watches_operations.exit.i"
-  %.not44.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i" ], [ %954, %"$Rank.watches_operations.exit.i" ]
-  %980 = load ptr, ptr %137, align 8
-  %981 = getelementptr i8, ptr %980, i64 336
-  %982 = load ptr, ptr %981, align 8
-  %983 = load ptr, ptr %141, align 8
-  %984 = call i32 %982(ptr %983, ptr nonnull %args.i)
-  %985 = icmp ne i32 %984, 0
-  %brmerge.i = or i1 %.not44.i, %985
+  %.not44.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i" ], [ %966, %"$Rank.watches_operations.exit.i" ]
+  %992 = load ptr, ptr %137, align 8
+  %993 = getelementptr i8, ptr %992, i64 336
+  %994 = load ptr, ptr %993, align 8
+  %995 = load ptr, ptr %141, align 8
+  %996 = call i32 %994(ptr %995, ptr nonnull %args.i)
+  %997 = icmp ne i32 %996, 0
+  %brmerge.i = or i1 %.not44.i, %997
   br i1 %brmerge.i, label %merge1.i, label %then2.i
 
 then2.i:                                          ; preds = %merge.i40
-  %986 = load ptr, ptr %106, align 8
-  %.not.i46.i = icmp eq ptr %986, null
+  %998 = load ptr, ptr %106, align 8
+  %.not.i46.i = icmp eq ptr %998, null
   br i1 %.not.i46.i, label %merge.i.i41, label %then.i47.i
 
 then.i47.i:                                       ; preds = %then2.i
-  %987 = getelementptr i8, ptr %986, i64 20
-  %988 = load i32, ptr %987, align 4
-  %989 = getelementptr i8, ptr %986, i64 16
-  %990 = load i32, ptr %989, align 4
-  %991 = icmp slt i32 %988, %990
-  br i1 %991, label %then.i.i48.i, label %merge.i.i41
+  %999 = getelementptr i8, ptr %998, i64 20
+  %1000 = load i32, ptr %999, align 4
+  %1001 = getelementptr i8, ptr %998, i64 16
+  %1002 = load i32, ptr %1001, align 4
+  %1003 = icmp slt i32 %1000, %1002
+  br i1 %1003, label %then.i.i48.i, label %merge.i.i41
 
 then.i.i48.i:                                     ; preds = %then.i47.i
-  %992 = load ptr, ptr %986, align 8
-  %993 = getelementptr i8, ptr %992, i64 392
-  %994 = load ptr, ptr %993, align 8
-  %995 = getelementptr i8, ptr %986, i64 8
-  %996 = load ptr, ptr %995, align 8
-  %997 = getelementptr i8, ptr %986, i64 40
-  %998 = load ptr, ptr %997, align 8
-  %999 = sext i32 %988 to i64
-  %1000 = getelementptr ptr, ptr %998, i64 %999
-  %1001 = load ptr, ptr %1000, align 8
-  %1002 = call i32 %994(ptr %996, ptr %1001)
-  %.not.i.i49.i = icmp eq i32 %1002, 0
+  %1004 = load ptr, ptr %998, align 8
+  %1005 = getelementptr i8, ptr %1004, i64 392
+  %1006 = load ptr, ptr %1005, align 8
+  %1007 = getelementptr i8, ptr %998, i64 8
+  %1008 = load ptr, ptr %1007, align 8
+  %1009 = getelementptr i8, ptr %998, i64 40
+  %1010 = load ptr, ptr %1009, align 8
+  %1011 = sext i32 %1000 to i64
+  %1012 = getelementptr ptr, ptr %1010, i64 %1011
+  %1013 = load ptr, ptr %1012, align 8
+  %1014 = call i32 %1006(ptr %1008, ptr %1013)
+  %.not.i.i49.i = icmp eq i32 %1014, 0
   br i1 %.not.i.i49.i, label %or.rhs.i.i50.i, label %or.end.i.i.i
 
 or.rhs.i.i50.i:                                   ; preds = %then.i.i48.i
-  %1003 = getelementptr i8, ptr %986, i64 24
-  %1004 = load i8, ptr %1003, align 1
-  %1005 = and i8 %1004, 1
+  %1015 = getelementptr i8, ptr %998, i64 24
+  %1016 = load i8, ptr %1015, align 1
+  %1017 = and i8 %1016, 1
   br label %or.end.i.i.i
 
 or.end.i.i.i:                                     ; preds = %or.rhs.i.i50.i, %then.i.i48.i
-  %1006 = phi i8 [ 1, %then.i.i48.i ], [ %1005, %or.rhs.i.i50.i ]
-  %1007 = getelementptr i8, ptr %986, i64 24
-  store i8 %1006, ptr %1007, align 1
-  %1008 = load i32, ptr %987, align 4
-  %1009 = add i32 %1008, 1
-  store i32 %1009, ptr %987, align 4
+  %1018 = phi i8 [ 1, %then.i.i48.i ], [ %1017, %or.rhs.i.i50.i ]
+  %1019 = getelementptr i8, ptr %998, i64 24
+  store i8 %1018, ptr %1019, align 1
+  %1020 = load i32, ptr %999, align 4
+  %1021 = add i32 %1020, 1
+  store i32 %1021, ptr %999, align 4
   br label %merge.i.i41
 
 merge.i.i41:                                      ; preds = %or.end.i.i.i, %then.i47.i, %then2.i
-  %1010 = getelementptr i8, ptr %0, i64 1864
-  %1011 = load i8, ptr %1010, align 1
-  %1012 = trunc i8 %1011 to i1
-  br i1 %1012, label %then2.i.i43, label %"$forward.sample.exit"
+  %1022 = getelementptr i8, ptr %0, i64 1864
+  %1023 = load i8, ptr %1022, align 1
+  %1024 = trunc i8 %1023 to i1
+  br i1 %1024, label %then2.i.i43, label %"$forward.sample.exit"
 
 then2.i.i43:                                      ; preds = %merge.i.i41
-  %1013 = load ptr, ptr %137, align 8
-  %1014 = getelementptr i8, ptr %1013, i64 136
-  %1015 = load ptr, ptr %1014, align 8
-  %1016 = load ptr, ptr %141, align 8
-  %1017 = call i32 %1015(ptr %1016)
+  %1025 = load ptr, ptr %137, align 8
+  %1026 = getelementptr i8, ptr %1025, i64 136
+  %1027 = load ptr, ptr %1026, align 8
+  %1028 = load ptr, ptr %141, align 8
+  %1029 = call i32 %1027(ptr %1028)
   br label %merge1.i
 
 merge1.i:                                         ; preds = %then2.i.i43, %merge.i40
-  %code.0.i = phi i32 [ %984, %merge.i40 ], [ %1017, %then2.i.i43 ]
+  %code.0.i = phi i32 [ %996, %merge.i40 ], [ %1029, %then2.i.i43 ]
   %.not.i44 = icmp eq i32 %code.0.i, 0
   br i1 %.not.i44, label %"$forward.sample.exit", label %then5.i
 
 then5.i:                                          ; preds = %merge1.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i37)
   store i8 0, ptr %cause.i.i37, align 8
-  %1018 = load ptr, ptr %137, align 8
-  %1019 = getelementptr i8, ptr %1018, i64 64
-  %1020 = load ptr, ptr %1019, align 8
-  %1021 = load ptr, ptr %141, align 8
-  call void %1020(ptr %1021, ptr nonnull %cause.i.i37)
+  %1030 = load ptr, ptr %137, align 8
+  %1031 = getelementptr i8, ptr %1030, i64 64
+  %1032 = load ptr, ptr %1031, align 8
+  %1033 = load ptr, ptr %141, align 8
+  call void %1032(ptr %1033, ptr nonnull %cause.i.i37)
   %.not17.i.i45 = icmp eq ptr %2, null
   br i1 %.not17.i.i45, label %"$Rank.describe_failure.exit.i46", label %then2.i52.i
 
 then2.i52.i:                                      ; preds = %then5.i
-  %1022 = load i32, ptr %0, align 4
-  %1023 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.39", i32 %1022, ptr nonnull %cause.i.i37)
+  %1034 = load i32, ptr %0, align 4
+  %1035 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.39", i32 %1034, ptr nonnull %cause.i.i37)
   br label %"$Rank.describe_failure.exit.i46"
 
 "$Rank.describe_failure.exit.i46":                ; preds = %then2.i52.i, %then5.i
@@ -8296,15 +8317,15 @@ then.i.i.i:                                       ; preds = %merge
   br label %"$status.clear.exit.i.i"
 
 "$status.clear.exit.i.i":                         ; preds = %then.i.i.i, %merge
-  %5 = getelementptr i8, ptr %0, i64 7208
+  %5 = getelementptr i8, ptr %0, i64 7216
   %6 = tail call i32 @pthread_mutex_lock(ptr %5)
-  %7 = getelementptr i8, ptr %0, i64 8416
+  %7 = getelementptr i8, ptr %0, i64 8424
   %8 = load i64, ptr %7, align 8
   %9 = icmp sgt i64 %8, 0
   br i1 %9, label %forbody.lr.ph.i.i.i, label %then.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %"$status.clear.exit.i.i"
-  %10 = getelementptr i8, ptr %0, i64 8408
+  %10 = getelementptr i8, ptr %0, i64 8416
   %11 = load ptr, ptr %10, align 8
   br label %forbody.i.i.i
 
@@ -8332,9 +8353,9 @@ then2.i.i:                                        ; preds = %then.i.i
 merge.i.i:                                        ; preds = %forbody.i.i.i
   %19 = getelementptr i8, ptr %14, i64 324
   store i8 1, ptr %19, align 1
-  %20 = getelementptr i8, ptr %0, i64 7355
+  %20 = getelementptr i8, ptr %0, i64 7363
   store i8 1, ptr %20, align 1
-  %21 = getelementptr i8, ptr %0, i64 7248
+  %21 = getelementptr i8, ptr %0, i64 7256
   %22 = tail call i32 @pthread_cond_signal(ptr %21)
   %23 = tail call i32 @pthread_mutex_unlock(ptr %5)
   br label %common.ret
@@ -8406,7 +8427,7 @@ common.ret:                                       ; preds = %entry, %merge
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %2 = getelementptr i8, ptr %0, i64 8480
+  %2 = getelementptr i8, ptr %0, i64 8488
   %3 = load i32, ptr %2, align 4
   br label %common.ret
 }
@@ -12765,7 +12786,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %29 = zext nneg i32 %27 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.733", i64 0, i64 %29
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.740", i64 0, i64 %29
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i"
 
@@ -16236,7 +16257,7 @@ merge17.i.i:                                      ; preds = %then.i
 
 switch.lookup:                                    ; preds = %then.i
   %12 = zext nneg i32 %5 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.733", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.740", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i"
 
@@ -18448,7 +18469,7 @@ switch.hole_check:                                ; preds = %then.i28
 switch.lookup200:                                 ; preds = %switch.hole_check
   %51 = zext nneg i32 %44 to i64
   %reltable.shift259 = shl i64 %51, 2
-  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.731.rel", i64 %reltable.shift259)
+  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.738.rel", i64 %reltable.shift259)
   br label %"$json.kind_name.exit.i30"
 
 "$json.kind_name.exit.i30":                       ; preds = %switch.lookup200, %merge17.i.i37
@@ -22803,7 +22824,7 @@ switch.hole_check:                                ; preds = %"$Module.weight_dty
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %26 = zext nneg i32 %17 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.741", i64 0, i64 %26
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.748", i64 0, i64 %26
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -22832,7 +22853,7 @@ switch.hole_check47:                              ; preds = %then3
 
 switch.lookup48:                                  ; preds = %switch.hole_check47
   %34 = zext nneg i32 %17 to i64
-  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.741", i64 0, i64 %34
+  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.748", i64 0, i64 %34
   %switch.load52 = load i64, ptr %switch.gep51, align 8
   br label %"$dtypes.bytes.exit40"
 
@@ -23617,7 +23638,7 @@ merge17.i.i.i.i:                                  ; preds = %"$Problems.next.exi
 
 switch.lookup:                                    ; preds = %"$Problems.next.exit48.i.i.i"
   %238 = zext nneg i32 %235 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.733", i64 0, i64 %238
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.740", i64 0, i64 %238
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
@@ -23886,7 +23907,7 @@ merge17.i.i48.i.i:                                ; preds = %"$Problems.next.exi
 
 switch.lookup106:                                 ; preds = %"$Problems.next.exit89.i.i.i"
   %334 = zext nneg i32 %331 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.733", i64 0, i64 %334
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.740", i64 0, i64 %334
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$json.kind_name.exit.i43.i.i"
 
@@ -24447,7 +24468,7 @@ switch.hole_check:                                ; preds = %"$TensorView.num_el
 
 switch.lookup110:                                 ; preds = %switch.hole_check
   %529 = zext nneg i32 %526 to i64
-  %switch.gep111 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.741", i64 0, i64 %529
+  %switch.gep111 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.748", i64 0, i64 %529
   %switch.load112 = load i64, ptr %switch.gep111, align 8
   br label %"$dtypes.bytes.exit.i.i.i.i.i"
 
@@ -24588,7 +24609,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %574 = zext nneg i32 %526 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.736", i64 0, i64 %574
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.743", i64 0, i64 %574
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$dtypes.bytes.exit140.i.i.i.i.i"
 
@@ -27063,7 +27084,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %3 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.741", i64 0, i64 %18
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.748", i64 0, i64 %18
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -27767,7 +27788,7 @@ then12.i38:                                       ; preds = %then8.i37
 
 merge7.i33:                                       ; preds = %merge.i32
   %73 = getelementptr i8, ptr %0, i64 8
-  %74 = call i32 %70(i32 2, ptr %73, ptr %3)
+  %74 = call i32 %70(i32 3, ptr %73, ptr %3)
   %.not.i34 = icmp eq i32 %74, 0
   br i1 %.not.i34, label %merge15.i, label %then8
 
@@ -27788,7 +27809,7 @@ or.lhs.false.i36:                                 ; preds = %or.lhs.false22.i
 
 or.lhs.false22.i:                                 ; preds = %merge15.i
   %79 = load i32, ptr %75, align 4
-  %.not52.i = icmp eq i32 %79, 2
+  %.not52.i = icmp eq i32 %79, 3
   br i1 %.not52.i, label %or.lhs.false.i36, label %then20.i
 
 then25.i:                                         ; preds = %then20.i
@@ -27909,8 +27930,8 @@ entry:
 
 merge.i:                                          ; preds = %entry
   %13 = getelementptr inbounds i8, ptr %info, i64 4
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(176) %13, i8 0, i64 172, i1 false)
-  store i32 176, ptr %info, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(184) %13, i8 0, i64 180, i1 false)
+  store i32 184, ptr %info, align 8
   %14 = load ptr, ptr %8, align 8
   %15 = getelementptr i8, ptr %14, i64 72
   %16 = load ptr, ptr %15, align 8
@@ -28899,7 +28920,7 @@ switch.hole_check1077:                            ; preds = %"$JsonWriter.string
 
 switch.lookup1078:                                ; preds = %switch.hole_check1077
   %348 = zext nneg i32 %339 to i64
-  %switch.gep1081 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.741", i64 0, i64 %348
+  %switch.gep1081 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.748", i64 0, i64 %348
   %switch.load1082 = load i64, ptr %switch.gep1081, align 8
   br label %"$Plan.kv_bytes_per_token.exit.i.i"
 
@@ -32576,7 +32597,7 @@ merge.i17:                                        ; preds = %or.lhs.false.i
 
 define internal fastcc i32 @"$Plan.make"(ptr %0, ptr %1, ptr %2, ptr %3, i1 zeroext %4, ptr readonly %5, ptr %6) unnamed_addr {
 entry:
-  %unbound.i89 = alloca %78, align 8
+  %unbound.i92 = alloca %78, align 8
   %unbound.i = alloca %86, align 8
   %layout.i = alloca %87, align 8
   %shape = alloca %79, align 8
@@ -33031,8 +33052,8 @@ else.i.i:                                         ; preds = %merge13.i
   %spec.select.i.i = select i1 %132, i32 2, i32 1
   br label %merge
 
-common.ret:                                       ; preds = %then2.i84, %then.i82, %then13.i, %then8.i, %then2.i, %then.i, %then163.i.i, %then158.i.i, %then154.i.i, %then149.i.i, %then145.i.i, %then140.i.i, %then136.i.i, %then131.i.i, %then127.i.i, %then122.i.i, %then118.i.i, %then113.i.i, %then109.i.i, %then104.i.i, %then100.i.i, %then95.i.i, %then91.i.i, %then86.i.i, %then82.i.i, %then77.i.i, %then73.i.i, %then68.i.i, %then64.i.i, %then59.i.i, %then55.i.i, %then50.i.i, %then46.i.i, %then41.i.i, %then37.i.i, %then32.i.i, %then28.i.i, %then23.i60.i, %then19.i.i, %then14.i.i, %then10.i.i, %then5.i61.i, %then2.i63.i, %then.i62.i, %then9.i.i, %then5.i.i, %then2.i.i, %then.i.i, %then18.i, %then14.i, %then10.i, %then7.i, %"$Plan.measure_weights.exit.thread", %merge20, %merge15, %merge25
-  %common.ret.op = phi i32 [ 0, %merge25 ], [ %225, %merge15 ], [ %226, %merge20 ], [ %common.ret.op.i85.ph, %"$Plan.measure_weights.exit.thread" ], [ 1, %then7.i ], [ 1, %then10.i ], [ 1, %then14.i ], [ 1, %then18.i ], [ 1, %then.i.i ], [ 1, %then2.i.i ], [ 1, %then5.i.i ], [ 1, %then9.i.i ], [ 1, %then.i62.i ], [ 1, %then2.i63.i ], [ 1, %then5.i61.i ], [ 1, %then10.i.i ], [ 1, %then14.i.i ], [ 1, %then19.i.i ], [ 1, %then23.i60.i ], [ 1, %then28.i.i ], [ 1, %then32.i.i ], [ 1, %then37.i.i ], [ 1, %then41.i.i ], [ 1, %then46.i.i ], [ 1, %then50.i.i ], [ 1, %then55.i.i ], [ 1, %then59.i.i ], [ 1, %then64.i.i ], [ 1, %then68.i.i ], [ 1, %then73.i.i ], [ 1, %then77.i.i ], [ 1, %then82.i.i ], [ 1, %then86.i.i ], [ 1, %then91.i.i ], [ 1, %then95.i.i ], [ 1, %then100.i.i ], [ 1, %then104.i.i ], [ 1, %then109.i.i ], [ 1, %then113.i.i ], [ 1, %then118.i.i ], [ 1, %then122.i.i ], [ 1, %then127.i.i ], [ 1, %then131.i.i ], [ 1, %then136.i.i ], [ 1, %then140.i.i ], [ 1, %then145.i.i ], [ 1, %then149.i.i ], [ 1, %then154.i.i ], [ 1, %then158.i.i ], [ 1, %then163.i.i ], [ 4, %then.i ], [ 4, %then2.i ], [ 4, %then8.i ], [ 4, %then13.i ], [ 1, %then.i82 ], [ 1, %then2.i84 ]
+common.ret:                                       ; preds = %then2.i87, %then.i85, %then15.i, %then10.i79, %then2.i, %then.i, %then163.i.i, %then158.i.i, %then154.i.i, %then149.i.i, %then145.i.i, %then140.i.i, %then136.i.i, %then131.i.i, %then127.i.i, %then122.i.i, %then118.i.i, %then113.i.i, %then109.i.i, %then104.i.i, %then100.i.i, %then95.i.i, %then91.i.i, %then86.i.i, %then82.i.i, %then77.i.i, %then73.i.i, %then68.i.i, %then64.i.i, %then59.i.i, %then55.i.i, %then50.i.i, %then46.i.i, %then41.i.i, %then37.i.i, %then32.i.i, %then28.i.i, %then23.i60.i, %then19.i.i, %then14.i.i, %then10.i.i, %then5.i61.i, %then2.i63.i, %then.i62.i, %then9.i.i, %then5.i.i, %then2.i.i, %then.i.i, %then18.i, %then14.i, %then10.i, %then7.i, %"$Plan.measure_weights.exit.thread", %merge20, %merge15, %merge25
+  %common.ret.op = phi i32 [ 0, %merge25 ], [ %240, %merge15 ], [ %241, %merge20 ], [ %common.ret.op.i88.ph, %"$Plan.measure_weights.exit.thread" ], [ 1, %then7.i ], [ 1, %then10.i ], [ 1, %then14.i ], [ 1, %then18.i ], [ 1, %then.i.i ], [ 1, %then2.i.i ], [ 1, %then5.i.i ], [ 1, %then9.i.i ], [ 1, %then.i62.i ], [ 1, %then2.i63.i ], [ 1, %then5.i61.i ], [ 1, %then10.i.i ], [ 1, %then14.i.i ], [ 1, %then19.i.i ], [ 1, %then23.i60.i ], [ 1, %then28.i.i ], [ 1, %then32.i.i ], [ 1, %then37.i.i ], [ 1, %then41.i.i ], [ 1, %then46.i.i ], [ 1, %then50.i.i ], [ 1, %then55.i.i ], [ 1, %then59.i.i ], [ 1, %then64.i.i ], [ 1, %then68.i.i ], [ 1, %then73.i.i ], [ 1, %then77.i.i ], [ 1, %then82.i.i ], [ 1, %then86.i.i ], [ 1, %then91.i.i ], [ 1, %then95.i.i ], [ 1, %then100.i.i ], [ 1, %then104.i.i ], [ 1, %then109.i.i ], [ 1, %then113.i.i ], [ 1, %then118.i.i ], [ 1, %then122.i.i ], [ 1, %then127.i.i ], [ 1, %then131.i.i ], [ 1, %then136.i.i ], [ 1, %then140.i.i ], [ 1, %then145.i.i ], [ 1, %then149.i.i ], [ 1, %then154.i.i ], [ 1, %then158.i.i ], [ 1, %then163.i.i ], [ 4, %then.i ], [ 4, %then2.i ], [ 4, %then10.i79 ], [ 4, %then15.i ], [ 1, %then.i85 ], [ 1, %then2.i87 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %else.i.i, %merge13.i
@@ -33058,126 +33079,159 @@ merge1:                                           ; preds = %merge, %then2
   %142 = getelementptr i8, ptr %3, i64 12
   %143 = load i32, ptr %142, align 4
   %144 = icmp eq i32 %143, 0
-  %.not42.i = xor i1 %144, true
-  %brmerge.i = select i1 %141, i1 true, i1 %.not42.i
-  br i1 %brmerge.i, label %merge.i76, label %then.i
+  %.not49.i75 = xor i1 %144, true
+  %brmerge.i = select i1 %141, i1 true, i1 %.not49.i75
+  br i1 %brmerge.i, label %merge.i77, label %then.i
 
 then.i:                                           ; preds = %merge1
-  %.not40.i = icmp eq ptr %6, null
-  br i1 %.not40.i, label %common.ret, label %then2.i
+  %.not46.i = icmp eq ptr %6, null
+  br i1 %.not46.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %145 = getelementptr i8, ptr %3, i64 48
+  %145 = getelementptr i8, ptr %3, i64 52
   %146 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.440", ptr %145)
   br label %common.ret
 
-merge.i76:                                        ; preds = %merge1
+merge.i77:                                        ; preds = %merge1
   %.mux.i = select i1 %141, i1 %144, i1 false
-  %.not37.i = icmp eq i32 %96, 0
-  %or.cond.i77 = or i1 %.not37.i, %.mux.i
+  %.not42.i = icmp eq i32 %96, 0
+  %or.cond.i78 = or i1 %.not42.i, %.mux.i
   %147 = trunc nuw i32 %106 to i8
   %148 = xor i8 %147, 1
-  %149 = select i1 %or.cond.i77, i8 0, i8 %148
+  %149 = select i1 %or.cond.i78, i8 0, i8 %148
   %150 = getelementptr i8, ptr %0, i64 153
   store i8 %149, ptr %150, align 1
-  %151 = icmp sgt i32 %101, 0
-  br i1 %151, label %or.end.i, label %or.rhs.i
+  %151 = getelementptr i8, ptr %0, i64 155
+  %152 = getelementptr i8, ptr %3, i64 48
+  %153 = load i32, ptr %152, align 4
+  %.not43.i = icmp ne i32 %153, 0
+  %154 = icmp eq i32 %28, 1
+  %or.cond = and i1 %.not43.i, %154
+  br i1 %or.cond, label %and.lhs.true1.i.i, label %and.end6.i
 
-or.rhs.i:                                         ; preds = %merge.i76
-  %152 = icmp slt i32 %101, 0
-  br i1 %152, label %and.rhs5.i, label %or.end.i
+and.rhs.i.i:                                      ; preds = %and.lhs.true.i.i80
+  %155 = getelementptr i8, ptr %1, i64 164
+  %.val6.i.i = load i32, ptr %155, align 4
+  %156 = mul i32 %.val6.i.i, %163
+  %157 = icmp eq i32 %156, %.val6.i.i
+  %158 = zext i1 %157 to i8
+  br label %and.end6.i
 
-and.rhs5.i:                                       ; preds = %or.rhs.i
-  %153 = getelementptr i8, ptr %3, i64 44
-  %154 = load i32, ptr %153, align 4
-  %155 = icmp ne i32 %154, 0
-  %156 = zext i1 %155 to i8
+and.lhs.true.i.i80:                               ; preds = %and.lhs.true1.i.i
+  %159 = getelementptr i8, ptr %1, i64 92
+  %.val7.i.i = load i32, ptr %159, align 4
+  %160 = getelementptr i8, ptr %1, i64 148
+  %.val8.i.i = load i32, ptr %160, align 4
+  %161 = icmp slt i32 %.val8.i.i, %.val7.i.i
+  br i1 %161, label %and.rhs.i.i, label %and.end6.i
+
+and.lhs.true1.i.i:                                ; preds = %merge.i77
+  %162 = getelementptr i8, ptr %1, i64 160
+  %163 = load i32, ptr %162, align 4
+  %164 = icmp sgt i32 %163, 0
+  br i1 %164, label %and.lhs.true.i.i80, label %and.end6.i
+
+and.end6.i:                                       ; preds = %and.lhs.true1.i.i, %and.lhs.true.i.i80, %and.rhs.i.i, %merge.i77
+  %165 = phi i8 [ 0, %merge.i77 ], [ 0, %and.lhs.true.i.i80 ], [ 0, %and.lhs.true1.i.i ], [ %158, %and.rhs.i.i ]
+  store i8 %165, ptr %151, align 1
+  %166 = icmp sgt i32 %101, 0
+  br i1 %166, label %or.end.i, label %or.rhs.i
+
+or.rhs.i:                                         ; preds = %and.end6.i
+  %167 = icmp slt i32 %101, 0
+  br i1 %167, label %and.rhs7.i, label %or.end.i
+
+and.rhs7.i:                                       ; preds = %or.rhs.i
+  %168 = getelementptr i8, ptr %3, i64 44
+  %169 = load i32, ptr %168, align 4
+  %170 = icmp ne i32 %169, 0
+  %171 = zext i1 %170 to i8
   br label %or.end.i
 
-or.end.i:                                         ; preds = %and.rhs5.i, %or.rhs.i, %merge.i76
-  %157 = phi i8 [ 1, %merge.i76 ], [ 0, %or.rhs.i ], [ %156, %and.rhs5.i ]
-  %158 = getelementptr i8, ptr %0, i64 154
-  store i8 %157, ptr %158, align 1
-  %159 = getelementptr i8, ptr %3, i64 40
-  %160 = load i32, ptr %159, align 4
-  %161 = icmp sgt i32 %160, 0
-  br i1 %161, label %and.lhs.true10.i, label %merge5
+or.end.i:                                         ; preds = %and.rhs7.i, %or.rhs.i, %and.end6.i
+  %172 = phi i8 [ 1, %and.end6.i ], [ 0, %or.rhs.i ], [ %171, %and.rhs7.i ]
+  %173 = getelementptr i8, ptr %0, i64 154
+  store i8 %172, ptr %173, align 1
+  %174 = getelementptr i8, ptr %3, i64 40
+  %175 = load i32, ptr %174, align 4
+  %176 = icmp sgt i32 %175, 0
+  br i1 %176, label %and.lhs.true12.i, label %merge5
 
-then8.i:                                          ; preds = %and.lhs.true10.i
-  %.not39.i = icmp eq ptr %6, null
-  br i1 %.not39.i, label %common.ret, label %then13.i
+then10.i79:                                       ; preds = %and.lhs.true12.i
+  %.not45.i = icmp eq ptr %6, null
+  br i1 %.not45.i, label %common.ret, label %then15.i
 
-and.lhs.true10.i:                                 ; preds = %or.end.i
-  %162 = urem i32 %37, %160
-  %.not38.i = icmp eq i32 %162, 0
-  br i1 %.not38.i, label %merge5, label %then8.i
+and.lhs.true12.i:                                 ; preds = %or.end.i
+  %177 = urem i32 %37, %175
+  %.not44.i = icmp eq i32 %177, 0
+  br i1 %.not44.i, label %merge5, label %then10.i79
 
-then13.i:                                         ; preds = %then8.i
-  %163 = getelementptr i8, ptr %3, i64 48
-  %164 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.441", i32 %37, ptr %163, i32 %160)
+then15.i:                                         ; preds = %then10.i79
+  %178 = getelementptr i8, ptr %3, i64 52
+  %179 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.441", i32 %37, ptr %178, i32 %175)
   br label %common.ret
 
-merge5:                                           ; preds = %and.lhs.true10.i, %or.end.i
-  %165 = getelementptr i8, ptr %0, i64 160
-  store i64 %118, ptr %165, align 8
-  %166 = icmp eq i64 %118, 0
-  br i1 %166, label %then.i79, label %"$Plan.choose_memory.exit"
+merge5:                                           ; preds = %and.lhs.true12.i, %or.end.i
+  %180 = getelementptr i8, ptr %0, i64 160
+  store i64 %118, ptr %180, align 8
+  %181 = icmp eq i64 %118, 0
+  br i1 %181, label %then.i82, label %"$Plan.choose_memory.exit"
 
-then.i79:                                         ; preds = %merge5
-  %167 = getelementptr i8, ptr %3, i64 24
-  %168 = load i64, ptr %167, align 8
-  %169 = sdiv i64 %168, 100
-  %170 = select i1 %4, i64 90, i64 97
-  %171 = mul nsw i64 %169, %170
-  store i64 %171, ptr %165, align 8
+then.i82:                                         ; preds = %merge5
+  %182 = getelementptr i8, ptr %3, i64 24
+  %183 = load i64, ptr %182, align 8
+  %184 = sdiv i64 %183, 100
+  %185 = select i1 %4, i64 90, i64 97
+  %186 = mul nsw i64 %184, %185
+  store i64 %186, ptr %180, align 8
   br label %"$Plan.choose_memory.exit"
 
-"$Plan.choose_memory.exit":                       ; preds = %merge5, %then.i79
-  %172 = add nsw i32 %33, -1
-  %173 = add nuw nsw i32 %172, %37
-  %174 = udiv i32 %173, %37
-  %175 = getelementptr i8, ptr %0, i64 168
-  store i32 %174, ptr %175, align 4
-  %176 = zext nneg i32 %32 to i64
-  %177 = zext nneg i32 %174 to i64
-  %178 = mul nuw nsw i64 %176, %177
-  %179 = icmp ugt i64 %178, 2147483647
-  br i1 %179, label %then.i82, label %merge10
+"$Plan.choose_memory.exit":                       ; preds = %merge5, %then.i82
+  %187 = add nsw i32 %33, -1
+  %188 = add nuw nsw i32 %187, %37
+  %189 = udiv i32 %188, %37
+  %190 = getelementptr i8, ptr %0, i64 168
+  store i32 %189, ptr %190, align 4
+  %191 = zext nneg i32 %32 to i64
+  %192 = zext nneg i32 %189 to i64
+  %193 = mul nuw nsw i64 %191, %192
+  %194 = icmp ugt i64 %193, 2147483647
+  br i1 %194, label %then.i85, label %merge10
 
-then.i82:                                         ; preds = %"$Plan.choose_memory.exit"
-  %.not.i83 = icmp eq ptr %6, null
-  br i1 %.not.i83, label %common.ret, label %then2.i84
+then.i85:                                         ; preds = %"$Plan.choose_memory.exit"
+  %.not.i86 = icmp eq ptr %6, null
+  br i1 %.not.i86, label %common.ret, label %then2.i87
 
-then2.i84:                                        ; preds = %then.i82
-  %180 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.442", i32 %32, i32 %33, i32 %37, i64 2147483647)
+then2.i87:                                        ; preds = %then.i85
+  %195 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.442", i32 %32, i32 %33, i32 %37, i64 2147483647)
   br label %common.ret
 
 merge10:                                          ; preds = %"$Plan.choose_memory.exit"
-  %181 = getelementptr i8, ptr %0, i64 288
-  store i32 %41, ptr %181, align 4
-  %182 = getelementptr i8, ptr %0, i64 292
-  store i32 %32, ptr %182, align 4
-  %183 = getelementptr i8, ptr %0, i64 296
-  store i32 %174, ptr %183, align 4
-  %184 = getelementptr i8, ptr %0, i64 300
-  store i32 %49, ptr %184, align 4
-  %185 = shl nuw nsw i32 %49, 4
-  %186 = getelementptr i8, ptr %0, i64 304
-  %187 = tail call i32 @llvm.umax.i32(i32 %185, i32 1024)
-  store i32 %187, ptr %186, align 4
-  %188 = getelementptr i8, ptr %0, i64 308
-  store i32 0, ptr %188, align 4
-  %189 = getelementptr i8, ptr %1, i64 96
-  %190 = load i32, ptr %189, align 4
-  %191 = getelementptr i8, ptr %0, i64 312
-  store i32 %190, ptr %191, align 4
+  %196 = getelementptr i8, ptr %0, i64 288
+  store i32 %41, ptr %196, align 4
+  %197 = getelementptr i8, ptr %0, i64 292
+  store i32 %32, ptr %197, align 4
+  %198 = getelementptr i8, ptr %0, i64 296
+  store i32 %189, ptr %198, align 4
+  %199 = getelementptr i8, ptr %0, i64 300
+  store i32 %49, ptr %199, align 4
+  %200 = shl nuw nsw i32 %49, 4
+  %201 = getelementptr i8, ptr %0, i64 304
+  %202 = tail call i32 @llvm.umax.i32(i32 %200, i32 1024)
+  store i32 %202, ptr %201, align 4
+  %203 = getelementptr i8, ptr %0, i64 308
+  store i32 0, ptr %203, align 4
+  %204 = getelementptr i8, ptr %1, i64 96
+  %205 = load i32, ptr %204, align 4
+  %206 = getelementptr i8, ptr %0, i64 312
+  store i32 %205, ptr %206, align 4
   call void @llvm.lifetime.start.p0(i64 120, ptr nonnull %unbound.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i)
-  %192 = getelementptr i8, ptr %1, i64 24
-  %193 = getelementptr i8, ptr %1, i64 464
-  store ptr %192, ptr %layout.i, align 8
+  %207 = getelementptr i8, ptr %1, i64 24
+  %208 = getelementptr i8, ptr %1, i64 464
+  store ptr %207, ptr %layout.i, align 8
   %.sroa.2.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 8
-  store ptr %193, ptr %.sroa.2.0.layout.sroa_idx.i, align 8
+  store ptr %208, ptr %.sroa.2.0.layout.sroa_idx.i, align 8
   %.sroa.3.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 16
   store ptr %2, ptr %.sroa.3.0.layout.sroa_idx.i, align 8
   %.sroa.4.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 24
@@ -33186,46 +33240,48 @@ merge10:                                          ; preds = %"$Plan.choose_memor
   store i32 0, ptr %.sroa.5.0.layout.sroa_idx.i, align 4
   %.sroa.6.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 32
   store i32 %133, ptr %.sroa.6.0.layout.sroa_idx.i, align 8
-  %194 = getelementptr i8, ptr %1, i64 100
-  %195 = load i32, ptr %194, align 4
-  %196 = srem i32 %195, %28
-  %.not.i.i.i = icmp eq i32 %196, 0
-  br i1 %.not.i.i.i, label %merge.i.i86, label %then.i.i.i
+  %.sroa.7.0.layout.sroa_idx.i = getelementptr inbounds i8, ptr %layout.i, i64 36
+  store i8 %165, ptr %.sroa.7.0.layout.sroa_idx.i, align 4
+  %209 = getelementptr i8, ptr %1, i64 100
+  %210 = load i32, ptr %209, align 4
+  %211 = srem i32 %210, %28
+  %.not.i.i.i = icmp eq i32 %211, 0
+  br i1 %.not.i.i.i, label %merge.i.i89, label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %merge10
   %.not8.i.i.i = icmp eq ptr %6, null
   br i1 %.not8.i.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %197 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.122", i32 %195)
+  %212 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.122", i32 %210)
   br label %"$Plan.measure_weights.exit.thread"
 
-merge.i.i86:                                      ; preds = %merge10
-  %198 = getelementptr i8, ptr %1, i64 104
-  %199 = load i32, ptr %198, align 4
-  %200 = srem i32 %199, %28
-  %.not.i62.i.i = icmp eq i32 %200, 0
+merge.i.i89:                                      ; preds = %merge10
+  %213 = getelementptr i8, ptr %1, i64 104
+  %214 = load i32, ptr %213, align 4
+  %215 = srem i32 %214, %28
+  %.not.i62.i.i = icmp eq i32 %215, 0
   br i1 %.not.i62.i.i, label %merge2.i.i, label %then.i63.i.i
 
-then.i63.i.i:                                     ; preds = %merge.i.i86
+then.i63.i.i:                                     ; preds = %merge.i.i89
   %.not8.i64.i.i = icmp eq ptr %6, null
   br i1 %.not8.i64.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i65.i.i
 
 then2.i65.i.i:                                    ; preds = %then.i63.i.i
-  %201 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.123", i32 %199)
+  %216 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.123", i32 %214)
   br label %"$Plan.measure_weights.exit.thread"
 
-merge2.i.i:                                       ; preds = %merge.i.i86
-  %202 = getelementptr i8, ptr %1, i64 148
-  %.val58.i.i = load i32, ptr %202, align 4
-  %203 = icmp sgt i32 %.val58.i.i, 0
-  br i1 %203, label %then7.i.i, label %merge6.i.i
+merge2.i.i:                                       ; preds = %merge.i.i89
+  %217 = getelementptr i8, ptr %1, i64 148
+  %.val60.i.i = load i32, ptr %217, align 4
+  %218 = icmp sgt i32 %.val60.i.i, 0
+  br i1 %218, label %then7.i.i, label %merge6.i.i
 
 then7.i.i:                                        ; preds = %merge2.i.i
-  %204 = getelementptr i8, ptr %1, i64 144
-  %205 = load i32, ptr %204, align 4
-  %206 = srem i32 %205, %28
-  %.not.i68.i.i = icmp eq i32 %206, 0
+  %219 = getelementptr i8, ptr %1, i64 144
+  %220 = load i32, ptr %219, align 4
+  %221 = srem i32 %220, %28
+  %.not.i68.i.i = icmp eq i32 %221, 0
   br i1 %.not.i68.i.i, label %merge6.i.i, label %then.i69.i.i
 
 then.i69.i.i:                                     ; preds = %then7.i.i
@@ -33233,23 +33289,23 @@ then.i69.i.i:                                     ; preds = %then7.i.i
   br i1 %.not8.i70.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i71.i.i
 
 then2.i71.i.i:                                    ; preds = %then.i69.i.i
-  %207 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.126", i32 %205)
+  %222 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.126", i32 %220)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge6.i.i:                                       ; preds = %then7.i.i, %merge2.i.i
-  %208 = getelementptr i8, ptr %1, i64 92
-  %.val59.i.i = load i32, ptr %208, align 4
-  %209 = icmp slt i32 %.val58.i.i, %.val59.i.i
-  br i1 %209, label %merge14.i.i, label %merge.i87
+  %223 = getelementptr i8, ptr %1, i64 92
+  %.val58.i.i = load i32, ptr %223, align 4
+  %224 = icmp slt i32 %.val60.i.i, %.val58.i.i
+  br i1 %224, label %merge14.i.i, label %merge.i90
 
 merge14.i.i:                                      ; preds = %merge6.i.i
-  %210 = getelementptr i8, ptr %1, i64 160
-  %.val.i.i = load i32, ptr %210, align 4
-  %211 = getelementptr i8, ptr %1, i64 164
-  %.val57.i.i = load i32, ptr %211, align 4
-  %212 = mul i32 %.val57.i.i, %.val.i.i
-  %213 = srem i32 %212, %28
-  %.not.i74.i.i = icmp eq i32 %213, 0
+  %225 = getelementptr i8, ptr %1, i64 160
+  %.val.i.i = load i32, ptr %225, align 4
+  %226 = getelementptr i8, ptr %1, i64 164
+  %.val57.i.i = load i32, ptr %226, align 4
+  %227 = mul i32 %.val57.i.i, %.val.i.i
+  %228 = srem i32 %227, %28
+  %.not.i74.i.i = icmp eq i32 %228, 0
   br i1 %.not.i74.i.i, label %merge19.i.i, label %then.i75.i.i
 
 then.i75.i.i:                                     ; preds = %merge14.i.i
@@ -33257,77 +33313,77 @@ then.i75.i.i:                                     ; preds = %merge14.i.i
   br i1 %.not8.i76.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i77.i.i
 
 then2.i77.i.i:                                    ; preds = %then.i75.i.i
-  %214 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.444", i32 %212)
+  %229 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.444", i32 %227)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge19.i.i:                                      ; preds = %merge14.i.i
-  %215 = icmp eq i32 %133, 2
-  br i1 %215, label %then24.i.i, label %merge23.i.i
+  %230 = icmp eq i32 %133, 2
+  br i1 %230, label %then24.i.i, label %merge23.i.i
 
 then24.i.i:                                       ; preds = %merge19.i.i
-  %216 = getelementptr i8, ptr %1, i64 152
-  %217 = load i32, ptr %216, align 4
-  %218 = srem i32 %217, %28
-  %.not.i80.i.i = icmp eq i32 %218, 0
-  br i1 %.not.i80.i.i, label %merge.i87, label %then.i81.i.i
+  %231 = getelementptr i8, ptr %1, i64 152
+  %232 = load i32, ptr %231, align 4
+  %233 = srem i32 %232, %28
+  %.not.i80.i.i = icmp eq i32 %233, 0
+  br i1 %.not.i80.i.i, label %merge.i90, label %then.i81.i.i
 
 then.i81.i.i:                                     ; preds = %then24.i.i
   %.not8.i82.i.i = icmp eq ptr %6, null
   br i1 %.not8.i82.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i83.i.i
 
 then2.i83.i.i:                                    ; preds = %then.i81.i.i
-  %219 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.445", i32 %217)
+  %234 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.445", i32 %232)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge23.i.i:                                      ; preds = %merge19.i.i
-  %220 = srem i32 %.val57.i.i, %28
-  %.not.i86.i.i = icmp eq i32 %220, 0
-  br i1 %.not.i86.i.i, label %merge.i87, label %then.i87.i.i
+  %235 = srem i32 %.val57.i.i, %28
+  %.not.i86.i.i = icmp eq i32 %235, 0
+  br i1 %.not.i86.i.i, label %merge.i90, label %then.i87.i.i
 
 then.i87.i.i:                                     ; preds = %merge23.i.i
   %.not8.i88.i.i = icmp eq ptr %6, null
   br i1 %.not8.i88.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i89.i.i
 
 then2.i89.i.i:                                    ; preds = %then.i87.i.i
-  %221 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.446", i32 %.val57.i.i)
+  %236 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.446", i32 %.val57.i.i)
   br label %"$Plan.measure_weights.exit.thread"
 
-merge.i87:                                        ; preds = %merge23.i.i, %then24.i.i, %merge6.i.i
-  %222 = getelementptr i8, ptr %0, i64 200
-  %223 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr null, ptr nonnull %unbound.i, ptr %222, ptr %6)
-  %.not12.i = icmp eq i32 %223, 0
+merge.i90:                                        ; preds = %merge23.i.i, %then24.i.i, %merge6.i.i
+  %237 = getelementptr i8, ptr %0, i64 200
+  %238 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i, ptr null, ptr nonnull %unbound.i, ptr %237, ptr %6)
+  %.not12.i = icmp eq i32 %238, 0
   br i1 %.not12.i, label %merge15, label %"$Plan.measure_weights.exit.thread"
 
-"$Plan.measure_weights.exit.thread":              ; preds = %merge.i87, %then.i81.i.i, %then2.i83.i.i, %then.i87.i.i, %then2.i89.i.i, %then.i.i.i, %then2.i.i.i, %then.i63.i.i, %then2.i65.i.i, %then.i69.i.i, %then2.i71.i.i, %then.i75.i.i, %then2.i77.i.i
-  %common.ret.op.i85.ph = phi i32 [ 1, %then2.i77.i.i ], [ 1, %then.i75.i.i ], [ 1, %then2.i71.i.i ], [ 1, %then.i69.i.i ], [ 1, %then2.i65.i.i ], [ 1, %then.i63.i.i ], [ 1, %then2.i.i.i ], [ 1, %then.i.i.i ], [ 1, %then2.i89.i.i ], [ 1, %then.i87.i.i ], [ 1, %then2.i83.i.i ], [ 1, %then.i81.i.i ], [ %223, %merge.i87 ]
+"$Plan.measure_weights.exit.thread":              ; preds = %merge.i90, %then.i81.i.i, %then2.i83.i.i, %then.i87.i.i, %then2.i89.i.i, %then.i.i.i, %then2.i.i.i, %then.i63.i.i, %then2.i65.i.i, %then.i69.i.i, %then2.i71.i.i, %then.i75.i.i, %then2.i77.i.i
+  %common.ret.op.i88.ph = phi i32 [ 1, %then2.i77.i.i ], [ 1, %then.i75.i.i ], [ 1, %then2.i71.i.i ], [ 1, %then.i69.i.i ], [ 1, %then2.i65.i.i ], [ 1, %then.i63.i.i ], [ 1, %then2.i.i.i ], [ 1, %then.i.i.i ], [ 1, %then2.i89.i.i ], [ 1, %then.i87.i.i ], [ 1, %then2.i83.i.i ], [ 1, %then.i81.i.i ], [ %238, %merge.i90 ]
   call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %unbound.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i)
   br label %common.ret
 
-merge15:                                          ; preds = %merge.i87
-  %224 = load ptr, ptr %unbound.i, align 8
-  call void @free(ptr %224)
+merge15:                                          ; preds = %merge.i90
+  %239 = load ptr, ptr %unbound.i, align 8
+  call void @free(ptr %239)
   call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %unbound.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i)
-  %225 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %0, ptr %6)
-  %.not73 = icmp eq i32 %225, 0
+  %240 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %0, ptr %6)
+  %.not73 = icmp eq i32 %240, 0
   br i1 %.not73, label %merge20, label %common.ret
 
 merge20:                                          ; preds = %merge15
-  %226 = call fastcc i32 @"$Plan.shape_workspace"(ptr nonnull %0, ptr %6)
-  %.not74 = icmp eq i32 %226, 0
+  %241 = call fastcc i32 @"$Plan.shape_workspace"(ptr nonnull %0, ptr %6)
+  %.not74 = icmp eq i32 %241, 0
   br i1 %.not74, label %merge25, label %common.ret
 
 merge25:                                          ; preds = %merge20
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape, ptr nonnull %0, i32 0)
-  call void @llvm.lifetime.start.p0(i64 1640, ptr nonnull %unbound.i89)
-  %227 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i89, ptr nonnull readonly %shape, ptr null)
-  call void @llvm.lifetime.end.p0(i64 1640, ptr nonnull %unbound.i89)
-  %228 = getelementptr i8, ptr %0, i64 208
-  store i64 %227, ptr %228, align 8
-  %229 = call fastcc i64 @"$buffers.host_bytes"(ptr nonnull %shape)
-  %230 = getelementptr i8, ptr %0, i64 224
-  store i64 %229, ptr %230, align 8
+  call void @llvm.lifetime.start.p0(i64 1640, ptr nonnull %unbound.i92)
+  %242 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i92, ptr nonnull readonly %shape, ptr null)
+  call void @llvm.lifetime.end.p0(i64 1640, ptr nonnull %unbound.i92)
+  %243 = getelementptr i8, ptr %0, i64 208
+  store i64 %242, ptr %243, align 8
+  %244 = call fastcc i64 @"$buffers.host_bytes"(ptr nonnull %shape)
+  %245 = getelementptr i8, ptr %0, i64 224
+  store i64 %244, ptr %245, align 8
   call fastcc void @"$Plan.choose_pages"(ptr nonnull %0)
   br label %common.ret
 }
@@ -33337,7 +33393,7 @@ entry:
   %bytes.i12.i = alloca i64, align 8
   %bytes.i.i23 = alloca i64, align 8
   %bytes.i79.i = alloca i64, align 8
-  %bytes.i.i43.i.i = alloca i64, align 8
+  %bytes.i.i50.i.i = alloca i64, align 8
   %bytes.i.i.i.i = alloca i64, align 8
   %bytes.i64.i = alloca i64, align 8
   %bytes.i.i = alloca i64, align 8
@@ -33627,115 +33683,116 @@ merge2.i:                                         ; preds = %then2.i71.i, %merge
   %150 = getelementptr i8, ptr %18, i64 68
   %151 = load i32, ptr %150, align 4
   %152 = icmp sgt i32 %151, 0
-  br i1 %152, label %forbody.preheader.i, label %"$assign_model.exit"
+  br i1 %152, label %forbody.lr.ph.i, label %"$assign_model.exit"
 
-forbody.preheader.i:                              ; preds = %merge2.i
+forbody.lr.ph.i:                                  ; preds = %merge2.i
+  %153 = getelementptr i8, ptr %0, i64 36
   %wide.trip.count.i = zext nneg i32 %151 to i64
   br label %forbody.i
 
-forbody.i:                                        ; preds = %merge8.i, %forbody.preheader.i
-  %at.sroa.26.2 = phi i64 [ %at.sroa.26.1, %forbody.preheader.i ], [ %at.sroa.26.14, %merge8.i ]
-  %indvars.iv.i = phi i64 [ 0, %forbody.preheader.i ], [ %indvars.iv.next.i, %merge8.i ]
-  %153 = load ptr, ptr %2, align 8
-  %154 = getelementptr %24, ptr %153, i64 %indvars.iv.i
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(360) %154, i8 0, i64 360, i1 false)
-  %155 = load ptr, ptr %0, align 8
-  %156 = getelementptr i8, ptr %155, i64 124
-  %157 = load i32, ptr %156, align 4
-  %158 = sext i32 %157 to i64
-  %159 = icmp sge i64 %indvars.iv.i, %158
-  %160 = zext i1 %159 to i8
-  store i8 %160, ptr %154, align 1
-  %161 = load ptr, ptr %0, align 8
+forbody.i:                                        ; preds = %merge8.i, %forbody.lr.ph.i
+  %at.sroa.26.2 = phi i64 [ %at.sroa.26.1, %forbody.lr.ph.i ], [ %at.sroa.26.14, %merge8.i ]
+  %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %merge8.i ]
+  %154 = load ptr, ptr %2, align 8
+  %155 = getelementptr %24, ptr %154, i64 %indvars.iv.i
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(360) %155, i8 0, i64 360, i1 false)
+  %156 = load ptr, ptr %0, align 8
+  %157 = getelementptr i8, ptr %156, i64 124
+  %158 = load i32, ptr %157, align 4
+  %159 = sext i32 %158 to i64
+  %160 = icmp sge i64 %indvars.iv.i, %159
+  %161 = zext i1 %160 to i8
+  store i8 %161, ptr %155, align 1
+  %162 = load ptr, ptr %0, align 8
   %.val33.i.i.i = load i32, ptr %19, align 4
-  %162 = getelementptr i8, ptr %161, i64 76
-  %.val32.val.i.i.i = load i32, ptr %162, align 4
-  %163 = sdiv i32 %.val32.val.i.i.i, %.val33.i.i.i
-  %164 = getelementptr i8, ptr %161, i64 84
-  %165 = load i32, ptr %164, align 4
-  %166 = mul i32 %165, %163
-  %167 = getelementptr i8, ptr %161, i64 80
-  %.val34.val.i.i.i = load i32, ptr %167, align 4
-  %168 = sdiv i32 %.val34.val.i.i.i, %.val33.i.i.i
-  %169 = shl i32 %168, 1
-  %170 = add i32 %169, %163
-  %171 = mul i32 %170, %165
-  %172 = getelementptr i8, ptr %161, i64 64
-  %173 = load i32, ptr %172, align 4
-  %174 = sext i32 %173 to i64
-  %175 = shl nsw i64 %174, 2
-  %176 = getelementptr i8, ptr %1, i64 %at.sroa.26.2
-  %177 = add nuw nsw i64 %at.sroa.26.2, 255
-  %178 = add i64 %177, %175
-  %179 = sdiv i64 %178, 256
-  %180 = shl nsw i64 %179, 8
-  %181 = getelementptr i8, ptr %154, i64 8
-  store ptr %176, ptr %181, align 8
-  %182 = load i32, ptr %172, align 4
-  %183 = sext i32 %182 to i64
-  %184 = shl nsw i64 %183, 2
-  %185 = getelementptr i8, ptr %1, i64 %180
-  %186 = add nsw i64 %184, 255
-  %187 = add i64 %186, %180
-  %188 = sdiv i64 %187, 256
-  %189 = shl nsw i64 %188, 8
-  %190 = getelementptr i8, ptr %154, i64 16
-  store ptr %185, ptr %190, align 8
-  %191 = getelementptr i8, ptr %161, i64 113
-  %192 = load i8, ptr %191, align 1
-  %193 = trunc i8 %192 to i1
-  br i1 %193, label %then.i.i78.i, label %merge.i.i.i
+  %163 = getelementptr i8, ptr %162, i64 76
+  %.val32.val.i.i.i = load i32, ptr %163, align 4
+  %164 = sdiv i32 %.val32.val.i.i.i, %.val33.i.i.i
+  %165 = getelementptr i8, ptr %162, i64 84
+  %166 = load i32, ptr %165, align 4
+  %167 = mul i32 %166, %164
+  %168 = getelementptr i8, ptr %162, i64 80
+  %.val34.val.i.i.i = load i32, ptr %168, align 4
+  %169 = sdiv i32 %.val34.val.i.i.i, %.val33.i.i.i
+  %170 = shl i32 %169, 1
+  %171 = add i32 %170, %164
+  %172 = mul i32 %171, %166
+  %173 = getelementptr i8, ptr %162, i64 64
+  %174 = load i32, ptr %173, align 4
+  %175 = sext i32 %174 to i64
+  %176 = shl nsw i64 %175, 2
+  %177 = getelementptr i8, ptr %1, i64 %at.sroa.26.2
+  %178 = add nuw nsw i64 %at.sroa.26.2, 255
+  %179 = add i64 %178, %176
+  %180 = sdiv i64 %179, 256
+  %181 = shl nsw i64 %180, 8
+  %182 = getelementptr i8, ptr %155, i64 8
+  store ptr %177, ptr %182, align 8
+  %183 = load i32, ptr %173, align 4
+  %184 = sext i32 %183 to i64
+  %185 = shl nsw i64 %184, 2
+  %186 = getelementptr i8, ptr %1, i64 %181
+  %187 = add nsw i64 %185, 255
+  %188 = add i64 %187, %181
+  %189 = sdiv i64 %188, 256
+  %190 = shl nsw i64 %189, 8
+  %191 = getelementptr i8, ptr %155, i64 16
+  store ptr %186, ptr %191, align 8
+  %192 = getelementptr i8, ptr %162, i64 113
+  %193 = load i8, ptr %192, align 1
+  %194 = trunc i8 %193 to i1
+  br i1 %194, label %then.i.i78.i, label %merge.i.i.i
 
 then.i.i78.i:                                     ; preds = %forbody.i
-  %194 = load i32, ptr %164, align 4
-  %195 = sext i32 %194 to i64
-  %196 = shl nsw i64 %195, 2
-  %197 = getelementptr i8, ptr %1, i64 %189
-  %198 = or disjoint i64 %189, 255
-  %199 = add i64 %198, %196
-  %200 = sdiv i64 %199, 256
-  %201 = shl nsw i64 %200, 8
-  %202 = getelementptr i8, ptr %154, i64 24
-  store ptr %197, ptr %202, align 8
-  %203 = load i32, ptr %164, align 4
-  %204 = sext i32 %203 to i64
-  %205 = shl nsw i64 %204, 2
-  %206 = getelementptr i8, ptr %1, i64 %201
-  %207 = add nsw i64 %205, 255
-  %208 = add i64 %207, %201
-  %209 = sdiv i64 %208, 256
-  %210 = shl nsw i64 %209, 8
-  %211 = getelementptr i8, ptr %154, i64 32
-  store ptr %206, ptr %211, align 8
+  %195 = load i32, ptr %165, align 4
+  %196 = sext i32 %195 to i64
+  %197 = shl nsw i64 %196, 2
+  %198 = getelementptr i8, ptr %1, i64 %190
+  %199 = or disjoint i64 %190, 255
+  %200 = add i64 %199, %197
+  %201 = sdiv i64 %200, 256
+  %202 = shl nsw i64 %201, 8
+  %203 = getelementptr i8, ptr %155, i64 24
+  store ptr %198, ptr %203, align 8
+  %204 = load i32, ptr %165, align 4
+  %205 = sext i32 %204 to i64
+  %206 = shl nsw i64 %205, 2
+  %207 = getelementptr i8, ptr %1, i64 %202
+  %208 = add nsw i64 %206, 255
+  %209 = add i64 %208, %202
+  %210 = sdiv i64 %209, 256
+  %211 = shl nsw i64 %210, 8
+  %212 = getelementptr i8, ptr %155, i64 32
+  store ptr %207, ptr %212, align 8
   br label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %then.i.i78.i, %forbody.i
-  %at.sroa.26.3 = phi i64 [ %210, %then.i.i78.i ], [ %189, %forbody.i ]
-  %212 = getelementptr i8, ptr %154, i64 40
-  %213 = load ptr, ptr %67, align 8
-  %214 = getelementptr i8, ptr %213, i64 8
-  %.val31.i.i.i = load ptr, ptr %214, align 8
+  %at.sroa.26.3 = phi i64 [ %211, %then.i.i78.i ], [ %190, %forbody.i ]
+  %213 = getelementptr i8, ptr %155, i64 40
+  %214 = load ptr, ptr %67, align 8
+  %215 = getelementptr i8, ptr %214, i64 8
+  %.val31.i.i.i = load ptr, ptr %215, align 8
   %.idx.i.i.i.i = mul nuw nsw i64 %indvars.iv.i, 40
-  %215 = getelementptr i8, ptr %.val31.i.i.i, i64 %.idx.i.i.i.i
-  %216 = load i32, ptr %215, align 4
-  %217 = load i32, ptr %172, align 4
-  %218 = getelementptr i8, ptr %161, i64 112
-  %219 = load i8, ptr %218, align 1
-  %.not.i = icmp eq i8 %219, 0
+  %216 = getelementptr i8, ptr %.val31.i.i.i, i64 %.idx.i.i.i.i
+  %217 = load i32, ptr %216, align 4
+  %218 = load i32, ptr %173, align 4
+  %219 = getelementptr i8, ptr %162, i64 112
+  %220 = load i8, ptr %219, align 1
+  %.not.i = icmp eq i8 %220, 0
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i79.i)
-  %220 = getelementptr i8, ptr %154, i64 56
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %220, i8 0, i64 24, i1 false)
-  store i32 %216, ptr %212, align 4
-  %221 = getelementptr i8, ptr %154, i64 44
-  store i32 0, ptr %221, align 4
-  %222 = getelementptr i8, ptr %154, i64 48
-  store i32 %171, ptr %222, align 4
-  %223 = getelementptr i8, ptr %154, i64 52
-  store i32 %217, ptr %223, align 4
+  %221 = getelementptr i8, ptr %155, i64 56
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %221, i8 0, i64 24, i1 false)
+  store i32 %217, ptr %213, align 4
+  %222 = getelementptr i8, ptr %155, i64 44
+  store i32 0, ptr %222, align 4
+  %223 = getelementptr i8, ptr %155, i64 48
+  store i32 %172, ptr %223, align 4
+  %224 = getelementptr i8, ptr %155, i64 52
+  store i32 %218, ptr %224, align 4
   store i64 0, ptr %bytes.i79.i, align 8
-  %224 = load ptr, ptr %82, align 8
-  %225 = call i32 %224(ptr nonnull %212, ptr nonnull %bytes.i79.i)
-  %.not.i.i80.i = icmp eq i32 %225, 0
+  %225 = load ptr, ptr %82, align 8
+  %226 = call i32 %225(ptr nonnull %213, ptr nonnull %bytes.i79.i)
+  %.not.i.i80.i = icmp eq i32 %226, 0
   br i1 %.not.i.i80.i, label %merge.i84.i, label %then.i.i81.i
 
 then.i.i81.i:                                     ; preds = %merge.i.i.i
@@ -33743,53 +33800,53 @@ then.i.i81.i:                                     ; preds = %merge.i.i.i
   br i1 %.not13.i.i82.i, label %"$Cursor.matrix.exit87.i", label %then2.i.i83.i
 
 then2.i.i83.i:                                    ; preds = %then.i.i81.i
-  %226 = getelementptr i8, ptr %154, i64 52
-  %227 = getelementptr i8, ptr %154, i64 48
-  %228 = getelementptr i8, ptr %154, i64 44
-  %229 = load i32, ptr %227, align 4
-  %230 = load i32, ptr %226, align 4
-  %231 = load i32, ptr %212, align 4
-  %232 = load i32, ptr %228, align 4
-  %233 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %229, i32 %230, i32 %231, i32 %232)
+  %227 = getelementptr i8, ptr %155, i64 52
+  %228 = getelementptr i8, ptr %155, i64 48
+  %229 = getelementptr i8, ptr %155, i64 44
+  %230 = load i32, ptr %228, align 4
+  %231 = load i32, ptr %227, align 4
+  %232 = load i32, ptr %213, align 4
+  %233 = load i32, ptr %229, align 4
+  %234 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %230, i32 %231, i32 %232, i32 %233)
   br label %"$Cursor.matrix.exit87.i"
 
 merge.i84.i:                                      ; preds = %merge.i.i.i
-  %234 = load i64, ptr %bytes.i79.i, align 8
-  %235 = getelementptr i8, ptr %1, i64 %at.sroa.26.3
-  %236 = or disjoint i64 %at.sroa.26.3, 255
-  %237 = add i64 %236, %234
-  %238 = sdiv i64 %237, 256
-  %239 = shl nsw i64 %238, 8
-  store ptr %235, ptr %220, align 8
-  %240 = icmp eq i32 %216, 2
-  br i1 %240, label %then2.i86.i, label %merge1.i85.i
+  %235 = load i64, ptr %bytes.i79.i, align 8
+  %236 = getelementptr i8, ptr %1, i64 %at.sroa.26.3
+  %237 = or disjoint i64 %at.sroa.26.3, 255
+  %238 = add i64 %237, %235
+  %239 = sdiv i64 %238, 256
+  %240 = shl nsw i64 %239, 8
+  store ptr %236, ptr %221, align 8
+  %241 = icmp eq i32 %217, 2
+  br i1 %241, label %then2.i86.i, label %merge1.i85.i
 
 then2.i86.i:                                      ; preds = %merge.i84.i
-  %241 = sext i32 %171 to i64
-  %242 = shl nsw i64 %241, 2
-  %243 = getelementptr i8, ptr %1, i64 %239
-  %244 = add nsw i64 %242, 255
-  %245 = add i64 %244, %239
-  %246 = sdiv i64 %245, 256
-  %247 = shl nsw i64 %246, 8
-  %248 = getelementptr i8, ptr %154, i64 64
-  store ptr %243, ptr %248, align 8
+  %242 = sext i32 %172 to i64
+  %243 = shl nsw i64 %242, 2
+  %244 = getelementptr i8, ptr %1, i64 %240
+  %245 = add nsw i64 %243, 255
+  %246 = add i64 %245, %240
+  %247 = sdiv i64 %246, 256
+  %248 = shl nsw i64 %247, 8
+  %249 = getelementptr i8, ptr %155, i64 64
+  store ptr %244, ptr %249, align 8
   br label %merge1.i85.i
 
 merge1.i85.i:                                     ; preds = %then2.i86.i, %merge.i84.i
-  %at.sroa.26.4 = phi i64 [ %247, %then2.i86.i ], [ %239, %merge.i84.i ]
+  %at.sroa.26.4 = phi i64 [ %248, %then2.i86.i ], [ %240, %merge.i84.i ]
   br i1 %.not.i, label %merge1.i.i.i, label %then5.i.i
 
 then5.i.i:                                        ; preds = %merge1.i85.i
-  %249 = sext i32 %171 to i64
-  %250 = shl nsw i64 %249, 2
-  %251 = getelementptr i8, ptr %1, i64 %at.sroa.26.4
-  %252 = add nsw i64 %250, 255
-  %253 = add i64 %252, %at.sroa.26.4
-  %254 = sdiv i64 %253, 256
-  %255 = shl nsw i64 %254, 8
-  %256 = getelementptr i8, ptr %154, i64 72
-  store ptr %251, ptr %256, align 8
+  %250 = sext i32 %172 to i64
+  %251 = shl nsw i64 %250, 2
+  %252 = getelementptr i8, ptr %1, i64 %at.sroa.26.4
+  %253 = add nsw i64 %251, 255
+  %254 = add i64 %253, %at.sroa.26.4
+  %255 = sdiv i64 %254, 256
+  %256 = shl nsw i64 %255, 8
+  %257 = getelementptr i8, ptr %155, i64 72
+  store ptr %252, ptr %257, align 8
   br label %merge1.i.i.i
 
 "$Cursor.matrix.exit87.i":                        ; preds = %then2.i.i83.i, %then.i.i81.i
@@ -33797,30 +33854,30 @@ then5.i.i:                                        ; preds = %merge1.i85.i
   br label %then5
 
 merge1.i.i.i:                                     ; preds = %then5.i.i, %merge1.i85.i
-  %at.sroa.26.5 = phi i64 [ %at.sroa.26.4, %merge1.i85.i ], [ %255, %then5.i.i ]
+  %at.sroa.26.5 = phi i64 [ %at.sroa.26.4, %merge1.i85.i ], [ %256, %then5.i.i ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i79.i)
-  %257 = getelementptr i8, ptr %154, i64 80
-  %258 = load ptr, ptr %67, align 8
-  %259 = getelementptr i8, ptr %258, i64 8
-  %.val.i.i.i = load ptr, ptr %259, align 8
-  %260 = getelementptr i8, ptr %.val.i.i.i, i64 %.idx.i.i.i.i
-  %261 = getelementptr i8, ptr %260, i64 4
-  %262 = load i32, ptr %261, align 4
-  %263 = load i32, ptr %172, align 4
+  %258 = getelementptr i8, ptr %155, i64 80
+  %259 = load ptr, ptr %67, align 8
+  %260 = getelementptr i8, ptr %259, i64 8
+  %.val.i.i.i = load ptr, ptr %260, align 8
+  %261 = getelementptr i8, ptr %.val.i.i.i, i64 %.idx.i.i.i.i
+  %262 = getelementptr i8, ptr %261, i64 4
+  %263 = load i32, ptr %262, align 4
+  %264 = load i32, ptr %173, align 4
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i.i.i)
-  %264 = getelementptr i8, ptr %154, i64 96
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %264, i8 0, i64 24, i1 false)
-  store i32 %262, ptr %257, align 4
-  %265 = getelementptr i8, ptr %154, i64 84
-  store i32 0, ptr %265, align 4
-  %266 = getelementptr i8, ptr %154, i64 88
-  store i32 %263, ptr %266, align 4
-  %267 = getelementptr i8, ptr %154, i64 92
-  store i32 %166, ptr %267, align 4
+  %265 = getelementptr i8, ptr %155, i64 96
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %265, i8 0, i64 24, i1 false)
+  store i32 %263, ptr %258, align 4
+  %266 = getelementptr i8, ptr %155, i64 84
+  store i32 0, ptr %266, align 4
+  %267 = getelementptr i8, ptr %155, i64 88
+  store i32 %264, ptr %267, align 4
+  %268 = getelementptr i8, ptr %155, i64 92
+  store i32 %167, ptr %268, align 4
   store i64 0, ptr %bytes.i.i.i.i, align 8
-  %268 = load ptr, ptr %82, align 8
-  %269 = call i32 %268(ptr nonnull %257, ptr nonnull %bytes.i.i.i.i)
-  %.not.i.i.i.i.i = icmp eq i32 %269, 0
+  %269 = load ptr, ptr %82, align 8
+  %270 = call i32 %269(ptr nonnull %258, ptr nonnull %bytes.i.i.i.i)
+  %.not.i.i.i.i.i = icmp eq i32 %270, 0
   br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge1.i.i.i
@@ -33828,37 +33885,37 @@ then.i.i.i.i.i:                                   ; preds = %merge1.i.i.i
   br i1 %.not13.i.i.i.i.i, label %"$assign_attention.exit.i.i", label %then2.i.i.i.i.i
 
 then2.i.i.i.i.i:                                  ; preds = %then.i.i.i.i.i
-  %270 = getelementptr i8, ptr %154, i64 92
-  %271 = getelementptr i8, ptr %154, i64 88
-  %272 = getelementptr i8, ptr %154, i64 84
-  %273 = load i32, ptr %271, align 4
-  %274 = load i32, ptr %270, align 4
-  %275 = load i32, ptr %257, align 4
-  %276 = load i32, ptr %272, align 4
-  %277 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %273, i32 %274, i32 %275, i32 %276)
+  %271 = getelementptr i8, ptr %155, i64 92
+  %272 = getelementptr i8, ptr %155, i64 88
+  %273 = getelementptr i8, ptr %155, i64 84
+  %274 = load i32, ptr %272, align 4
+  %275 = load i32, ptr %271, align 4
+  %276 = load i32, ptr %258, align 4
+  %277 = load i32, ptr %273, align 4
+  %278 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %274, i32 %275, i32 %276, i32 %277)
   br label %"$assign_attention.exit.i.i"
 
 merge.i.i.i.i:                                    ; preds = %merge1.i.i.i
-  %278 = load i64, ptr %bytes.i.i.i.i, align 8
-  %279 = getelementptr i8, ptr %1, i64 %at.sroa.26.5
-  %280 = add nuw i64 %at.sroa.26.5, 255
-  %281 = add i64 %280, %278
-  %282 = sdiv i64 %281, 256
-  %283 = shl nsw i64 %282, 8
-  store ptr %279, ptr %264, align 8
-  %284 = icmp eq i32 %262, 2
-  br i1 %284, label %then2.i.i.i.i, label %merge.i75.i
+  %279 = load i64, ptr %bytes.i.i.i.i, align 8
+  %280 = getelementptr i8, ptr %1, i64 %at.sroa.26.5
+  %281 = add nuw i64 %at.sroa.26.5, 255
+  %282 = add i64 %281, %279
+  %283 = sdiv i64 %282, 256
+  %284 = shl nsw i64 %283, 8
+  store ptr %280, ptr %265, align 8
+  %285 = icmp eq i32 %263, 2
+  br i1 %285, label %then2.i.i.i.i, label %merge.i75.i
 
 then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %285 = sext i32 %263 to i64
-  %286 = shl nsw i64 %285, 2
-  %287 = getelementptr i8, ptr %1, i64 %283
-  %288 = add nsw i64 %286, 255
-  %289 = add i64 %288, %283
-  %290 = sdiv i64 %289, 256
-  %291 = shl nsw i64 %290, 8
-  %292 = getelementptr i8, ptr %154, i64 104
-  store ptr %287, ptr %292, align 8
+  %286 = sext i32 %264 to i64
+  %287 = shl nsw i64 %286, 2
+  %288 = getelementptr i8, ptr %1, i64 %284
+  %289 = add nsw i64 %287, 255
+  %290 = add i64 %289, %284
+  %291 = sdiv i64 %290, 256
+  %292 = shl nsw i64 %291, 8
+  %293 = getelementptr i8, ptr %155, i64 104
+  store ptr %288, ptr %293, align 8
   br label %merge.i75.i
 
 "$assign_attention.exit.i.i":                     ; preds = %then2.i.i.i.i.i, %then.i.i.i.i.i
@@ -33866,308 +33923,397 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br label %then5
 
 merge.i75.i:                                      ; preds = %then2.i.i.i.i, %merge.i.i.i.i
-  %at.sroa.26.6 = phi i64 [ %291, %then2.i.i.i.i ], [ %283, %merge.i.i.i.i ]
+  %at.sroa.26.6 = phi i64 [ %292, %then2.i.i.i.i ], [ %284, %merge.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i.i.i)
-  %293 = load i8, ptr %154, align 1
-  %294 = trunc i8 %293 to i1
-  %295 = load ptr, ptr %0, align 8
-  br i1 %294, label %merge1.i77.i, label %then2.i76.i
+  %294 = load i8, ptr %155, align 1
+  %295 = trunc i8 %294 to i1
+  %296 = load ptr, ptr %0, align 8
+  br i1 %295, label %merge1.i77.i, label %then2.i76.i
 
 then2.i76.i:                                      ; preds = %merge.i75.i
-  %.val39.i.i = load i32, ptr %19, align 4
-  %296 = getelementptr i8, ptr %295, i64 120
-  %.val.val.i.i = load i32, ptr %296, align 4
-  %297 = sdiv i32 %.val.val.i.i, %.val39.i.i
+  %.val46.i.i = load i32, ptr %19, align 4
+  %297 = getelementptr i8, ptr %296, i64 120
+  %.val.val.i.i = load i32, ptr %297, align 4
+  %298 = sdiv i32 %.val.val.i.i, %.val46.i.i
   br label %"$assign_layer.exit.i"
 
 merge1.i77.i:                                     ; preds = %merge.i75.i
-  %298 = getelementptr i8, ptr %295, i64 64
-  %299 = load i32, ptr %298, align 4
+  %299 = getelementptr i8, ptr %296, i64 64
+  %300 = load i32, ptr %299, align 4
   %.val.i.i.i.i = load i32, ptr %34, align 4
-  %300 = icmp eq i32 %.val.i.i.i.i, 2
-  %301 = getelementptr i8, ptr %295, i64 140
-  %302 = load i32, ptr %301, align 4
-  br i1 %300, label %then.i.i.i.i, label %"$Layout.local_expert_width.exit.i.i.i"
+  %301 = icmp eq i32 %.val.i.i.i.i, 2
+  %302 = getelementptr i8, ptr %296, i64 140
+  %303 = load i32, ptr %302, align 4
+  br i1 %301, label %then.i.i.i.i, label %"$Layout.local_expert_width.exit.i.i.i"
 
 "$Layout.local_expert_width.exit.i.i.i":          ; preds = %merge1.i77.i
-  %303 = load i32, ptr %19, align 4
-  %304 = sdiv i32 %302, %303
-  %305 = getelementptr i8, ptr %295, i64 128
-  %306 = load i32, ptr %305, align 4
+  %304 = load i32, ptr %19, align 4
+  %305 = sdiv i32 %303, %304
+  %306 = getelementptr i8, ptr %296, i64 128
+  %307 = load i32, ptr %306, align 4
   br label %"$Layout.num_local_experts.exit.i.i.i"
 
 then.i.i.i.i:                                     ; preds = %merge1.i77.i
-  %307 = getelementptr i8, ptr %295, i64 128
-  %308 = load i32, ptr %307, align 4
-  %309 = load i32, ptr %19, align 4
-  %310 = sdiv i32 %308, %309
+  %308 = getelementptr i8, ptr %296, i64 128
+  %309 = load i32, ptr %308, align 4
+  %310 = load i32, ptr %19, align 4
+  %311 = sdiv i32 %309, %310
   br label %"$Layout.num_local_experts.exit.i.i.i"
 
 "$Layout.num_local_experts.exit.i.i.i":           ; preds = %then.i.i.i.i, %"$Layout.local_expert_width.exit.i.i.i"
-  %311 = phi i32 [ %308, %then.i.i.i.i ], [ %306, %"$Layout.local_expert_width.exit.i.i.i" ]
-  %common.ret.op.i55.i.i.i = phi i32 [ %302, %then.i.i.i.i ], [ %304, %"$Layout.local_expert_width.exit.i.i.i" ]
-  %common.ret.op.i37.i.i.i = phi i32 [ %310, %then.i.i.i.i ], [ %306, %"$Layout.local_expert_width.exit.i.i.i" ]
-  %312 = getelementptr i8, ptr %154, i64 200
-  %313 = load ptr, ptr %67, align 8
-  %314 = getelementptr i8, ptr %313, i64 8
-  %.val35.i.i.i = load ptr, ptr %314, align 8
-  %315 = getelementptr i8, ptr %.val35.i.i.i, i64 %.idx.i.i.i.i
-  %316 = getelementptr i8, ptr %315, i64 16
-  %317 = load i32, ptr %316, align 4
-  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i43.i.i)
-  %318 = getelementptr i8, ptr %154, i64 216
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %318, i8 0, i64 24, i1 false)
-  store i32 %317, ptr %312, align 4
-  %319 = getelementptr i8, ptr %154, i64 204
-  store i32 0, ptr %319, align 4
-  %320 = getelementptr i8, ptr %154, i64 208
-  store i32 %311, ptr %320, align 4
-  %321 = getelementptr i8, ptr %154, i64 212
-  store i32 %299, ptr %321, align 4
-  store i64 0, ptr %bytes.i.i43.i.i, align 8
-  %322 = load ptr, ptr %82, align 8
-  %323 = call i32 %322(ptr nonnull %312, ptr nonnull %bytes.i.i43.i.i)
-  %.not.i.i.i45.i.i = icmp eq i32 %323, 0
-  br i1 %.not.i.i.i45.i.i, label %merge.i38.i.i.i, label %then.i.i.i46.i.i
+  %312 = phi i32 [ %309, %then.i.i.i.i ], [ %307, %"$Layout.local_expert_width.exit.i.i.i" ]
+  %common.ret.op.i65.i.i.i = phi i32 [ %303, %then.i.i.i.i ], [ %305, %"$Layout.local_expert_width.exit.i.i.i" ]
+  %common.ret.op.i47.i.i.i = phi i32 [ %311, %then.i.i.i.i ], [ %307, %"$Layout.local_expert_width.exit.i.i.i" ]
+  %313 = getelementptr i8, ptr %155, i64 200
+  %314 = load ptr, ptr %67, align 8
+  %315 = getelementptr i8, ptr %314, i64 8
+  %.val43.i.i.i = load ptr, ptr %315, align 8
+  %316 = getelementptr i8, ptr %.val43.i.i.i, i64 %.idx.i.i.i.i
+  %317 = getelementptr i8, ptr %316, i64 16
+  %318 = load i32, ptr %317, align 4
+  call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i50.i.i)
+  %319 = getelementptr i8, ptr %155, i64 216
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %319, i8 0, i64 24, i1 false)
+  store i32 %318, ptr %313, align 4
+  %320 = getelementptr i8, ptr %155, i64 204
+  store i32 0, ptr %320, align 4
+  %321 = getelementptr i8, ptr %155, i64 208
+  store i32 %312, ptr %321, align 4
+  %322 = getelementptr i8, ptr %155, i64 212
+  store i32 %300, ptr %322, align 4
+  store i64 0, ptr %bytes.i.i50.i.i, align 8
+  %323 = load ptr, ptr %82, align 8
+  %324 = call i32 %323(ptr nonnull %313, ptr nonnull %bytes.i.i50.i.i)
+  %.not.i.i.i52.i.i = icmp eq i32 %324, 0
+  br i1 %.not.i.i.i52.i.i, label %merge.i48.i.i.i, label %then.i.i.i53.i.i
 
-then.i.i.i46.i.i:                                 ; preds = %"$Layout.num_local_experts.exit.i.i.i"
-  %.not13.i.i.i47.i.i = icmp eq ptr %4, null
-  br i1 %.not13.i.i.i47.i.i, label %"$Cursor.matrix.exit.i49.i.i", label %then2.i.i.i48.i.i
+then.i.i.i53.i.i:                                 ; preds = %"$Layout.num_local_experts.exit.i.i.i"
+  %.not13.i.i.i54.i.i = icmp eq ptr %4, null
+  br i1 %.not13.i.i.i54.i.i, label %"$Cursor.matrix.exit.i56.i.i", label %then2.i.i.i55.i.i
 
-then2.i.i.i48.i.i:                                ; preds = %then.i.i.i46.i.i
-  %324 = getelementptr i8, ptr %154, i64 212
-  %325 = getelementptr i8, ptr %154, i64 208
-  %326 = getelementptr i8, ptr %154, i64 204
-  %327 = load i32, ptr %325, align 4
-  %328 = load i32, ptr %324, align 4
-  %329 = load i32, ptr %312, align 4
-  %330 = load i32, ptr %326, align 4
-  %331 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %327, i32 %328, i32 %329, i32 %330)
-  br label %"$Cursor.matrix.exit.i49.i.i"
+then2.i.i.i55.i.i:                                ; preds = %then.i.i.i53.i.i
+  %325 = getelementptr i8, ptr %155, i64 212
+  %326 = getelementptr i8, ptr %155, i64 208
+  %327 = getelementptr i8, ptr %155, i64 204
+  %328 = load i32, ptr %326, align 4
+  %329 = load i32, ptr %325, align 4
+  %330 = load i32, ptr %313, align 4
+  %331 = load i32, ptr %327, align 4
+  %332 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %328, i32 %329, i32 %330, i32 %331)
+  br label %"$Cursor.matrix.exit.i56.i.i"
 
-merge.i38.i.i.i:                                  ; preds = %"$Layout.num_local_experts.exit.i.i.i"
-  %332 = load i64, ptr %bytes.i.i43.i.i, align 8
-  %333 = getelementptr i8, ptr %1, i64 %at.sroa.26.6
-  %334 = or disjoint i64 %at.sroa.26.6, 255
-  %335 = add i64 %334, %332
-  %336 = sdiv i64 %335, 256
-  %337 = shl nsw i64 %336, 8
-  store ptr %333, ptr %318, align 8
-  %338 = icmp eq i32 %317, 2
-  br i1 %338, label %then2.i.i53.i.i, label %merge.i51.i.i
+merge.i48.i.i.i:                                  ; preds = %"$Layout.num_local_experts.exit.i.i.i"
+  %333 = load i64, ptr %bytes.i.i50.i.i, align 8
+  %334 = getelementptr i8, ptr %1, i64 %at.sroa.26.6
+  %335 = or disjoint i64 %at.sroa.26.6, 255
+  %336 = add i64 %335, %333
+  %337 = sdiv i64 %336, 256
+  %338 = shl nsw i64 %337, 8
+  store ptr %334, ptr %319, align 8
+  %339 = icmp eq i32 %318, 2
+  br i1 %339, label %then2.i.i60.i.i, label %merge.i58.i.i
 
-then2.i.i53.i.i:                                  ; preds = %merge.i38.i.i.i
-  %339 = sext i32 %311 to i64
-  %340 = shl nsw i64 %339, 2
-  %341 = getelementptr i8, ptr %1, i64 %337
-  %342 = add nsw i64 %340, 255
-  %343 = add i64 %342, %337
-  %344 = sdiv i64 %343, 256
-  %345 = shl nsw i64 %344, 8
-  %346 = getelementptr i8, ptr %154, i64 224
-  store ptr %341, ptr %346, align 8
-  br label %merge.i51.i.i
+then2.i.i60.i.i:                                  ; preds = %merge.i48.i.i.i
+  %340 = sext i32 %312 to i64
+  %341 = shl nsw i64 %340, 2
+  %342 = getelementptr i8, ptr %1, i64 %338
+  %343 = add nsw i64 %341, 255
+  %344 = add i64 %343, %338
+  %345 = sdiv i64 %344, 256
+  %346 = shl nsw i64 %345, 8
+  %347 = getelementptr i8, ptr %155, i64 224
+  store ptr %342, ptr %347, align 8
+  br label %merge.i58.i.i
 
-"$Cursor.matrix.exit.i49.i.i":                    ; preds = %then2.i.i.i48.i.i, %then.i.i.i46.i.i
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i43.i.i)
+"$Cursor.matrix.exit.i56.i.i":                    ; preds = %then2.i.i.i55.i.i, %then.i.i.i53.i.i
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i50.i.i)
   br label %then5
 
-merge.i51.i.i:                                    ; preds = %then2.i.i53.i.i, %merge.i38.i.i.i
-  %at.sroa.26.7 = phi i64 [ %345, %then2.i.i53.i.i ], [ %337, %merge.i38.i.i.i ]
-  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i43.i.i)
-  %347 = load ptr, ptr %0, align 8
-  %348 = getelementptr i8, ptr %347, i64 128
-  %349 = load i32, ptr %348, align 4
-  %350 = sext i32 %349 to i64
-  %351 = shl nsw i64 %350, 2
-  %352 = getelementptr i8, ptr %1, i64 %at.sroa.26.7
-  %353 = or disjoint i64 %at.sroa.26.7, 255
-  %354 = add i64 %353, %351
-  %355 = sdiv i64 %354, 256
-  %356 = shl nsw i64 %355, 8
-  %357 = getelementptr i8, ptr %154, i64 240
-  store ptr %352, ptr %357, align 8
-  %358 = getelementptr i8, ptr %154, i64 248
-  %359 = load ptr, ptr %67, align 8
-  %360 = getelementptr i8, ptr %359, i64 8
-  %.val34.i.i.i = load ptr, ptr %360, align 8
-  %361 = getelementptr i8, ptr %.val34.i.i.i, i64 %.idx.i.i.i.i
-  %362 = getelementptr i8, ptr %361, i64 20
-  %363 = load i32, ptr %362, align 4
-  %364 = shl i32 %common.ret.op.i55.i.i.i, 1
-  %365 = getelementptr i8, ptr %154, i64 328
-  %366 = getelementptr i8, ptr %154, i64 336
-  %367 = getelementptr i8, ptr %154, i64 264
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %367, i8 0, i64 24, i1 false)
-  store i32 %363, ptr %358, align 4
-  %368 = getelementptr i8, ptr %154, i64 252
-  store i32 1, ptr %368, align 4
-  %369 = getelementptr i8, ptr %154, i64 256
-  store i32 %364, ptr %369, align 4
-  %370 = getelementptr i8, ptr %154, i64 260
-  store i32 %299, ptr %370, align 4
-  %371 = load ptr, ptr %82, align 8
-  %372 = call i32 %371(ptr nonnull %358, ptr %365)
-  %.not.i.i40.i.i.i = icmp eq i32 %372, 0
-  br i1 %.not.i.i40.i.i.i, label %merge.i44.i.i.i, label %then.i.i41.i.i.i
+merge.i58.i.i:                                    ; preds = %then2.i.i60.i.i, %merge.i48.i.i.i
+  %at.sroa.26.7 = phi i64 [ %346, %then2.i.i60.i.i ], [ %338, %merge.i48.i.i.i ]
+  call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i50.i.i)
+  %348 = load ptr, ptr %0, align 8
+  %349 = getelementptr i8, ptr %348, i64 128
+  %350 = load i32, ptr %349, align 4
+  %351 = sext i32 %350 to i64
+  %352 = shl nsw i64 %351, 2
+  %353 = getelementptr i8, ptr %1, i64 %at.sroa.26.7
+  %354 = or disjoint i64 %at.sroa.26.7, 255
+  %355 = add i64 %354, %352
+  %356 = sdiv i64 %355, 256
+  %357 = shl nsw i64 %356, 8
+  %358 = getelementptr i8, ptr %155, i64 240
+  store ptr %353, ptr %358, align 8
+  %.val44.i.i.i = load ptr, ptr %67, align 8
+  %.val45.i.i.i = load i8, ptr %153, align 1
+  %359 = getelementptr i8, ptr %.val44.i.i.i, i64 8
+  %.val44.val.i.i.i = load ptr, ptr %359, align 8
+  %360 = getelementptr i8, ptr %.val44.val.i.i.i, i64 %.idx.i.i.i.i
+  %361 = trunc i8 %.val45.i.i.i to i1
+  br i1 %361, label %and.lhs.true.i.i.i.i, label %"$Layout.merges_shared_in.exit.thread.i.i.i"
 
-then.i.i41.i.i.i:                                 ; preds = %merge.i51.i.i
-  %.not13.i.i42.i.i.i = icmp eq ptr %4, null
-  br i1 %.not13.i.i42.i.i.i, label %then5, label %then2.i.i43.i.i.i
+and.lhs.true.i.i.i.i:                             ; preds = %merge.i58.i.i
+  %362 = getelementptr i8, ptr %360, i64 20
+  %363 = getelementptr i8, ptr %360, i64 8
+  %364 = load i32, ptr %363, align 4
+  %365 = load i32, ptr %362, align 4
+  %366 = icmp eq i32 %364, %365
+  br i1 %366, label %"$Layout.merges_shared_in.exit.i.i.i", label %"$Layout.merges_shared_in.exit.thread.i.i.i"
 
-then2.i.i43.i.i.i:                                ; preds = %then.i.i41.i.i.i
-  %373 = getelementptr i8, ptr %154, i64 260
-  %374 = getelementptr i8, ptr %154, i64 256
-  %375 = getelementptr i8, ptr %154, i64 252
-  %376 = load i32, ptr %374, align 4
-  %377 = load i32, ptr %373, align 4
-  %378 = load i32, ptr %358, align 4
-  %379 = load i32, ptr %375, align 4
-  %380 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %376, i32 %377, i32 %378, i32 %379)
+"$Layout.merges_shared_in.exit.thread.i.i.i":     ; preds = %and.lhs.true.i.i.i.i, %merge.i58.i.i
+  %367 = getelementptr i8, ptr %155, i64 1
+  store i8 0, ptr %367, align 1
+  br label %376
+
+"$Layout.merges_shared_in.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
+  %368 = getelementptr i8, ptr %360, i64 12
+  %369 = load i32, ptr %368, align 4
+  %370 = getelementptr i8, ptr %360, i64 24
+  %371 = load i32, ptr %370, align 4
+  %372 = icmp eq i32 %369, %371
+  %cond.fr.i.i.i = freeze i1 %372
+  %373 = zext i1 %cond.fr.i.i.i to i8
+  %374 = getelementptr i8, ptr %155, i64 1
+  store i8 %373, ptr %374, align 1
+  %375 = zext i1 %cond.fr.i.i.i to i32
+  %spec.select.i.i.i = add i32 %common.ret.op.i47.i.i.i, %375
+  br label %376
+
+376:                                              ; preds = %"$Layout.merges_shared_in.exit.i.i.i", %"$Layout.merges_shared_in.exit.thread.i.i.i"
+  %377 = phi i32 [ %common.ret.op.i47.i.i.i, %"$Layout.merges_shared_in.exit.thread.i.i.i" ], [ %spec.select.i.i.i, %"$Layout.merges_shared_in.exit.i.i.i" ]
+  %378 = getelementptr i8, ptr %155, i64 248
+  %379 = load ptr, ptr %67, align 8
+  %380 = getelementptr i8, ptr %379, i64 8
+  %.val42.i.i.i = load ptr, ptr %380, align 8
+  %381 = getelementptr i8, ptr %.val42.i.i.i, i64 %.idx.i.i.i.i
+  %382 = getelementptr i8, ptr %381, i64 20
+  %383 = load i32, ptr %382, align 4
+  %384 = shl i32 %common.ret.op.i65.i.i.i, 1
+  %385 = getelementptr i8, ptr %155, i64 328
+  %386 = getelementptr i8, ptr %155, i64 336
+  %387 = getelementptr i8, ptr %155, i64 264
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %387, i8 0, i64 24, i1 false)
+  store i32 %383, ptr %378, align 4
+  %388 = getelementptr i8, ptr %155, i64 252
+  store i32 1, ptr %388, align 4
+  %389 = getelementptr i8, ptr %155, i64 256
+  store i32 %384, ptr %389, align 4
+  %390 = getelementptr i8, ptr %155, i64 260
+  store i32 %300, ptr %390, align 4
+  %391 = load ptr, ptr %82, align 8
+  %392 = call i32 %391(ptr nonnull %378, ptr %385)
+  %.not.i.i50.i.i.i = icmp eq i32 %392, 0
+  br i1 %.not.i.i50.i.i.i, label %merge.i54.i.i.i, label %then.i.i51.i.i.i
+
+then.i.i51.i.i.i:                                 ; preds = %376
+  %.not13.i.i52.i.i.i = icmp eq ptr %4, null
+  br i1 %.not13.i.i52.i.i.i, label %then5, label %then2.i.i53.i.i.i
+
+then2.i.i53.i.i.i:                                ; preds = %then.i.i51.i.i.i
+  %393 = getelementptr i8, ptr %155, i64 260
+  %394 = getelementptr i8, ptr %155, i64 256
+  %395 = getelementptr i8, ptr %155, i64 252
+  %396 = load i32, ptr %394, align 4
+  %397 = load i32, ptr %393, align 4
+  %398 = load i32, ptr %378, align 4
+  %399 = load i32, ptr %395, align 4
+  %400 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %396, i32 %397, i32 %398, i32 %399)
   br label %then5
 
-merge.i44.i.i.i:                                  ; preds = %merge.i51.i.i
-  store i64 0, ptr %366, align 8
-  %381 = load i64, ptr %365, align 8
-  %382 = sext i32 %common.ret.op.i37.i.i.i to i64
-  %383 = mul i64 %381, %382
-  %384 = getelementptr i8, ptr %1, i64 %356
-  %385 = or disjoint i64 %356, 255
-  %386 = add i64 %385, %383
-  %387 = sdiv i64 %386, 256
-  %388 = shl nsw i64 %387, 8
-  store ptr %384, ptr %367, align 8
-  %389 = icmp eq i32 %363, 2
-  br i1 %389, label %then2.i45.i.i.i, label %merge2.i.i.i
+merge.i54.i.i.i:                                  ; preds = %376
+  store i64 0, ptr %386, align 8
+  %401 = load i64, ptr %385, align 8
+  %402 = sext i32 %377 to i64
+  %403 = mul i64 %401, %402
+  %404 = getelementptr i8, ptr %1, i64 %357
+  %405 = or disjoint i64 %357, 255
+  %406 = add i64 %405, %403
+  %407 = sdiv i64 %406, 256
+  %408 = shl nsw i64 %407, 8
+  store ptr %404, ptr %387, align 8
+  %409 = icmp eq i32 %383, 2
+  br i1 %409, label %then2.i55.i.i.i, label %merge5.i.i.i
 
-then2.i45.i.i.i:                                  ; preds = %merge.i44.i.i.i
-  %390 = sext i32 %364 to i64
-  %391 = shl nsw i64 %390, 2
-  store i64 %391, ptr %366, align 8
-  %392 = mul i64 %391, %382
-  %393 = getelementptr i8, ptr %1, i64 %388
-  %394 = add i64 %392, 255
-  %395 = add i64 %394, %388
-  %396 = sdiv i64 %395, 256
-  %397 = shl nsw i64 %396, 8
-  %398 = getelementptr i8, ptr %154, i64 272
-  store ptr %393, ptr %398, align 8
-  br label %merge2.i.i.i
+then2.i55.i.i.i:                                  ; preds = %merge.i54.i.i.i
+  %410 = sext i32 %384 to i64
+  %411 = shl nsw i64 %410, 2
+  store i64 %411, ptr %386, align 8
+  %412 = mul i64 %411, %402
+  %413 = getelementptr i8, ptr %1, i64 %408
+  %414 = add i64 %412, 255
+  %415 = add i64 %414, %408
+  %416 = sdiv i64 %415, 256
+  %417 = shl nsw i64 %416, 8
+  %418 = getelementptr i8, ptr %155, i64 272
+  store ptr %413, ptr %418, align 8
+  br label %merge5.i.i.i
 
-merge2.i.i.i:                                     ; preds = %then2.i45.i.i.i, %merge.i44.i.i.i
-  %at.sroa.26.8 = phi i64 [ %397, %then2.i45.i.i.i ], [ %388, %merge.i44.i.i.i ]
-  %399 = getelementptr i8, ptr %154, i64 288
-  %400 = load ptr, ptr %67, align 8
-  %401 = getelementptr i8, ptr %400, i64 8
-  %.val.i52.i.i = load ptr, ptr %401, align 8
-  %402 = getelementptr i8, ptr %.val.i52.i.i, i64 %.idx.i.i.i.i
-  %403 = getelementptr i8, ptr %402, i64 24
-  %404 = load i32, ptr %403, align 4
-  %405 = getelementptr i8, ptr %154, i64 344
-  %406 = getelementptr i8, ptr %154, i64 352
-  %407 = getelementptr i8, ptr %154, i64 304
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %407, i8 0, i64 24, i1 false)
-  store i32 %404, ptr %399, align 4
-  %408 = getelementptr i8, ptr %154, i64 292
-  store i32 0, ptr %408, align 4
-  %409 = getelementptr i8, ptr %154, i64 296
-  store i32 %299, ptr %409, align 4
-  %410 = getelementptr i8, ptr %154, i64 300
-  store i32 %common.ret.op.i55.i.i.i, ptr %410, align 4
-  %411 = load ptr, ptr %82, align 8
-  %412 = call i32 %411(ptr nonnull %399, ptr %405)
-  %.not.i.i47.i.i.i = icmp eq i32 %412, 0
-  br i1 %.not.i.i47.i.i.i, label %merge.i51.i.i.i, label %then.i.i48.i.i.i
+merge5.i.i.i:                                     ; preds = %then2.i55.i.i.i, %merge.i54.i.i.i
+  %at.sroa.26.8 = phi i64 [ %417, %then2.i55.i.i.i ], [ %408, %merge.i54.i.i.i ]
+  %419 = getelementptr i8, ptr %155, i64 288
+  %420 = load ptr, ptr %67, align 8
+  %421 = getelementptr i8, ptr %420, i64 8
+  %.val.i59.i.i = load ptr, ptr %421, align 8
+  %422 = getelementptr i8, ptr %.val.i59.i.i, i64 %.idx.i.i.i.i
+  %423 = getelementptr i8, ptr %422, i64 24
+  %424 = load i32, ptr %423, align 4
+  %425 = getelementptr i8, ptr %155, i64 344
+  %426 = getelementptr i8, ptr %155, i64 352
+  %427 = getelementptr i8, ptr %155, i64 304
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %427, i8 0, i64 24, i1 false)
+  store i32 %424, ptr %419, align 4
+  %428 = getelementptr i8, ptr %155, i64 292
+  store i32 0, ptr %428, align 4
+  %429 = getelementptr i8, ptr %155, i64 296
+  store i32 %300, ptr %429, align 4
+  %430 = getelementptr i8, ptr %155, i64 300
+  store i32 %common.ret.op.i65.i.i.i, ptr %430, align 4
+  %431 = load ptr, ptr %82, align 8
+  %432 = call i32 %431(ptr nonnull %419, ptr %425)
+  %.not.i.i57.i.i.i = icmp eq i32 %432, 0
+  br i1 %.not.i.i57.i.i.i, label %merge.i61.i.i.i, label %then.i.i58.i.i.i
 
-then.i.i48.i.i.i:                                 ; preds = %merge2.i.i.i
-  %.not13.i.i49.i.i.i = icmp eq ptr %4, null
-  br i1 %.not13.i.i49.i.i.i, label %then5, label %then2.i.i50.i.i.i
+then.i.i58.i.i.i:                                 ; preds = %merge5.i.i.i
+  %.not13.i.i59.i.i.i = icmp eq ptr %4, null
+  br i1 %.not13.i.i59.i.i.i, label %then5, label %then2.i.i60.i.i.i
 
-then2.i.i50.i.i.i:                                ; preds = %then.i.i48.i.i.i
-  %413 = getelementptr i8, ptr %154, i64 300
-  %414 = getelementptr i8, ptr %154, i64 296
-  %415 = getelementptr i8, ptr %154, i64 292
-  %416 = load i32, ptr %414, align 4
-  %417 = load i32, ptr %413, align 4
-  %418 = load i32, ptr %399, align 4
-  %419 = load i32, ptr %415, align 4
-  %420 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %416, i32 %417, i32 %418, i32 %419)
+then2.i.i60.i.i.i:                                ; preds = %then.i.i58.i.i.i
+  %433 = getelementptr i8, ptr %155, i64 300
+  %434 = getelementptr i8, ptr %155, i64 296
+  %435 = getelementptr i8, ptr %155, i64 292
+  %436 = load i32, ptr %434, align 4
+  %437 = load i32, ptr %433, align 4
+  %438 = load i32, ptr %419, align 4
+  %439 = load i32, ptr %435, align 4
+  %440 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %436, i32 %437, i32 %438, i32 %439)
   br label %then5
 
-merge.i51.i.i.i:                                  ; preds = %merge2.i.i.i
-  store i64 0, ptr %406, align 8
-  %421 = load i64, ptr %405, align 8
-  %422 = mul i64 %421, %382
-  %423 = getelementptr i8, ptr %1, i64 %at.sroa.26.8
-  %424 = or disjoint i64 %at.sroa.26.8, 255
-  %425 = add i64 %424, %422
-  %426 = sdiv i64 %425, 256
-  %427 = shl nsw i64 %426, 8
-  store ptr %423, ptr %407, align 8
-  %428 = icmp eq i32 %404, 2
-  br i1 %428, label %then2.i52.i.i.i, label %merge6.i.i
+merge.i61.i.i.i:                                  ; preds = %merge5.i.i.i
+  store i64 0, ptr %426, align 8
+  %441 = load i64, ptr %425, align 8
+  %442 = mul i64 %441, %402
+  %443 = getelementptr i8, ptr %1, i64 %at.sroa.26.8
+  %444 = or disjoint i64 %at.sroa.26.8, 255
+  %445 = add i64 %444, %442
+  %446 = sdiv i64 %445, 256
+  %447 = shl nsw i64 %446, 8
+  store ptr %443, ptr %427, align 8
+  %448 = icmp eq i32 %424, 2
+  br i1 %448, label %then2.i62.i.i.i, label %merge6.i.i
 
-then2.i52.i.i.i:                                  ; preds = %merge.i51.i.i.i
-  %429 = sext i32 %299 to i64
-  %430 = shl nsw i64 %429, 2
-  store i64 %430, ptr %406, align 8
-  %431 = mul i64 %430, %382
-  %432 = getelementptr i8, ptr %1, i64 %427
-  %433 = add i64 %431, 255
-  %434 = add i64 %433, %427
-  %435 = sdiv i64 %434, 256
-  %436 = shl nsw i64 %435, 8
-  %437 = getelementptr i8, ptr %154, i64 312
-  store ptr %432, ptr %437, align 8
+then2.i62.i.i.i:                                  ; preds = %merge.i61.i.i.i
+  %449 = sext i32 %300 to i64
+  %450 = shl nsw i64 %449, 2
+  store i64 %450, ptr %426, align 8
+  %451 = mul i64 %450, %402
+  %452 = getelementptr i8, ptr %1, i64 %447
+  %453 = add i64 %451, 255
+  %454 = add i64 %453, %447
+  %455 = sdiv i64 %454, 256
+  %456 = shl nsw i64 %455, 8
+  %457 = getelementptr i8, ptr %155, i64 312
+  store ptr %452, ptr %457, align 8
   br label %merge6.i.i
 
-merge6.i.i:                                       ; preds = %then2.i52.i.i.i, %merge.i51.i.i.i
-  %at.sroa.26.9 = phi i64 [ %436, %then2.i52.i.i.i ], [ %427, %merge.i51.i.i.i ]
-  %438 = load ptr, ptr %0, align 8
-  %439 = getelementptr i8, ptr %438, i64 136
-  %440 = load i32, ptr %439, align 4
-  %441 = icmp eq i32 %440, 0
-  br i1 %441, label %merge8.i, label %merge10.i.i
+merge6.i.i:                                       ; preds = %then2.i62.i.i.i, %merge.i61.i.i.i
+  %458 = phi i64 [ %450, %then2.i62.i.i.i ], [ 0, %merge.i61.i.i.i ]
+  %at.sroa.26.9 = phi i64 [ %456, %then2.i62.i.i.i ], [ %447, %merge.i61.i.i.i ]
+  %459 = getelementptr i8, ptr %155, i64 1
+  %460 = load i8, ptr %459, align 1
+  %461 = trunc i8 %460 to i1
+  %462 = load ptr, ptr %0, align 8
+  br i1 %461, label %then11.i.i, label %else12.i.i
 
-merge10.i.i:                                      ; preds = %merge6.i.i
-  %.val41.i.i = load i32, ptr %19, align 4
-  %442 = getelementptr i8, ptr %438, i64 140
-  %.val40.val42.i.i = load i32, ptr %442, align 4
-  %443 = mul i32 %.val40.val42.i.i, %440
-  %444 = sdiv i32 %443, %.val41.i.i
+then11.i.i:                                       ; preds = %merge6.i.i
+  %463 = getelementptr i8, ptr %462, i64 128
+  %464 = load i32, ptr %463, align 4
+  %465 = sext i32 %464 to i64
+  %466 = load i64, ptr %385, align 8
+  %467 = load i64, ptr %386, align 8
+  %.sroa.28.0.copyload.i.i.i = load ptr, ptr %387, align 8
+  %.sroa.39.0..sroa_idx.i.i.i = getelementptr i8, ptr %155, i64 272
+  %.sroa.39.0.copyload.i.i.i = load ptr, ptr %.sroa.39.0..sroa_idx.i.i.i, align 8
+  %.sroa.410.0..sroa_idx.i.i.i = getelementptr i8, ptr %155, i64 280
+  %.sroa.410.0.copyload.i.i.i = load ptr, ptr %.sroa.410.0..sroa_idx.i.i.i, align 8
+  %.not.i.i.i.i = icmp eq ptr %.sroa.39.0.copyload.i.i.i, null
+  %468 = mul i64 %467, %465
+  %469 = getelementptr i8, ptr %.sroa.39.0.copyload.i.i.i, i64 %468
+  %matrix.sroa.4.0.i.i.i.i = select i1 %.not.i.i.i.i, ptr null, ptr %469
+  %470 = mul i64 %466, %465
+  %471 = getelementptr i8, ptr %.sroa.28.0.copyload.i.i.i, i64 %470
+  %472 = getelementptr i8, ptr %155, i64 120
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %472, ptr noundef nonnull align 8 dereferenceable(16) %378, i64 16, i1 false)
+  %.sroa.2.0..sroa_idx.i.i.i = getelementptr i8, ptr %155, i64 136
+  store ptr %471, ptr %.sroa.2.0..sroa_idx.i.i.i, align 8
+  %.sroa.3.0..sroa_idx.i.i.i = getelementptr i8, ptr %155, i64 144
+  store ptr %matrix.sroa.4.0.i.i.i.i, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
+  %.sroa.4.0..sroa_idx.i.i.i = getelementptr i8, ptr %155, i64 152
+  store ptr %.sroa.410.0.copyload.i.i.i, ptr %.sroa.4.0..sroa_idx.i.i.i, align 8
+  %.sroa.317.0..sroa_idx.i.i.i = getelementptr i8, ptr %155, i64 312
+  %.sroa.317.0.copyload.i.i.i = load ptr, ptr %.sroa.317.0..sroa_idx.i.i.i, align 8
+  %.sroa.418.0..sroa_idx.i.i.i = getelementptr i8, ptr %155, i64 320
+  %.sroa.418.0.copyload.i.i.i = load ptr, ptr %.sroa.418.0..sroa_idx.i.i.i, align 8
+  %.not.i16.i.i.i = icmp eq ptr %.sroa.317.0.copyload.i.i.i, null
+  %473 = mul i64 %458, %465
+  %474 = getelementptr i8, ptr %.sroa.317.0.copyload.i.i.i, i64 %473
+  %matrix.sroa.4.0.i17.i.i.i = select i1 %.not.i16.i.i.i, ptr null, ptr %474
+  %475 = mul i64 %441, %465
+  %476 = getelementptr i8, ptr %443, i64 %475
+  %477 = getelementptr i8, ptr %155, i64 160
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %477, ptr noundef nonnull align 8 dereferenceable(16) %419, i64 16, i1 false)
+  %.sroa.22.0..sroa_idx.i.i.i = getelementptr i8, ptr %155, i64 176
+  store ptr %476, ptr %.sroa.22.0..sroa_idx.i.i.i, align 8
+  %.sroa.33.0..sroa_idx.i.i.i = getelementptr i8, ptr %155, i64 184
+  store ptr %matrix.sroa.4.0.i17.i.i.i, ptr %.sroa.33.0..sroa_idx.i.i.i, align 8
+  %.sroa.44.0..sroa_idx.i.i.i = getelementptr i8, ptr %155, i64 192
+  store ptr %.sroa.418.0.copyload.i.i.i, ptr %.sroa.44.0..sroa_idx.i.i.i, align 8
+  br label %merge8.i
+
+else12.i.i:                                       ; preds = %merge6.i.i
+  %478 = getelementptr i8, ptr %462, i64 136
+  %479 = load i32, ptr %478, align 4
+  %480 = icmp eq i32 %479, 0
+  br i1 %480, label %merge8.i, label %merge10.i.i
+
+merge10.i.i:                                      ; preds = %else12.i.i
+  %.val48.i.i = load i32, ptr %19, align 4
+  %481 = getelementptr i8, ptr %462, i64 140
+  %.val47.val49.i.i = load i32, ptr %481, align 4
+  %482 = mul i32 %.val47.val49.i.i, %479
+  %483 = sdiv i32 %482, %.val48.i.i
   br label %"$assign_layer.exit.i"
 
 "$assign_layer.exit.i":                           ; preds = %merge10.i.i, %then2.i76.i
-  %445 = phi ptr [ %438, %merge10.i.i ], [ %295, %then2.i76.i ]
+  %484 = phi ptr [ %462, %merge10.i.i ], [ %296, %then2.i76.i ]
   %at.sroa.26.10 = phi i64 [ %at.sroa.26.9, %merge10.i.i ], [ %at.sroa.26.6, %then2.i76.i ]
-  %.sink324.i = phi i32 [ %444, %merge10.i.i ], [ %297, %then2.i76.i ]
-  %446 = getelementptr i8, ptr %445, i64 64
-  %447 = load i32, ptr %446, align 4
-  %448 = getelementptr i8, ptr %154, i64 120
-  %449 = load ptr, ptr %67, align 8
-  %450 = getelementptr i8, ptr %449, i64 8
-  %.val10.i = load ptr, ptr %450, align 8
+  %.sink325.i = phi i32 [ %483, %merge10.i.i ], [ %298, %then2.i76.i ]
+  %485 = getelementptr i8, ptr %484, i64 64
+  %486 = load i32, ptr %485, align 4
+  %487 = getelementptr i8, ptr %155, i64 120
+  %488 = load ptr, ptr %67, align 8
+  %489 = getelementptr i8, ptr %488, i64 8
+  %.val10.i = load ptr, ptr %489, align 8
   %sext = shl i64 %indvars.iv.i, 32
-  %451 = ashr exact i64 %sext, 32
-  %.idx.i.i = mul nuw nsw i64 %451, 40
-  %452 = getelementptr i8, ptr %.val10.i, i64 %.idx.i.i
-  %453 = getelementptr i8, ptr %452, i64 8
-  %454 = load i32, ptr %453, align 4
-  %455 = shl i32 %.sink324.i, 1
+  %490 = ashr exact i64 %sext, 32
+  %.idx.i.i = mul nuw nsw i64 %490, 40
+  %491 = getelementptr i8, ptr %.val10.i, i64 %.idx.i.i
+  %492 = getelementptr i8, ptr %491, i64 8
+  %493 = load i32, ptr %492, align 4
+  %494 = shl i32 %.sink325.i, 1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i23)
-  %456 = getelementptr i8, ptr %154, i64 136
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %456, i8 0, i64 24, i1 false)
-  store i32 %454, ptr %448, align 4
-  %457 = getelementptr i8, ptr %154, i64 124
-  store i32 1, ptr %457, align 4
-  %458 = getelementptr i8, ptr %154, i64 128
-  store i32 %455, ptr %458, align 4
-  %459 = getelementptr i8, ptr %154, i64 132
-  store i32 %447, ptr %459, align 4
+  %495 = getelementptr i8, ptr %155, i64 136
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %495, i8 0, i64 24, i1 false)
+  store i32 %493, ptr %487, align 4
+  %496 = getelementptr i8, ptr %155, i64 124
+  store i32 1, ptr %496, align 4
+  %497 = getelementptr i8, ptr %155, i64 128
+  store i32 %494, ptr %497, align 4
+  %498 = getelementptr i8, ptr %155, i64 132
+  store i32 %486, ptr %498, align 4
   store i64 0, ptr %bytes.i.i23, align 8
-  %460 = load ptr, ptr %82, align 8
-  %461 = call i32 %460(ptr nonnull %448, ptr nonnull %bytes.i.i23)
-  %.not.i.i.i24 = icmp eq i32 %461, 0
+  %499 = load ptr, ptr %82, align 8
+  %500 = call i32 %499(ptr nonnull %487, ptr nonnull %bytes.i.i23)
+  %.not.i.i.i24 = icmp eq i32 %500, 0
   br i1 %.not.i.i.i24, label %merge.i.i30, label %then.i.i.i25
 
 then.i.i.i25:                                     ; preds = %"$assign_layer.exit.i"
@@ -34175,37 +34321,37 @@ then.i.i.i25:                                     ; preds = %"$assign_layer.exit
   br i1 %.not13.i.i.i26, label %"$assign_mlp.exit.thread", label %then2.i.i.i27
 
 then2.i.i.i27:                                    ; preds = %then.i.i.i25
-  %462 = getelementptr i8, ptr %154, i64 132
-  %463 = getelementptr i8, ptr %154, i64 128
-  %464 = getelementptr i8, ptr %154, i64 124
-  %465 = load i32, ptr %463, align 4
-  %466 = load i32, ptr %462, align 4
-  %467 = load i32, ptr %448, align 4
-  %468 = load i32, ptr %464, align 4
-  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %465, i32 %466, i32 %467, i32 %468)
+  %501 = getelementptr i8, ptr %155, i64 132
+  %502 = getelementptr i8, ptr %155, i64 128
+  %503 = getelementptr i8, ptr %155, i64 124
+  %504 = load i32, ptr %502, align 4
+  %505 = load i32, ptr %501, align 4
+  %506 = load i32, ptr %487, align 4
+  %507 = load i32, ptr %503, align 4
+  %508 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %504, i32 %505, i32 %506, i32 %507)
   br label %"$assign_mlp.exit.thread"
 
 merge.i.i30:                                      ; preds = %"$assign_layer.exit.i"
-  %470 = load i64, ptr %bytes.i.i23, align 8
-  %471 = getelementptr i8, ptr %1, i64 %at.sroa.26.10
-  %472 = add nuw i64 %at.sroa.26.10, 255
-  %473 = add i64 %472, %470
-  %474 = sdiv i64 %473, 256
-  %475 = shl nsw i64 %474, 8
-  store ptr %471, ptr %456, align 8
-  %476 = icmp eq i32 %454, 2
-  br i1 %476, label %then2.i.i33, label %merge.i31
+  %509 = load i64, ptr %bytes.i.i23, align 8
+  %510 = getelementptr i8, ptr %1, i64 %at.sroa.26.10
+  %511 = add nuw i64 %at.sroa.26.10, 255
+  %512 = add i64 %511, %509
+  %513 = sdiv i64 %512, 256
+  %514 = shl nsw i64 %513, 8
+  store ptr %510, ptr %495, align 8
+  %515 = icmp eq i32 %493, 2
+  br i1 %515, label %then2.i.i33, label %merge.i31
 
 then2.i.i33:                                      ; preds = %merge.i.i30
-  %477 = sext i32 %455 to i64
-  %478 = shl nsw i64 %477, 2
-  %479 = getelementptr i8, ptr %1, i64 %475
-  %480 = add nsw i64 %478, 255
-  %481 = add i64 %480, %475
-  %482 = sdiv i64 %481, 256
-  %483 = shl nsw i64 %482, 8
-  %484 = getelementptr i8, ptr %154, i64 144
-  store ptr %479, ptr %484, align 8
+  %516 = sext i32 %494 to i64
+  %517 = shl nsw i64 %516, 2
+  %518 = getelementptr i8, ptr %1, i64 %514
+  %519 = add nsw i64 %517, 255
+  %520 = add i64 %519, %514
+  %521 = sdiv i64 %520, 256
+  %522 = shl nsw i64 %521, 8
+  %523 = getelementptr i8, ptr %155, i64 144
+  store ptr %518, ptr %523, align 8
   br label %merge.i31
 
 "$assign_mlp.exit.thread":                        ; preds = %then.i.i.i25, %then2.i.i.i27
@@ -34213,29 +34359,29 @@ then2.i.i33:                                      ; preds = %merge.i.i30
   br label %then5
 
 merge.i31:                                        ; preds = %then2.i.i33, %merge.i.i30
-  %at.sroa.26.11 = phi i64 [ %483, %then2.i.i33 ], [ %475, %merge.i.i30 ]
+  %at.sroa.26.11 = phi i64 [ %522, %then2.i.i33 ], [ %514, %merge.i.i30 ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i23)
-  %485 = getelementptr i8, ptr %154, i64 160
-  %486 = load ptr, ptr %67, align 8
-  %487 = getelementptr i8, ptr %486, i64 8
-  %.val.i32 = load ptr, ptr %487, align 8
-  %488 = getelementptr i8, ptr %.val.i32, i64 %.idx.i.i
-  %489 = getelementptr i8, ptr %488, i64 12
-  %490 = load i32, ptr %489, align 4
+  %524 = getelementptr i8, ptr %155, i64 160
+  %525 = load ptr, ptr %67, align 8
+  %526 = getelementptr i8, ptr %525, i64 8
+  %.val.i32 = load ptr, ptr %526, align 8
+  %527 = getelementptr i8, ptr %.val.i32, i64 %.idx.i.i
+  %528 = getelementptr i8, ptr %527, i64 12
+  %529 = load i32, ptr %528, align 4
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i12.i)
-  %491 = getelementptr i8, ptr %154, i64 176
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %491, i8 0, i64 24, i1 false)
-  store i32 %490, ptr %485, align 4
-  %492 = getelementptr i8, ptr %154, i64 164
-  store i32 0, ptr %492, align 4
-  %493 = getelementptr i8, ptr %154, i64 168
-  store i32 %447, ptr %493, align 4
-  %494 = getelementptr i8, ptr %154, i64 172
-  store i32 %.sink324.i, ptr %494, align 4
+  %530 = getelementptr i8, ptr %155, i64 176
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %530, i8 0, i64 24, i1 false)
+  store i32 %529, ptr %524, align 4
+  %531 = getelementptr i8, ptr %155, i64 164
+  store i32 0, ptr %531, align 4
+  %532 = getelementptr i8, ptr %155, i64 168
+  store i32 %486, ptr %532, align 4
+  %533 = getelementptr i8, ptr %155, i64 172
+  store i32 %.sink325.i, ptr %533, align 4
   store i64 0, ptr %bytes.i12.i, align 8
-  %495 = load ptr, ptr %82, align 8
-  %496 = call i32 %495(ptr nonnull %485, ptr nonnull %bytes.i12.i)
-  %.not.i.i13.i = icmp eq i32 %496, 0
+  %534 = load ptr, ptr %82, align 8
+  %535 = call i32 %534(ptr nonnull %524, ptr nonnull %bytes.i12.i)
+  %.not.i.i13.i = icmp eq i32 %535, 0
   br i1 %.not.i.i13.i, label %merge.i17.i, label %then.i.i14.i
 
 then.i.i14.i:                                     ; preds = %merge.i31
@@ -34243,41 +34389,41 @@ then.i.i14.i:                                     ; preds = %merge.i31
   br i1 %.not13.i.i15.i, label %"$assign_mlp.exit", label %then2.i.i16.i
 
 then2.i.i16.i:                                    ; preds = %then.i.i14.i
-  %497 = getelementptr i8, ptr %154, i64 172
-  %498 = getelementptr i8, ptr %154, i64 168
-  %499 = getelementptr i8, ptr %154, i64 164
-  %500 = load i32, ptr %498, align 4
-  %501 = load i32, ptr %497, align 4
-  %502 = load i32, ptr %485, align 4
-  %503 = load i32, ptr %499, align 4
-  %504 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %500, i32 %501, i32 %502, i32 %503)
+  %536 = getelementptr i8, ptr %155, i64 172
+  %537 = getelementptr i8, ptr %155, i64 168
+  %538 = getelementptr i8, ptr %155, i64 164
+  %539 = load i32, ptr %537, align 4
+  %540 = load i32, ptr %536, align 4
+  %541 = load i32, ptr %524, align 4
+  %542 = load i32, ptr %538, align 4
+  %543 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %539, i32 %540, i32 %541, i32 %542)
   br label %"$assign_mlp.exit"
 
 merge.i17.i:                                      ; preds = %merge.i31
-  %505 = load i64, ptr %bytes.i12.i, align 8
-  %506 = getelementptr i8, ptr %1, i64 %at.sroa.26.11
-  %507 = or disjoint i64 %at.sroa.26.11, 255
-  %508 = add i64 %507, %505
-  %509 = sdiv i64 %508, 256
-  %510 = shl nsw i64 %509, 8
-  store ptr %506, ptr %491, align 8
-  %511 = icmp eq i32 %490, 2
-  br i1 %511, label %then2.i19.i, label %"$assign_mlp.exit.thread102"
+  %544 = load i64, ptr %bytes.i12.i, align 8
+  %545 = getelementptr i8, ptr %1, i64 %at.sroa.26.11
+  %546 = or disjoint i64 %at.sroa.26.11, 255
+  %547 = add i64 %546, %544
+  %548 = sdiv i64 %547, 256
+  %549 = shl nsw i64 %548, 8
+  store ptr %545, ptr %530, align 8
+  %550 = icmp eq i32 %529, 2
+  br i1 %550, label %then2.i19.i, label %"$assign_mlp.exit.thread102"
 
 then2.i19.i:                                      ; preds = %merge.i17.i
-  %512 = sext i32 %447 to i64
-  %513 = shl nsw i64 %512, 2
-  %514 = getelementptr i8, ptr %1, i64 %510
-  %515 = add nsw i64 %513, 255
-  %516 = add i64 %515, %510
-  %517 = sdiv i64 %516, 256
-  %518 = shl nsw i64 %517, 8
-  %519 = getelementptr i8, ptr %154, i64 184
-  store ptr %514, ptr %519, align 8
+  %551 = sext i32 %486 to i64
+  %552 = shl nsw i64 %551, 2
+  %553 = getelementptr i8, ptr %1, i64 %549
+  %554 = add nsw i64 %552, 255
+  %555 = add i64 %554, %549
+  %556 = sdiv i64 %555, 256
+  %557 = shl nsw i64 %556, 8
+  %558 = getelementptr i8, ptr %155, i64 184
+  store ptr %553, ptr %558, align 8
   br label %"$assign_mlp.exit.thread102"
 
 "$assign_mlp.exit.thread102":                     ; preds = %merge.i17.i, %then2.i19.i
-  %at.sroa.26.12.ph = phi i64 [ %510, %merge.i17.i ], [ %518, %then2.i19.i ]
+  %at.sroa.26.12.ph = phi i64 [ %549, %merge.i17.i ], [ %557, %then2.i19.i ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i12.i)
   br label %merge8.i
 
@@ -34285,8 +34431,8 @@ then2.i19.i:                                      ; preds = %merge.i17.i
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i12.i)
   br label %then5
 
-merge8.i:                                         ; preds = %"$assign_mlp.exit.thread102", %merge6.i.i
-  %at.sroa.26.14 = phi i64 [ %at.sroa.26.9, %merge6.i.i ], [ %at.sroa.26.12.ph, %"$assign_mlp.exit.thread102" ]
+merge8.i:                                         ; preds = %"$assign_mlp.exit.thread102", %else12.i.i, %then11.i.i
+  %at.sroa.26.14 = phi i64 [ %at.sroa.26.9, %then11.i.i ], [ %at.sroa.26.9, %else12.i.i ], [ %at.sroa.26.12.ph, %"$assign_mlp.exit.thread102" ]
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %"$assign_model.exit", label %forbody.i
@@ -34296,12 +34442,12 @@ merge8.i:                                         ; preds = %"$assign_mlp.exit.t
   store i64 %at.sroa.26.15, ptr %3, align 8
   br label %common.ret
 
-then5:                                            ; preds = %"$Cursor.matrix.exit.i", %"$Cursor.matrix.exit72.i", %"$Cursor.matrix.exit.i49.i.i", %then.i.i41.i.i.i, %then2.i.i43.i.i.i, %then.i.i48.i.i.i, %then2.i.i50.i.i.i, %"$Cursor.matrix.exit87.i", %"$assign_attention.exit.i.i", %"$assign_mlp.exit", %"$assign_mlp.exit.thread"
-  %at.sroa.26.15.ph = phi i64 [ %at.sroa.26.10, %"$assign_mlp.exit.thread" ], [ 0, %"$Cursor.matrix.exit.i" ], [ %110, %"$Cursor.matrix.exit72.i" ], [ %at.sroa.26.3, %"$Cursor.matrix.exit87.i" ], [ %at.sroa.26.5, %"$assign_attention.exit.i.i" ], [ %at.sroa.26.6, %"$Cursor.matrix.exit.i49.i.i" ], [ %356, %then2.i.i43.i.i.i ], [ %356, %then.i.i41.i.i.i ], [ %at.sroa.26.8, %then2.i.i50.i.i.i ], [ %at.sroa.26.8, %then.i.i48.i.i.i ], [ %at.sroa.26.11, %"$assign_mlp.exit" ]
-  %common.ret.op.i.ph = phi i32 [ %461, %"$assign_mlp.exit.thread" ], [ %84, %"$Cursor.matrix.exit.i" ], [ %129, %"$Cursor.matrix.exit72.i" ], [ %225, %"$Cursor.matrix.exit87.i" ], [ %269, %"$assign_attention.exit.i.i" ], [ %323, %"$Cursor.matrix.exit.i49.i.i" ], [ %372, %then2.i.i43.i.i.i ], [ %372, %then.i.i41.i.i.i ], [ %412, %then2.i.i50.i.i.i ], [ %412, %then.i.i48.i.i.i ], [ %496, %"$assign_mlp.exit" ]
+then5:                                            ; preds = %"$Cursor.matrix.exit.i", %"$Cursor.matrix.exit72.i", %"$Cursor.matrix.exit.i56.i.i", %then.i.i51.i.i.i, %then2.i.i53.i.i.i, %then.i.i58.i.i.i, %then2.i.i60.i.i.i, %"$Cursor.matrix.exit87.i", %"$assign_attention.exit.i.i", %"$assign_mlp.exit", %"$assign_mlp.exit.thread"
+  %at.sroa.26.15.ph = phi i64 [ %at.sroa.26.10, %"$assign_mlp.exit.thread" ], [ 0, %"$Cursor.matrix.exit.i" ], [ %110, %"$Cursor.matrix.exit72.i" ], [ %at.sroa.26.3, %"$Cursor.matrix.exit87.i" ], [ %at.sroa.26.5, %"$assign_attention.exit.i.i" ], [ %at.sroa.26.6, %"$Cursor.matrix.exit.i56.i.i" ], [ %357, %then2.i.i53.i.i.i ], [ %357, %then.i.i51.i.i.i ], [ %at.sroa.26.8, %then2.i.i60.i.i.i ], [ %at.sroa.26.8, %then.i.i58.i.i.i ], [ %at.sroa.26.11, %"$assign_mlp.exit" ]
+  %common.ret.op.i.ph = phi i32 [ %500, %"$assign_mlp.exit.thread" ], [ %84, %"$Cursor.matrix.exit.i" ], [ %129, %"$Cursor.matrix.exit72.i" ], [ %226, %"$Cursor.matrix.exit87.i" ], [ %270, %"$assign_attention.exit.i.i" ], [ %324, %"$Cursor.matrix.exit.i56.i.i" ], [ %392, %then2.i.i53.i.i.i ], [ %392, %then.i.i51.i.i.i ], [ %432, %then2.i.i60.i.i.i ], [ %432, %then.i.i58.i.i.i ], [ %535, %"$assign_mlp.exit" ]
   store i64 %at.sroa.26.15.ph, ptr %3, align 8
-  %520 = load ptr, ptr %2, align 8
-  call void @free(ptr %520)
+  %559 = load ptr, ptr %2, align 8
+  call void @free(ptr %559)
   store ptr null, ptr %2, align 8
   br label %common.ret
 }
@@ -34396,122 +34542,128 @@ entry:
   %5 = load i32, ptr %4, align 4, !noalias !57
   %6 = getelementptr i8, ptr %0, i64 64
   %7 = load i32, ptr %6, align 4, !noalias !57
-  %8 = getelementptr i8, ptr %0, i64 232
-  store i32 56, ptr %8, align 4
-  %9 = getelementptr i8, ptr %0, i64 72
-  %10 = load i32, ptr %9, align 4
-  %11 = getelementptr i8, ptr %0, i64 236
-  store i32 %10, ptr %11, align 4
-  %12 = getelementptr i8, ptr %0, i64 48
-  %13 = getelementptr i8, ptr %0, i64 240
-  %14 = getelementptr i8, ptr %0, i64 52
-  %15 = load <2 x i32>, ptr %12, align 4
-  store <2 x i32> %15, ptr %13, align 4
-  %16 = getelementptr i8, ptr %0, i64 92
-  %17 = load i32, ptr %16, align 4
-  %18 = getelementptr i8, ptr %0, i64 248
-  store i32 %17, ptr %18, align 4
-  %19 = getelementptr i8, ptr %2, i64 88
-  %20 = load i32, ptr %19, align 4
-  %21 = getelementptr i8, ptr %0, i64 252
-  store i32 %20, ptr %21, align 4
-  %22 = getelementptr i8, ptr %2, i64 100
-  %layout.val.val = load i32, ptr %22, align 4
-  %23 = sdiv i32 %layout.val.val, %5
-  %24 = getelementptr i8, ptr %0, i64 256
-  store i32 %23, ptr %24, align 4
-  %25 = getelementptr i8, ptr %2, i64 104
-  %layout.val37.val = load i32, ptr %25, align 4
-  %26 = sdiv i32 %layout.val37.val, %5
-  %27 = getelementptr i8, ptr %0, i64 260
-  store i32 %26, ptr %27, align 4
-  %28 = getelementptr i8, ptr %2, i64 108
-  %29 = load i32, ptr %28, align 4
-  %30 = getelementptr i8, ptr %0, i64 264
-  store i32 %29, ptr %30, align 4
-  %31 = getelementptr i8, ptr %2, i64 148
-  %.val.i = load i32, ptr %31, align 4
-  %32 = icmp sgt i32 %.val.i, 0
-  br i1 %32, label %then.i, label %merge.i
+  %8 = getelementptr i8, ptr %0, i64 155
+  %9 = load i8, ptr %8, align 1
+  %10 = getelementptr i8, ptr %0, i64 232
+  store i32 56, ptr %10, align 4
+  %11 = getelementptr i8, ptr %0, i64 72
+  %12 = load i32, ptr %11, align 4
+  %13 = getelementptr i8, ptr %0, i64 236
+  store i32 %12, ptr %13, align 4
+  %14 = getelementptr i8, ptr %0, i64 48
+  %15 = getelementptr i8, ptr %0, i64 240
+  %16 = getelementptr i8, ptr %0, i64 52
+  %17 = load <2 x i32>, ptr %14, align 4
+  store <2 x i32> %17, ptr %15, align 4
+  %18 = getelementptr i8, ptr %0, i64 92
+  %19 = load i32, ptr %18, align 4
+  %20 = getelementptr i8, ptr %0, i64 248
+  store i32 %19, ptr %20, align 4
+  %21 = getelementptr i8, ptr %2, i64 88
+  %22 = load i32, ptr %21, align 4
+  %23 = getelementptr i8, ptr %0, i64 252
+  store i32 %22, ptr %23, align 4
+  %24 = getelementptr i8, ptr %2, i64 100
+  %layout.val.val = load i32, ptr %24, align 4
+  %25 = sdiv i32 %layout.val.val, %5
+  %26 = getelementptr i8, ptr %0, i64 256
+  store i32 %25, ptr %26, align 4
+  %27 = getelementptr i8, ptr %2, i64 104
+  %layout.val39.val = load i32, ptr %27, align 4
+  %28 = sdiv i32 %layout.val39.val, %5
+  %29 = getelementptr i8, ptr %0, i64 260
+  store i32 %28, ptr %29, align 4
+  %30 = getelementptr i8, ptr %2, i64 108
+  %31 = load i32, ptr %30, align 4
+  %32 = getelementptr i8, ptr %0, i64 264
+  store i32 %31, ptr %32, align 4
+  %33 = getelementptr i8, ptr %2, i64 148
+  %.val10.i = load i32, ptr %33, align 4
+  %34 = icmp sgt i32 %.val10.i, 0
+  br i1 %34, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %entry
-  %33 = getelementptr i8, ptr %2, i64 144
-  %.val11.val.i = load i32, ptr %33, align 4
-  %34 = sdiv i32 %.val11.val.i, %5
+  %35 = getelementptr i8, ptr %2, i64 144
+  %.val11.val.i = load i32, ptr %35, align 4
+  %36 = sdiv i32 %.val11.val.i, %5
   br label %merge.i
 
 merge.i:                                          ; preds = %then.i, %entry
-  %width.0.i = phi i32 [ %34, %then.i ], [ 0, %entry ]
-  %35 = getelementptr i8, ptr %2, i64 92
-  %.val9.i = load i32, ptr %35, align 4
-  %36 = icmp slt i32 %.val.i, %.val9.i
-  br i1 %36, label %and.lhs.true.i, label %"$Layout.local_mlp_width.exit"
+  %width.0.i = phi i32 [ %36, %then.i ], [ 0, %entry ]
+  %37 = getelementptr i8, ptr %2, i64 92
+  %.val.i = load i32, ptr %37, align 4
+  %38 = icmp slt i32 %.val10.i, %.val.i
+  br i1 %38, label %and.lhs.true.i, label %"$Layout.local_mlp_width.exit"
 
 and.lhs.true.i:                                   ; preds = %merge.i
-  %37 = getelementptr i8, ptr %2, i64 160
-  %.val15.val.i = load i32, ptr %37, align 4
-  %38 = getelementptr i8, ptr %2, i64 164
-  %.val15.val17.i = load i32, ptr %38, align 4
-  %39 = mul i32 %.val15.val17.i, %.val15.val.i
-  %40 = sdiv i32 %39, %5
-  %spec.select.i = tail call i32 @llvm.smax.i32(i32 %40, i32 %width.0.i)
+  %39 = getelementptr i8, ptr %2, i64 160
+  %.val15.val.i = load i32, ptr %39, align 4
+  %40 = getelementptr i8, ptr %2, i64 164
+  %.val15.val17.i = load i32, ptr %40, align 4
+  %41 = mul i32 %.val15.val17.i, %.val15.val.i
+  %42 = sdiv i32 %41, %5
+  %spec.select.i = tail call i32 @llvm.smax.i32(i32 %42, i32 %width.0.i)
   br label %"$Layout.local_mlp_width.exit"
 
 "$Layout.local_mlp_width.exit":                   ; preds = %merge.i, %and.lhs.true.i
   %width.1.i = phi i32 [ %width.0.i, %merge.i ], [ %spec.select.i, %and.lhs.true.i ]
-  %41 = getelementptr i8, ptr %0, i64 268
-  store i32 %width.1.i, ptr %41, align 4
-  %42 = icmp eq i32 %7, 2
-  %43 = getelementptr i8, ptr %2, i64 164
-  %44 = load i32, ptr %43, align 4
-  br i1 %42, label %then.i45, label %"$Layout.local_expert_width.exit"
+  %43 = getelementptr i8, ptr %0, i64 268
+  store i32 %width.1.i, ptr %43, align 4
+  %44 = icmp eq i32 %7, 2
+  %45 = getelementptr i8, ptr %2, i64 164
+  %46 = load i32, ptr %45, align 4
+  br i1 %44, label %then.i48, label %"$Layout.local_expert_width.exit"
 
 "$Layout.local_expert_width.exit":                ; preds = %"$Layout.local_mlp_width.exit"
-  %45 = sdiv i32 %44, %5
-  %46 = getelementptr i8, ptr %0, i64 272
-  store i32 %45, ptr %46, align 4
-  %47 = getelementptr i8, ptr %2, i64 152
-  %48 = load i32, ptr %47, align 4
+  %47 = sdiv i32 %46, %5
+  %48 = getelementptr i8, ptr %0, i64 272
+  store i32 %47, ptr %48, align 4
+  %49 = getelementptr i8, ptr %2, i64 152
+  %50 = load i32, ptr %49, align 4
   br label %"$Layout.num_local_experts.exit"
 
-then.i45:                                         ; preds = %"$Layout.local_mlp_width.exit"
-  %49 = getelementptr i8, ptr %0, i64 272
-  store i32 %44, ptr %49, align 4
-  %50 = getelementptr i8, ptr %2, i64 152
-  %51 = load i32, ptr %50, align 4
-  %52 = sdiv i32 %51, %5
+then.i48:                                         ; preds = %"$Layout.local_mlp_width.exit"
+  %51 = getelementptr i8, ptr %0, i64 272
+  store i32 %46, ptr %51, align 4
+  %52 = getelementptr i8, ptr %2, i64 152
+  %53 = load i32, ptr %52, align 4
+  %54 = sdiv i32 %53, %5
   br label %"$Layout.num_local_experts.exit"
 
-"$Layout.num_local_experts.exit":                 ; preds = %"$Layout.local_expert_width.exit", %then.i45
-  %common.ret.op.i44 = phi i32 [ %52, %then.i45 ], [ %48, %"$Layout.local_expert_width.exit" ]
-  %53 = getelementptr i8, ptr %0, i64 276
-  store i32 %common.ret.op.i44, ptr %53, align 4
-  %54 = getelementptr i8, ptr %2, i64 156
-  %55 = load i32, ptr %54, align 4
-  %56 = getelementptr i8, ptr %0, i64 280
-  store i32 %55, ptr %56, align 4
-  %57 = getelementptr i8, ptr %2, i64 96
-  %58 = load i32, ptr %57, align 4
-  %59 = getelementptr i8, ptr %0, i64 284
-  store i32 %58, ptr %59, align 4
-  %60 = load ptr, ptr %3, align 8
-  %61 = getelementptr i8, ptr %60, i64 160
-  %62 = load ptr, ptr %61, align 8
-  %63 = getelementptr i8, ptr %0, i64 216
-  %64 = tail call i32 %62(ptr nonnull %8, ptr %63)
-  %.not = icmp eq i32 %64, 0
-  %.not35 = icmp eq ptr %1, null
-  %or.cond = select i1 %.not, i1 true, i1 %.not35
+"$Layout.num_local_experts.exit":                 ; preds = %"$Layout.local_expert_width.exit", %then.i48
+  %common.ret.op.i47 = phi i32 [ %54, %then.i48 ], [ %50, %"$Layout.local_expert_width.exit" ]
+  %55 = and i8 %9, 1
+  %56 = zext nneg i8 %55 to i32
+  %57 = add i32 %common.ret.op.i47, %56
+  %58 = getelementptr i8, ptr %0, i64 276
+  store i32 %57, ptr %58, align 4
+  %59 = getelementptr i8, ptr %2, i64 156
+  %60 = load i32, ptr %59, align 4
+  %61 = add i32 %60, %56
+  %62 = getelementptr i8, ptr %0, i64 280
+  store i32 %61, ptr %62, align 4
+  %63 = getelementptr i8, ptr %2, i64 96
+  %64 = load i32, ptr %63, align 4
+  %65 = getelementptr i8, ptr %0, i64 284
+  store i32 %64, ptr %65, align 4
+  %66 = load ptr, ptr %3, align 8
+  %67 = getelementptr i8, ptr %66, i64 160
+  %68 = load ptr, ptr %67, align 8
+  %69 = getelementptr i8, ptr %0, i64 216
+  %70 = tail call i32 %68(ptr nonnull %10, ptr %69)
+  %.not = icmp eq i32 %70, 0
+  %.not37 = icmp eq ptr %1, null
+  %or.cond = select i1 %.not, i1 true, i1 %.not37
   br i1 %or.cond, label %common.ret, label %then2
 
 then2:                                            ; preds = %"$Layout.num_local_experts.exit"
-  %65 = load i32, ptr %9, align 4
-  %66 = load i32, ptr %14, align 4
-  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.450", i32 %65, i32 %66)
+  %71 = load i32, ptr %11, align 4
+  %72 = load i32, ptr %16, align 4
+  %73 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.450", i32 %71, i32 %72)
   br label %common.ret
 
 common.ret:                                       ; preds = %then2, %"$Layout.num_local_experts.exit"
-  ret i32 %64
+  ret i32 %70
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(read, argmem: readwrite, inaccessiblemem: none)
@@ -34520,141 +34672,146 @@ entry:
   %3 = load ptr, ptr %1, align 8
   %4 = getelementptr i8, ptr %1, i64 20
   %5 = load i32, ptr %4, align 4, !noalias !60
-  %6 = getelementptr i8, ptr %1, i64 72
-  %7 = load i32, ptr %6, align 4
-  %8 = getelementptr i8, ptr %1, i64 144
-  %9 = load i32, ptr %8, align 4
-  %10 = icmp ult i32 %9, 32
-  br i1 %10, label %switch.hole_check, label %merge53.i
+  %6 = getelementptr i8, ptr %1, i64 155
+  %7 = getelementptr i8, ptr %1, i64 72
+  %8 = load i32, ptr %7, align 4
+  %9 = getelementptr i8, ptr %1, i64 144
+  %10 = load i32, ptr %9, align 4
+  %11 = icmp ult i32 %10, 32
+  br i1 %11, label %switch.hole_check, label %merge53.i
 
 merge53.i:                                        ; preds = %switch.hole_check, %entry
-  %11 = icmp eq i32 %9, 32
-  %spec.select.i = select i1 %11, i64 8, i64 0
+  %12 = icmp eq i32 %10, 32
+  %spec.select.i = select i1 %12, i64 8, i64 0
   br label %"$dtypes.bytes.exit"
 
 switch.hole_check:                                ; preds = %entry
-  %switch.shifted = lshr i32 -1048569, %9
+  %switch.shifted = lshr i32 -1048569, %10
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.741", i64 0, i64 %12
+  %13 = zext nneg i32 %10 to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.748", i64 0, i64 %13
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
 "$dtypes.bytes.exit":                             ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi i64 [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  %13 = getelementptr i8, ptr %3, i64 88
-  %14 = load i32, ptr %13, align 4
-  %15 = getelementptr i8, ptr %3, i64 108
-  %16 = load i32, ptr %15, align 4
-  %17 = getelementptr i8, ptr %3, i64 100
-  %layout.val.val = load i32, ptr %17, align 4
-  %18 = getelementptr i8, ptr %3, i64 104
-  %layout.val69.val = load i32, ptr %18, align 4
-  %19 = getelementptr i8, ptr %3, i64 148
-  %.val.i = load i32, ptr %19, align 4
-  %20 = icmp sgt i32 %.val.i, 0
-  br i1 %20, label %then.i, label %merge.i
+  %14 = getelementptr i8, ptr %3, i64 88
+  %15 = load i32, ptr %14, align 4
+  %16 = getelementptr i8, ptr %3, i64 108
+  %17 = load i32, ptr %16, align 4
+  %18 = getelementptr i8, ptr %3, i64 100
+  %layout.val.val = load i32, ptr %18, align 4
+  %19 = getelementptr i8, ptr %3, i64 104
+  %layout.val70.val = load i32, ptr %19, align 4
+  %20 = getelementptr i8, ptr %3, i64 148
+  %.val10.i = load i32, ptr %20, align 4
+  %21 = icmp sgt i32 %.val10.i, 0
+  br i1 %21, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %"$dtypes.bytes.exit"
-  %21 = getelementptr i8, ptr %3, i64 144
-  %.val11.val.i = load i32, ptr %21, align 4
-  %22 = sdiv i32 %.val11.val.i, %5
+  %22 = getelementptr i8, ptr %3, i64 144
+  %.val11.val.i = load i32, ptr %22, align 4
+  %23 = sdiv i32 %.val11.val.i, %5
   br label %merge.i
 
 merge.i:                                          ; preds = %then.i, %"$dtypes.bytes.exit"
-  %width.0.i = phi i32 [ %22, %then.i ], [ 0, %"$dtypes.bytes.exit" ]
-  %23 = getelementptr i8, ptr %3, i64 92
-  %.val9.i = load i32, ptr %23, align 4
-  %24 = icmp slt i32 %.val.i, %.val9.i
-  br i1 %24, label %and.lhs.true.i, label %"$Layout.local_mlp_width.exit"
+  %width.0.i = phi i32 [ %23, %then.i ], [ 0, %"$dtypes.bytes.exit" ]
+  %24 = getelementptr i8, ptr %3, i64 92
+  %.val.i = load i32, ptr %24, align 4
+  %25 = icmp slt i32 %.val10.i, %.val.i
+  br i1 %25, label %and.lhs.true.i, label %"$Layout.local_mlp_width.exit"
 
 and.lhs.true.i:                                   ; preds = %merge.i
-  %25 = getelementptr i8, ptr %3, i64 160
-  %.val15.val.i = load i32, ptr %25, align 4
-  %26 = getelementptr i8, ptr %3, i64 164
-  %.val15.val17.i = load i32, ptr %26, align 4
-  %27 = mul i32 %.val15.val17.i, %.val15.val.i
-  %28 = sdiv i32 %27, %5
-  %spec.select.i73 = tail call i32 @llvm.smax.i32(i32 %28, i32 %width.0.i)
+  %26 = getelementptr i8, ptr %3, i64 160
+  %.val15.val.i = load i32, ptr %26, align 4
+  %27 = getelementptr i8, ptr %3, i64 164
+  %.val15.val17.i = load i32, ptr %27, align 4
+  %28 = mul i32 %.val15.val17.i, %.val15.val.i
+  %29 = sdiv i32 %28, %5
+  %spec.select.i74 = tail call i32 @llvm.smax.i32(i32 %29, i32 %width.0.i)
   br label %"$Layout.local_mlp_width.exit"
 
 "$Layout.local_mlp_width.exit":                   ; preds = %merge.i, %and.lhs.true.i
-  %width.1.i = phi i32 [ %width.0.i, %merge.i ], [ %spec.select.i73, %and.lhs.true.i ]
-  %29 = getelementptr i8, ptr %3, i64 156
-  %30 = load i32, ptr %29, align 4
-  %31 = getelementptr i8, ptr %1, i64 92
-  %32 = load i32, ptr %31, align 4
-  %33 = icmp sgt i32 %5, 1
-  %34 = getelementptr i8, ptr %3, i64 96
-  %35 = load i32, ptr %34, align 4
-  br i1 %33, label %"$Layout.head_is_split.exit.i", label %"$Layout.local_vocab_size.exit"
+  %width.1.i = phi i32 [ %width.0.i, %merge.i ], [ %spec.select.i74, %and.lhs.true.i ]
+  %30 = getelementptr i8, ptr %3, i64 156
+  %31 = load i32, ptr %30, align 4
+  %.val = load i8, ptr %6, align 1
+  %32 = getelementptr i8, ptr %1, i64 92
+  %33 = load i32, ptr %32, align 4
+  %34 = icmp sgt i32 %5, 1
+  %35 = getelementptr i8, ptr %3, i64 96
+  %36 = load i32, ptr %35, align 4
+  br i1 %34, label %"$Layout.head_is_split.exit.i", label %"$Layout.local_vocab_size.exit"
 
 "$Layout.head_is_split.exit.i":                   ; preds = %"$Layout.local_mlp_width.exit"
-  %36 = srem i32 %35, %5
-  %37 = sdiv i32 %35, %5
-  %38 = icmp eq i32 %36, 0
-  %spec.select = select i1 %38, i32 %37, i32 %35
+  %37 = srem i32 %36, %5
+  %38 = sdiv i32 %36, %5
+  %39 = icmp eq i32 %37, 0
+  %spec.select = select i1 %39, i32 %38, i32 %36
   br label %"$Layout.local_vocab_size.exit"
 
 "$Layout.local_vocab_size.exit":                  ; preds = %"$Layout.head_is_split.exit.i", %"$Layout.local_mlp_width.exit"
-  %common.ret.op.i74 = phi i32 [ %35, %"$Layout.local_mlp_width.exit" ], [ %spec.select, %"$Layout.head_is_split.exit.i" ]
-  %39 = sdiv i32 %layout.val69.val, %5
-  %40 = sdiv i32 %layout.val.val, %5
-  %41 = getelementptr i8, ptr %1, i64 48
-  %42 = load <2 x i32>, ptr %41, align 4
-  %43 = getelementptr i8, ptr %3, i64 112
-  %44 = load i32, ptr %43, align 4
-  %45 = getelementptr i8, ptr %1, i64 216
-  %46 = load i64, ptr %45, align 8
-  %47 = getelementptr i8, ptr %1, i64 288
-  %.elt62 = getelementptr i8, ptr %1, i64 304
-  %.elt66 = getelementptr i8, ptr %1, i64 312
-  %.unpack67 = load i32, ptr %.elt66, align 4
-  %48 = sext i32 %7 to i64
-  %49 = sext i32 %14 to i64
-  %50 = sext i32 %16 to i64
-  %51 = sext i32 %32 to i64
-  %52 = sext i32 %44 to i64
+  %common.ret.op.i75 = phi i32 [ %36, %"$Layout.local_mlp_width.exit" ], [ %spec.select, %"$Layout.head_is_split.exit.i" ]
+  %40 = and i8 %.val, 1
+  %41 = zext nneg i8 %40 to i32
+  %42 = add i32 %31, %41
+  %43 = sdiv i32 %layout.val70.val, %5
+  %44 = sdiv i32 %layout.val.val, %5
+  %45 = getelementptr i8, ptr %1, i64 48
+  %46 = load <2 x i32>, ptr %45, align 4
+  %47 = getelementptr i8, ptr %3, i64 112
+  %48 = load i32, ptr %47, align 4
+  %49 = getelementptr i8, ptr %1, i64 216
+  %50 = load i64, ptr %49, align 8
+  %51 = getelementptr i8, ptr %1, i64 288
+  %.elt63 = getelementptr i8, ptr %1, i64 304
+  %.elt67 = getelementptr i8, ptr %1, i64 312
+  %.unpack68 = load i32, ptr %.elt67, align 4
+  %52 = sext i32 %8 to i64
+  %53 = sext i32 %15 to i64
+  %54 = sext i32 %17 to i64
+  %55 = sext i32 %33 to i64
+  %56 = sext i32 %48 to i64
   store i32 %2, ptr %0, align 8
-  %.sroa.244.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 8
-  store i64 %48, ptr %.sroa.244.0..sroa_idx, align 8
+  %.sroa.245.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 8
+  store i64 %52, ptr %.sroa.245.0..sroa_idx, align 8
   %.sroa.3.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 16
   store i64 %common.ret.op.i, ptr %.sroa.3.0..sroa_idx, align 8
-  %.sroa.445.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 24
-  store i64 %49, ptr %.sroa.445.0..sroa_idx, align 8
+  %.sroa.446.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 24
+  store i64 %53, ptr %.sroa.446.0..sroa_idx, align 8
   %.sroa.5.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 32
-  store i64 %50, ptr %.sroa.5.0..sroa_idx, align 8
-  %.sroa.646.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 40
-  %53 = insertelement <4 x i32> poison, i32 %40, i64 0
-  %54 = insertelement <4 x i32> %53, i32 %39, i64 1
-  %55 = insertelement <4 x i32> %54, i32 %width.1.i, i64 2
-  %56 = insertelement <4 x i32> %55, i32 %30, i64 3
-  %57 = sext <4 x i32> %56 to <4 x i64>
-  store <4 x i64> %57, ptr %.sroa.646.0..sroa_idx, align 8
-  %.sroa.1048.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 72
-  store i64 %51, ptr %.sroa.1048.0..sroa_idx, align 8
+  store i64 %54, ptr %.sroa.5.0..sroa_idx, align 8
+  %.sroa.647.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 40
+  %57 = insertelement <4 x i32> poison, i32 %44, i64 0
+  %58 = insertelement <4 x i32> %57, i32 %43, i64 1
+  %59 = insertelement <4 x i32> %58, i32 %width.1.i, i64 2
+  %60 = insertelement <4 x i32> %59, i32 %42, i64 3
+  %61 = sext <4 x i32> %60 to <4 x i64>
+  store <4 x i64> %61, ptr %.sroa.647.0..sroa_idx, align 8
+  %.sroa.1049.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 72
+  store i64 %55, ptr %.sroa.1049.0..sroa_idx, align 8
   %.sroa.11.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 80
-  %58 = insertelement <4 x i32> poison, i32 %common.ret.op.i74, i64 0
-  %59 = insertelement <4 x i32> %58, i32 %35, i64 1
-  %60 = shufflevector <2 x i32> %42, <2 x i32> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %61 = shufflevector <4 x i32> %59, <4 x i32> %60, <4 x i32> <i32 0, i32 1, i32 4, i32 5>
-  %62 = sext <4 x i32> %61 to <4 x i64>
-  store <4 x i64> %62, ptr %.sroa.11.0..sroa_idx, align 8
+  %62 = insertelement <4 x i32> poison, i32 %common.ret.op.i75, i64 0
+  %63 = insertelement <4 x i32> %62, i32 %36, i64 1
+  %64 = shufflevector <2 x i32> %46, <2 x i32> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %65 = shufflevector <4 x i32> %63, <4 x i32> %64, <4 x i32> <i32 0, i32 1, i32 4, i32 5>
+  %66 = sext <4 x i32> %65 to <4 x i64>
+  store <4 x i64> %66, ptr %.sroa.11.0..sroa_idx, align 8
   %.sroa.15.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 112
-  store i64 %52, ptr %.sroa.15.0..sroa_idx, align 8
-  %.sroa.1651.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 120
-  store i64 %46, ptr %.sroa.1651.0..sroa_idx, align 8
+  store i64 %56, ptr %.sroa.15.0..sroa_idx, align 8
+  %.sroa.1652.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 120
+  store i64 %50, ptr %.sroa.1652.0..sroa_idx, align 8
   %.sroa.17.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 128
-  %63 = load <4 x i32>, ptr %47, align 4
-  store <4 x i32> %63, ptr %.sroa.17.0..sroa_idx, align 8
+  %67 = load <4 x i32>, ptr %51, align 4
+  store <4 x i32> %67, ptr %.sroa.17.0..sroa_idx, align 8
   %.sroa.21.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 144
-  %64 = load <2 x i32>, ptr %.elt62, align 4
-  store <2 x i32> %64, ptr %.sroa.21.0..sroa_idx, align 8
+  %68 = load <2 x i32>, ptr %.elt63, align 4
+  store <2 x i32> %68, ptr %.sroa.21.0..sroa_idx, align 8
   %.sroa.23.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 152
-  store i32 %.unpack67, ptr %.sroa.23.0..sroa_idx, align 8
+  store i32 %.unpack68, ptr %.sroa.23.0..sroa_idx, align 8
   ret void
 }
 
@@ -35778,10 +35935,10 @@ or.lhs.false1:                                    ; preds = %entry
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %8 = getelementptr i8, ptr %0, i64 7208
+  %8 = getelementptr i8, ptr %0, i64 7216
   %9 = tail call i32 @pthread_mutex_lock(ptr %8)
-  %10 = getelementptr i8, ptr %0, i64 8440
-  %11 = getelementptr i8, ptr %0, i64 8472
+  %10 = getelementptr i8, ptr %0, i64 8448
+  %11 = getelementptr i8, ptr %0, i64 8480
   %12 = load i64, ptr %11, align 8
   %13 = zext nneg i32 %2 to i64
   %14 = icmp slt i64 %12, %13
@@ -35791,8 +35948,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %17, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %18 = getelementptr i8, ptr %0, i64 8464
-  %19 = getelementptr i8, ptr %0, i64 8448
+  %18 = getelementptr i8, ptr %0, i64 8472
+  %19 = getelementptr i8, ptr %0, i64 8456
   %wide.trip.count.i.i = zext nneg i32 %16 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %20 = icmp eq i32 %16, 1
@@ -35852,11 +36009,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %45 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %12, %merge ]
-  %46 = getelementptr i8, ptr %0, i64 8464
+  %46 = getelementptr i8, ptr %0, i64 8472
   %47 = load i64, ptr %46, align 8
   %48 = sext i32 %16 to i64
   %49 = add i64 %47, %48
-  %50 = getelementptr i8, ptr %0, i64 8448
+  %50 = getelementptr i8, ptr %0, i64 8456
   %51 = load i64, ptr %50, align 8
   %52 = add i64 %51, -1
   %53 = and i64 %52, %49
@@ -35869,13 +36026,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %56, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %57 = getelementptr i8, ptr %0, i64 8480
+  %57 = getelementptr i8, ptr %0, i64 8488
   %58 = load i32, ptr %57, align 4
   %59 = call i64 @read(i32 %58, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %60 = getelementptr i8, ptr %0, i64 7248
+  %60 = getelementptr i8, ptr %0, i64 7256
   %61 = tail call i32 @pthread_cond_signal(ptr %60)
   %62 = tail call i32 @pthread_mutex_unlock(ptr %8)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -35910,15 +36067,15 @@ then.i.i.i:                                       ; preds = %merge
   br label %"$status.clear.exit.i.i"
 
 "$status.clear.exit.i.i":                         ; preds = %then.i.i.i, %merge
-  %5 = getelementptr i8, ptr %0, i64 7208
+  %5 = getelementptr i8, ptr %0, i64 7216
   %6 = tail call i32 @pthread_mutex_lock(ptr %5)
-  %7 = getelementptr i8, ptr %0, i64 8416
+  %7 = getelementptr i8, ptr %0, i64 8424
   %8 = load i64, ptr %7, align 8
   %9 = icmp sgt i64 %8, 0
   br i1 %9, label %forbody.lr.ph.i.i.i, label %then.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %"$status.clear.exit.i.i"
-  %10 = getelementptr i8, ptr %0, i64 8408
+  %10 = getelementptr i8, ptr %0, i64 8416
   %11 = load ptr, ptr %10, align 8
   br label %forbody.i.i.i
 
@@ -35946,9 +36103,9 @@ then2.i.i:                                        ; preds = %then.i.i
 merge.i.i:                                        ; preds = %forbody.i.i.i
   %19 = getelementptr i8, ptr %14, i64 325
   store i8 1, ptr %19, align 1
-  %20 = getelementptr i8, ptr %0, i64 7355
+  %20 = getelementptr i8, ptr %0, i64 7363
   store i8 1, ptr %20, align 1
-  %21 = getelementptr i8, ptr %0, i64 7248
+  %21 = getelementptr i8, ptr %0, i64 7256
   %22 = tail call i32 @pthread_cond_signal(ptr %21)
   %23 = tail call i32 @pthread_mutex_unlock(ptr %5)
   br label %common.ret
@@ -35972,20 +36129,20 @@ common.ret:                                       ; preds = %then2, %then, %"$En
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 6160
-  %5 = getelementptr i8, ptr %0, i64 7104
+  %4 = getelementptr i8, ptr %0, i64 6168
+  %5 = getelementptr i8, ptr %0, i64 7112
   %6 = tail call i32 @pthread_mutex_lock(ptr %5)
-  %7 = getelementptr i8, ptr %0, i64 7192
+  %7 = getelementptr i8, ptr %0, i64 7200
   %8 = load i64, ptr %7, align 8
   %9 = add i64 %8, 1
   store i64 %9, ptr %7, align 8
-  %10 = getelementptr i8, ptr %0, i64 7200
+  %10 = getelementptr i8, ptr %0, i64 7208
   %11 = load i64, ptr %10, align 8
   %.not8.i.i.i = icmp eq i64 %11, %8
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %12 = getelementptr i8, ptr %0, i64 7144
+  %12 = getelementptr i8, ptr %0, i64 7152
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -35997,7 +36154,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %15 = tail call i32 @pthread_mutex_unlock(ptr nonnull %5)
   tail call fastcc void @"$Loop.land"(ptr nonnull %4)
-  %16 = getelementptr i8, ptr %0, i64 5872
+  %16 = getelementptr i8, ptr %0, i64 5880
   %.val.i.i = load ptr, ptr %16, align 8
   tail call fastcc void @"$Rank.stop_profile"(ptr %.val.i.i)
   %17 = load ptr, ptr %16, align 8
@@ -36020,7 +36177,7 @@ then2.i.i:                                        ; preds = %then.i.i
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %24 = shl i32 %21, 4
   %25 = add i32 %24, 16
-  %26 = getelementptr i8, ptr %0, i64 5880
+  %26 = getelementptr i8, ptr %0, i64 5888
   %27 = load ptr, ptr %26, align 8
   %28 = getelementptr i8, ptr %17, i64 24
   %29 = load ptr, ptr %28, align 8
@@ -36189,21 +36346,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %then2.i.i ]
   %73 = icmp eq i32 %common.ret.op.i.i, 0
   %74 = zext i1 %73 to i8
-  %75 = getelementptr i8, ptr %0, i64 8800
+  %75 = getelementptr i8, ptr %0, i64 8808
   store i8 %74, ptr %75, align 1
   tail call fastcc void @"$Loop.publish"(ptr %4)
-  %76 = getelementptr i8, ptr %0, i64 7208
+  %76 = getelementptr i8, ptr %0, i64 7216
   %77 = tail call i32 @pthread_mutex_lock(ptr %76)
-  %78 = getelementptr i8, ptr %0, i64 7355
+  %78 = getelementptr i8, ptr %0, i64 7363
   store i8 1, ptr %78, align 1
-  %79 = getelementptr i8, ptr %0, i64 7248
+  %79 = getelementptr i8, ptr %0, i64 7256
   %80 = tail call i32 @pthread_cond_signal(ptr %79)
   %81 = tail call i32 @pthread_mutex_unlock(ptr %76)
   %82 = tail call i32 @pthread_mutex_lock(ptr %5)
   %83 = load i64, ptr %10, align 8
   %84 = add i64 %83, 1
   store i64 %84, ptr %10, align 8
-  %85 = getelementptr i8, ptr %0, i64 7144
+  %85 = getelementptr i8, ptr %0, i64 7152
   %86 = tail call i32 @pthread_cond_broadcast(ptr %85)
   %87 = tail call i32 @pthread_mutex_unlock(ptr %5)
   br label %common.ret
@@ -36330,20 +36487,20 @@ then10:                                           ; preds = %then6
 
 merge5:                                           ; preds = %merge
   store ptr null, ptr %1, align 8
-  %7 = getelementptr i8, ptr %0, i64 6160
-  %8 = getelementptr i8, ptr %0, i64 7104
+  %7 = getelementptr i8, ptr %0, i64 6168
+  %8 = getelementptr i8, ptr %0, i64 7112
   %9 = tail call i32 @pthread_mutex_lock(ptr %8)
-  %10 = getelementptr i8, ptr %0, i64 7192
+  %10 = getelementptr i8, ptr %0, i64 7200
   %11 = load i64, ptr %10, align 8
   %12 = add i64 %11, 1
   store i64 %12, ptr %10, align 8
-  %13 = getelementptr i8, ptr %0, i64 7200
+  %13 = getelementptr i8, ptr %0, i64 7208
   %14 = load i64, ptr %13, align 8
   %.not8.i.i.i = icmp eq i64 %14, %11
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %15 = getelementptr i8, ptr %0, i64 7144
+  %15 = getelementptr i8, ptr %0, i64 7152
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -36355,7 +36512,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge5
   %18 = tail call i32 @pthread_mutex_unlock(ptr nonnull %8)
   tail call fastcc void @"$Loop.land"(ptr nonnull %7)
-  %19 = getelementptr i8, ptr %0, i64 5872
+  %19 = getelementptr i8, ptr %0, i64 5880
   %20 = load ptr, ptr %19, align 8
   %21 = getelementptr i8, ptr %20, i64 1856
   %22 = load ptr, ptr %21, align 8
@@ -37024,21 +37181,21 @@ merge.i.i.i:                                      ; preds = %or.lhs.false.i.i.i
   %code.0.i = phi i32 [ %common.ret.op.i.i.i, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %then3.i ]
   %.val.i = load ptr, ptr %19, align 8
   tail call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %202 = getelementptr i8, ptr %0, i64 8800
+  %202 = getelementptr i8, ptr %0, i64 8808
   store i8 0, ptr %202, align 1
   tail call fastcc void @"$Loop.publish"(ptr %7)
-  %203 = getelementptr i8, ptr %0, i64 7208
+  %203 = getelementptr i8, ptr %0, i64 7216
   %204 = tail call i32 @pthread_mutex_lock(ptr %203)
-  %205 = getelementptr i8, ptr %0, i64 7355
+  %205 = getelementptr i8, ptr %0, i64 7363
   store i8 1, ptr %205, align 1
-  %206 = getelementptr i8, ptr %0, i64 7248
+  %206 = getelementptr i8, ptr %0, i64 7256
   %207 = tail call i32 @pthread_cond_signal(ptr %206)
   %208 = tail call i32 @pthread_mutex_unlock(ptr %203)
   %209 = tail call i32 @pthread_mutex_lock(ptr %8)
   %210 = load i64, ptr %13, align 8
   %211 = add i64 %210, 1
   store i64 %211, ptr %13, align 8
-  %212 = getelementptr i8, ptr %0, i64 7144
+  %212 = getelementptr i8, ptr %0, i64 7152
   %213 = tail call i32 @pthread_cond_broadcast(ptr %212)
   %214 = tail call i32 @pthread_mutex_unlock(ptr %8)
   br label %common.ret
@@ -37074,19 +37231,19 @@ then9:                                            ; preds = %then5
   br label %common.ret
 
 merge4:                                           ; preds = %merge
-  %7 = getelementptr i8, ptr %0, i64 7104
+  %7 = getelementptr i8, ptr %0, i64 7112
   %8 = tail call i32 @pthread_mutex_lock(ptr %7)
-  %9 = getelementptr i8, ptr %0, i64 7192
+  %9 = getelementptr i8, ptr %0, i64 7200
   %10 = load i64, ptr %9, align 8
   %11 = add i64 %10, 1
   store i64 %11, ptr %9, align 8
-  %12 = getelementptr i8, ptr %0, i64 7200
+  %12 = getelementptr i8, ptr %0, i64 7208
   %13 = load i64, ptr %12, align 8
   %.not8.i.i.i = icmp eq i64 %13, %10
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %14 = getelementptr i8, ptr %0, i64 7144
+  %14 = getelementptr i8, ptr %0, i64 7152
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -37096,24 +37253,24 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %.not.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.i.i.i
 
 "$Engine.measure_read.exit":                      ; preds = %whilebody.i.i.i, %merge4
-  %17 = getelementptr i8, ptr %0, i64 6160
+  %17 = getelementptr i8, ptr %0, i64 6168
   %18 = tail call i32 @pthread_mutex_unlock(ptr nonnull %7)
   tail call fastcc void @"$Loop.land"(ptr nonnull %17)
-  %19 = getelementptr i8, ptr %0, i64 5864
+  %19 = getelementptr i8, ptr %0, i64 5872
   %20 = tail call fastcc i32 @"$RankGroup.run"(ptr %19, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %17)
-  %21 = getelementptr i8, ptr %0, i64 7208
+  %21 = getelementptr i8, ptr %0, i64 7216
   %22 = tail call i32 @pthread_mutex_lock(ptr %21)
-  %23 = getelementptr i8, ptr %0, i64 7355
+  %23 = getelementptr i8, ptr %0, i64 7363
   store i8 1, ptr %23, align 1
-  %24 = getelementptr i8, ptr %0, i64 7248
+  %24 = getelementptr i8, ptr %0, i64 7256
   %25 = tail call i32 @pthread_cond_signal(ptr %24)
   %26 = tail call i32 @pthread_mutex_unlock(ptr %21)
   %27 = tail call i32 @pthread_mutex_lock(ptr %7)
   %28 = load i64, ptr %12, align 8
   %29 = add i64 %28, 1
   store i64 %29, ptr %12, align 8
-  %30 = getelementptr i8, ptr %0, i64 7144
+  %30 = getelementptr i8, ptr %0, i64 7152
   %31 = tail call i32 @pthread_cond_broadcast(ptr %30)
   %32 = tail call i32 @pthread_mutex_unlock(ptr %7)
   br label %common.ret
@@ -37187,24 +37344,24 @@ common.ret:                                       ; preds = %then2, %then, %"$Lo
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %5 = getelementptr i8, ptr %0, i64 6160
+  %5 = getelementptr i8, ptr %0, i64 6168
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %6 = icmp eq ptr %2, null
   %spec.select.i = select i1 %6, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %7 = getelementptr i8, ptr %0, i64 7104
+  %7 = getelementptr i8, ptr %0, i64 7112
   %8 = tail call i32 @pthread_mutex_lock(ptr %7)
-  %9 = getelementptr i8, ptr %0, i64 7192
+  %9 = getelementptr i8, ptr %0, i64 7200
   %10 = load i64, ptr %9, align 8
   %11 = add i64 %10, 1
   store i64 %11, ptr %9, align 8
-  %12 = getelementptr i8, ptr %0, i64 7200
+  %12 = getelementptr i8, ptr %0, i64 7208
   %13 = load i64, ptr %12, align 8
   %.not8.i.i.i = icmp eq i64 %13, %10
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %14 = getelementptr i8, ptr %0, i64 7144
+  %14 = getelementptr i8, ptr %0, i64 7152
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -37216,10 +37373,10 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %17 = tail call i32 @pthread_mutex_unlock(ptr nonnull %7)
   tail call fastcc void @"$Loop.land"(ptr nonnull %5)
-  %18 = getelementptr i8, ptr %0, i64 7208
+  %18 = getelementptr i8, ptr %0, i64 7216
   %19 = tail call i32 @pthread_mutex_lock(ptr %18)
   %20 = icmp slt i32 %1, 0
-  %.phi.trans.insert.i = getelementptr i8, ptr %0, i64 6176
+  %.phi.trans.insert.i = getelementptr i8, ptr %0, i64 6184
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
   %21 = icmp slt i32 %.pre.i, %1
   %or.cond.i = select i1 %20, i1 true, i1 %21
@@ -37230,13 +37387,13 @@ then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.e
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
-  %23 = getelementptr i8, ptr %0, i64 6464
+  %23 = getelementptr i8, ptr %0, i64 6472
   %24 = load i64, ptr %23, align 8
   %25 = icmp sgt i64 %24, 0
   br i1 %25, label %forbody.lr.ph.i.i.i.i.i, label %merge4.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i.i.i
-  %26 = getelementptr i8, ptr %0, i64 6456
+  %26 = getelementptr i8, ptr %0, i64 6464
   %27 = load ptr, ptr %26, align 8
   %min.iters.check = icmp ult i64 %24, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.i.preheader, label %vector.ph
@@ -37390,15 +37547,15 @@ then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_r
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %138 = getelementptr i8, ptr %0, i64 8440
-  %139 = getelementptr i8, ptr %0, i64 8432
+  %138 = getelementptr i8, ptr %0, i64 8448
+  %139 = getelementptr i8, ptr %0, i64 8440
   %140 = load i32, ptr %139, align 4
   %141 = shl i32 %140, 1
   %142 = sext i32 %141 to i64
-  %143 = getelementptr i8, ptr %0, i64 8472
+  %143 = getelementptr i8, ptr %0, i64 8480
   %144 = load i64, ptr %143, align 8
   %145 = add i64 %144, %142
-  %146 = getelementptr i8, ptr %0, i64 8448
+  %146 = getelementptr i8, ptr %0, i64 8456
   %147 = load i64, ptr %146, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %145, %147
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -37410,7 +37567,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %148, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %150 = getelementptr i8, ptr %0, i64 8456
+  %150 = getelementptr i8, ptr %0, i64 8464
   %151 = load i64, ptr %150, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %151
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -37427,7 +37584,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %154, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %155 = getelementptr i8, ptr %0, i64 8464
+  %155 = getelementptr i8, ptr %0, i64 8472
   %156 = load i64, ptr %155, align 8
   %157 = add i64 %147, -1
   %xtraiter = and i64 %144, 3
@@ -37491,7 +37648,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %153, ptr %138, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %146, align 8
-  %184 = getelementptr i8, ptr %0, i64 8464
+  %184 = getelementptr i8, ptr %0, i64 8472
   store i64 0, ptr %184, align 8
   br label %merge12.i.i.i.i
 
@@ -37500,26 +37657,26 @@ then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, 
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %186 = getelementptr i8, ptr %0, i64 7356
+  %186 = getelementptr i8, ptr %0, i64 7364
   %187 = load i8, ptr %186, align 1
   %188 = trunc i8 %187 to i1
   br i1 %188, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %189 = getelementptr i8, ptr %0, i64 7357
+  %189 = getelementptr i8, ptr %0, i64 7365
   %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.11", ptr %189)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %191 = getelementptr i8, ptr %0, i64 8416
+  %191 = getelementptr i8, ptr %0, i64 8424
   %192 = load i64, ptr %191, align 8
   %193 = icmp sgt i64 %192, 0
   br i1 %193, label %forbody.lr.ph.i56.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i56.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %194 = getelementptr i8, ptr %0, i64 8408
+  %194 = getelementptr i8, ptr %0, i64 8416
   %195 = load ptr, ptr %194, align 8
-  %196 = getelementptr i8, ptr %0, i64 6180
+  %196 = getelementptr i8, ptr %0, i64 6188
   %197 = load i32, ptr %196, align 4
   %198 = add i32 %197, -2
   br label %forbody.i57.i.i.i.i
@@ -37553,7 +37710,7 @@ then.i.i.i:                                       ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %210 = getelementptr i8, ptr %0, i64 8568
+  %210 = getelementptr i8, ptr %0, i64 8576
   %211 = load i32, ptr %210, align 4
   %212 = icmp sgt i32 %211, %1
   br i1 %212, label %then.i.i.i, label %merge.i.i
@@ -37565,15 +37722,15 @@ and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, 
 
 merge.i.i:                                        ; preds = %and.lhs.true.i.i.i, %then.i.i.i
   %214 = tail call i32 @pthread_mutex_unlock(ptr %18)
-  %215 = getelementptr i8, ptr %0, i64 6248
-  %216 = getelementptr i8, ptr %0, i64 6440
-  %217 = getelementptr i8, ptr %0, i64 6296
+  %215 = getelementptr i8, ptr %0, i64 6256
+  %216 = getelementptr i8, ptr %0, i64 6448
+  %217 = getelementptr i8, ptr %0, i64 6304
   %218 = load i32, ptr %217, align 4
   %219 = icmp sgt i32 %218, %1
   br i1 %219, label %and.lhs.true.lr.ph.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
 
 and.lhs.true.lr.ph.i.i.i:                         ; preds = %merge.i.i
-  %220 = getelementptr i8, ptr %0, i64 6432
+  %220 = getelementptr i8, ptr %0, i64 6440
   %221 = load i64, ptr %216, align 8
   %222 = icmp sgt i64 %221, 0
   br i1 %222, label %whilebody.i.i6.i, label %"$Scheduler.preempt_down_to.exit.i.i"
@@ -37605,7 +37762,7 @@ then2.i.i:                                        ; preds = %"$Scheduler.preempt
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
   %233 = tail call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %5)
-  %234 = getelementptr i8, ptr %0, i64 6300
+  %234 = getelementptr i8, ptr %0, i64 6308
   %235 = load i32, ptr %217, align 4
   %236 = load i32, ptr %234, align 4
   %237 = add i32 %236, %235
@@ -37613,14 +37770,14 @@ merge1.i.i:                                       ; preds = %"$Scheduler.preempt
   br i1 %238, label %whilebody.lr.ph.i.i5.i, label %merge.i.i.i
 
 whilebody.lr.ph.i.i5.i:                           ; preds = %merge1.i.i
-  %239 = getelementptr i8, ptr %0, i64 6312
-  %240 = getelementptr i8, ptr %0, i64 6344
-  %241 = getelementptr i8, ptr %0, i64 6308
-  %242 = getelementptr i8, ptr %0, i64 6304
-  %243 = getelementptr i8, ptr %0, i64 6368
-  %244 = getelementptr i8, ptr %0, i64 6360
-  %245 = getelementptr i8, ptr %0, i64 6292
-  %246 = getelementptr i8, ptr %0, i64 6336
+  %239 = getelementptr i8, ptr %0, i64 6320
+  %240 = getelementptr i8, ptr %0, i64 6352
+  %241 = getelementptr i8, ptr %0, i64 6316
+  %242 = getelementptr i8, ptr %0, i64 6312
+  %243 = getelementptr i8, ptr %0, i64 6376
+  %244 = getelementptr i8, ptr %0, i64 6368
+  %245 = getelementptr i8, ptr %0, i64 6300
+  %246 = getelementptr i8, ptr %0, i64 6344
   br label %whilebody.i44.i.i
 
 whilebody.i44.i.i:                                ; preds = %"$PagePool.evict_oldest.exit.i.i.i", %whilebody.lr.ph.i.i5.i
@@ -37715,15 +37872,15 @@ then.i.i.i48.i.i:                                 ; preds = %merge.i.i.i.i.i
   br i1 %296, label %whilebody.i44.i.i, label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %"$PagePool.evict_oldest.exit.i.i.i", %merge1.i.i
-  %297 = getelementptr i8, ptr %0, i64 6284
+  %297 = getelementptr i8, ptr %0, i64 6292
   %298 = load i32, ptr %297, align 4
   %299 = icmp sgt i32 %298, %1
   br i1 %299, label %forbody.lr.ph.i.i.i, label %merge8.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i
-  %300 = getelementptr i8, ptr %0, i64 6344
-  %301 = getelementptr i8, ptr %0, i64 6384
-  %302 = getelementptr i8, ptr %0, i64 6392
+  %300 = getelementptr i8, ptr %0, i64 6352
+  %301 = getelementptr i8, ptr %0, i64 6392
+  %302 = getelementptr i8, ptr %0, i64 6400
   %303 = zext nneg i32 %1 to i64
   %wide.trip.count.i.i.i = sext i32 %298 to i64
   br label %forbody.i.i.i
@@ -37806,13 +37963,13 @@ then9.i.i:                                        ; preds = %"$PagePool.plan_res
 merge8.i.i:                                       ; preds = %then9.i.i, %"$PagePool.plan_resize.exit.i.i", %merge.i.i.i
   %330 = phi i1 [ false, %"$PagePool.plan_resize.exit.i.i" ], [ true, %then9.i.i ], [ false, %merge.i.i.i ]
   %num_moves.0.lcssa.i63.i.i = phi i32 [ %num_moves.1.i.i.i, %"$PagePool.plan_resize.exit.i.i" ], [ %num_moves.1.i.i.i, %then9.i.i ], [ 0, %merge.i.i.i ]
-  %331 = getelementptr i8, ptr %0, i64 6280
+  %331 = getelementptr i8, ptr %0, i64 6288
   %332 = load i32, ptr %331, align 4
   %333 = icmp sgt i32 %332, 0
   br i1 %333, label %forbody.lr.ph.i.i.i.i, label %forcond1.preheader.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
-  %334 = getelementptr i8, ptr %0, i64 6376
+  %334 = getelementptr i8, ptr %0, i64 6384
   %wide.trip.count.i.i.i.i = zext nneg i32 %332 to i64
   %xtraiter48 = and i64 %wide.trip.count.i.i.i.i, 7
   %335 = icmp ult i32 %332, 8
@@ -37843,12 +38000,12 @@ forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.
   br i1 %330, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
 
 forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.i.i.i.i
-  %339 = getelementptr i8, ptr %0, i64 6384
-  %340 = getelementptr i8, ptr %0, i64 6392
-  %341 = getelementptr i8, ptr %0, i64 6376
-  %342 = getelementptr i8, ptr %0, i64 6344
-  %343 = getelementptr i8, ptr %0, i64 6288
-  %344 = getelementptr i8, ptr %0, i64 6352
+  %339 = getelementptr i8, ptr %0, i64 6392
+  %340 = getelementptr i8, ptr %0, i64 6400
+  %341 = getelementptr i8, ptr %0, i64 6384
+  %342 = getelementptr i8, ptr %0, i64 6352
+  %343 = getelementptr i8, ptr %0, i64 6296
+  %344 = getelementptr i8, ptr %0, i64 6360
   %wide.trip.count69.i.i.i.i = zext nneg i32 %num_moves.0.lcssa.i63.i.i to i64
   br label %forbody2.i.i.i.i
 
@@ -37938,8 +38095,8 @@ merge3.i.i.i.i:                                   ; preds = %forbody2.i.i.i.i, %
   br i1 %391, label %forbody6.lr.ph.i.i.i.i, label %merge7.i.i.i.i
 
 forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
-  %392 = getelementptr i8, ptr %0, i64 6344
-  %393 = getelementptr i8, ptr %0, i64 6376
+  %392 = getelementptr i8, ptr %0, i64 6352
+  %393 = getelementptr i8, ptr %0, i64 6384
   %wide.trip.count74.i.i.i.i = zext nneg i32 %390 to i64
   br label %forbody6.i.i.i.i
 
@@ -38026,14 +38183,14 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$PagePool.new_name
   br i1 %exitcond75.not.i.i.i.i, label %merge7.i.i.i.i, label %forbody6.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %merge3.i.i.i.i
-  %429 = getelementptr i8, ptr %0, i64 6304
+  %429 = getelementptr i8, ptr %0, i64 6312
   %430 = load i32, ptr %429, align 4
   %431 = icmp sgt i32 %430, 0
   br i1 %431, label %forbody9.lr.ph.i.i.i.i, label %merge10.i.i.i.i
 
 forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
-  %432 = getelementptr i8, ptr %0, i64 6368
-  %433 = getelementptr i8, ptr %0, i64 6376
+  %432 = getelementptr i8, ptr %0, i64 6376
+  %433 = getelementptr i8, ptr %0, i64 6384
   %wide.trip.count79.i.i.i.i = zext nneg i32 %430 to i64
   %xtraiter53 = and i64 %wide.trip.count79.i.i.i.i, 3
   %434 = icmp ult i32 %430, 4
@@ -38148,13 +38305,13 @@ merge.i.i.i56.i.i.epil:                           ; preds = %forbody9.i.i.i.i.ep
   br i1 %epil.iter54.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !70
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
-  %475 = getelementptr i8, ptr %0, i64 6308
+  %475 = getelementptr i8, ptr %0, i64 6316
   %476 = load i32, ptr %475, align 4
   %477 = icmp eq i32 %476, -1
   br i1 %477, label %"$PagePool.new_name.exit55.i.i.i.i", label %merge.i53.i.i.i.i
 
 merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
-  %478 = getelementptr i8, ptr %0, i64 6376
+  %478 = getelementptr i8, ptr %0, i64 6384
   %479 = load ptr, ptr %478, align 8
   %480 = sext i32 %476 to i64
   %481 = getelementptr i32, ptr %479, i64 %480
@@ -38164,13 +38321,13 @@ merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
 "$PagePool.new_name.exit55.i.i.i.i":              ; preds = %merge.i53.i.i.i.i, %merge10.i.i.i.i
   %common.ret.op.i54.i.i.i.i = phi i32 [ %482, %merge.i53.i.i.i.i ], [ -1, %merge10.i.i.i.i ]
   store i32 %common.ret.op.i54.i.i.i.i, ptr %475, align 4
-  %483 = getelementptr i8, ptr %0, i64 6312
+  %483 = getelementptr i8, ptr %0, i64 6320
   %484 = load i32, ptr %483, align 4
   %485 = icmp eq i32 %484, -1
   br i1 %485, label %"$PagePool.new_name.exit58.i.i.i.i", label %merge.i56.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name.exit55.i.i.i.i"
-  %486 = getelementptr i8, ptr %0, i64 6376
+  %486 = getelementptr i8, ptr %0, i64 6384
   %487 = load ptr, ptr %486, align 8
   %488 = sext i32 %484 to i64
   %489 = getelementptr i32, ptr %487, i64 %488
@@ -38181,18 +38338,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
   %common.ret.op.i57.i.i.i.i = phi i32 [ %490, %merge.i56.i.i.i.i ], [ -1, %"$PagePool.new_name.exit55.i.i.i.i" ]
   store i32 %common.ret.op.i57.i.i.i.i, ptr %483, align 4
   store i32 %1, ptr %297, align 4
-  %491 = getelementptr i8, ptr %0, i64 6328
+  %491 = getelementptr i8, ptr %0, i64 6336
   %492 = load i64, ptr %491, align 8
   %493 = add i64 %492, 1
   store i64 %493, ptr %491, align 8
-  %494 = getelementptr i8, ptr %0, i64 6292
+  %494 = getelementptr i8, ptr %0, i64 6300
   store i32 0, ptr %494, align 4
   %.not64.i.i = icmp eq i32 %1, 0
   br i1 %.not64.i.i, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.lr.ph.i.i.i53.i.i
 
 forbody.lr.ph.i.i.i53.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
-  %495 = getelementptr i8, ptr %0, i64 6344
-  %496 = getelementptr i8, ptr %0, i64 6360
+  %495 = getelementptr i8, ptr %0, i64 6352
+  %496 = getelementptr i8, ptr %0, i64 6368
   %xtraiter58 = and i32 %1, 1
   %497 = icmp eq i32 %1, 1
   br i1 %497, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i53.i.i.new
@@ -38303,16 +38460,16 @@ then.i60.i.i.i.i.epil:                            ; preds = %and.lhs.true.i.i.i.
   br label %"$PagePool.commit_resize.exit.i.i.i"
 
 "$PagePool.commit_resize.exit.i.i.i":             ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", %then.i60.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i54.i.i.epil, %"$PagePool.new_name.exit58.i.i.i.i"
-  %550 = getelementptr i8, ptr %0, i64 6432
+  %550 = getelementptr i8, ptr %0, i64 6440
   %551 = load i64, ptr %216, align 8
   %552 = icmp sgt i64 %551, 0
   br i1 %552, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$PagePool.commit_resize.exit.i.i.i"
-  %553 = getelementptr i8, ptr %0, i64 6376
-  %554 = getelementptr i8, ptr %0, i64 6400
-  %555 = getelementptr i8, ptr %0, i64 6672
-  %556 = getelementptr i8, ptr %0, i64 6676
+  %553 = getelementptr i8, ptr %0, i64 6384
+  %554 = getelementptr i8, ptr %0, i64 6408
+  %555 = getelementptr i8, ptr %0, i64 6680
+  %556 = getelementptr i8, ptr %0, i64 6684
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge3.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -38382,16 +38539,16 @@ merge3.i7.i.i.i:                                  ; preds = %merge4.i.i52.i.i, %
   br i1 %exitcond21.not.i.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.rename_pages.exit.i.i.i":             ; preds = %merge3.i7.i.i.i, %"$PagePool.commit_resize.exit.i.i.i"
-  %593 = getelementptr i8, ptr %0, i64 6456
+  %593 = getelementptr i8, ptr %0, i64 6464
   %594 = load i64, ptr %23, align 8
   %595 = icmp sgt i64 %594, 0
   br i1 %595, label %forbody.lr.ph.i11.i.i.i, label %"$Loop.resize_pool.exit"
 
 forbody.lr.ph.i11.i.i.i:                          ; preds = %"$Scheduler.rename_pages.exit.i.i.i"
-  %596 = getelementptr i8, ptr %0, i64 6376
-  %597 = getelementptr i8, ptr %0, i64 6400
-  %598 = getelementptr i8, ptr %0, i64 6672
-  %599 = getelementptr i8, ptr %0, i64 6676
+  %596 = getelementptr i8, ptr %0, i64 6384
+  %597 = getelementptr i8, ptr %0, i64 6408
+  %598 = getelementptr i8, ptr %0, i64 6680
+  %599 = getelementptr i8, ptr %0, i64 6684
   br label %forbody.i12.i.i.i
 
 forbody.i12.i.i.i:                                ; preds = %merge3.i14.i.i.i, %forbody.lr.ph.i11.i.i.i
@@ -38464,16 +38621,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %then2.i.i ], [ %329, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %5)
   %636 = call i32 @pthread_mutex_lock(ptr %18)
-  %637 = getelementptr i8, ptr %0, i64 7355
+  %637 = getelementptr i8, ptr %0, i64 7363
   store i8 1, ptr %637, align 1
-  %638 = getelementptr i8, ptr %0, i64 7248
+  %638 = getelementptr i8, ptr %0, i64 7256
   %639 = call i32 @pthread_cond_signal(ptr %638)
   %640 = call i32 @pthread_mutex_unlock(ptr %18)
   %641 = call i32 @pthread_mutex_lock(ptr %7)
   %642 = load i64, ptr %12, align 8
   %643 = add i64 %642, 1
   store i64 %643, ptr %12, align 8
-  %644 = getelementptr i8, ptr %0, i64 7144
+  %644 = getelementptr i8, ptr %0, i64 7152
   %645 = call i32 @pthread_cond_broadcast(ptr %644)
   %646 = call i32 @pthread_mutex_unlock(ptr %7)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -39503,7 +39660,7 @@ common.ret:                                       ; preds = %then2, %then, %"$Lo
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %6 = getelementptr i8, ptr %0, i64 6160
+  %6 = getelementptr i8, ptr %0, i64 6168
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i)
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$status.clear.exit.i", label %then.i.i
@@ -39513,19 +39670,19 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %7 = getelementptr i8, ptr %0, i64 7208
+  %7 = getelementptr i8, ptr %0, i64 7216
   %8 = tail call i32 @pthread_mutex_lock(ptr %7)
-  %9 = getelementptr i8, ptr %0, i64 6168
+  %9 = getelementptr i8, ptr %0, i64 6176
   %10 = load ptr, ptr %9, align 8, !noalias !71
   %11 = getelementptr i8, ptr %10, i64 72
   %12 = load i32, ptr %11, align 4, !noalias !71
-  %13 = getelementptr i8, ptr %0, i64 6184
+  %13 = getelementptr i8, ptr %0, i64 6192
   %14 = load i32, ptr %13, align 4, !noalias !71
-  %15 = getelementptr i8, ptr %0, i64 6220
+  %15 = getelementptr i8, ptr %0, i64 6228
   %16 = load i32, ptr %15, align 4, !noalias !71
-  %17 = getelementptr i8, ptr %0, i64 6180
+  %17 = getelementptr i8, ptr %0, i64 6188
   %18 = load i32, ptr %17, align 4, !noalias !71
-  %19 = getelementptr i8, ptr %0, i64 8568
+  %19 = getelementptr i8, ptr %0, i64 8576
   %20 = load i32, ptr %19, align 4, !noalias !71
   store i32 %12, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
@@ -40262,7 +40419,7 @@ then16.i.i:                                       ; preds = %then12.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %300 = tail call i32 @pthread_mutex_lock(ptr %7)
-  %301 = getelementptr i8, ptr %0, i64 7356
+  %301 = getelementptr i8, ptr %0, i64 7364
   %302 = load i8, ptr %301, align 1
   %303 = trunc i8 %302 to i1
   br i1 %303, label %merge.i29.i, label %then.i.i25.i
@@ -40271,7 +40428,7 @@ then.i.i25.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i27.i
 
 then2.i.i27.i:                                    ; preds = %then.i.i25.i
-  %304 = getelementptr i8, ptr %0, i64 7357
+  %304 = getelementptr i8, ptr %0, i64 7365
   %305 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.11", ptr %304)
   br label %then6.i
 
@@ -40295,13 +40452,13 @@ then2.i61.i.i:                                    ; preds = %then.i59.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i29.i
-  %314 = getelementptr i8, ptr %0, i64 8592
+  %314 = getelementptr i8, ptr %0, i64 8600
   %315 = load i32, ptr %314, align 4
   %316 = sext i32 %315 to i64
-  %317 = getelementptr i8, ptr %0, i64 8392
+  %317 = getelementptr i8, ptr %0, i64 8400
   %318 = load i64, ptr %317, align 8
   %319 = add i64 %318, %316
-  %320 = getelementptr i8, ptr %0, i64 6196
+  %320 = getelementptr i8, ptr %0, i64 6204
   %321 = load i32, ptr %320, align 4
   %322 = sext i32 %321 to i64
   %.not.i62.i.i = icmp slt i64 %319, %322
@@ -40311,9 +40468,9 @@ then.i63.i.i:                                     ; preds = %or.lhs.false.i.i.i,
   br i1 %.not.i.i, label %then6.i, label %then2.i64.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %merge2.i.i
-  %323 = getelementptr i8, ptr %0, i64 8416
+  %323 = getelementptr i8, ptr %0, i64 8424
   %324 = load i64, ptr %323, align 8
-  %325 = getelementptr i8, ptr %0, i64 8432
+  %325 = getelementptr i8, ptr %0, i64 8440
   %326 = load i32, ptr %325, align 4
   %327 = sext i32 %326 to i64
   %.not12.i.i.i = icmp slt i64 %324, %327
@@ -40329,16 +40486,16 @@ merge7.i.i:                                       ; preds = %or.lhs.false.i.i.i
   br i1 %330, label %then12.i31.i, label %merge11.i30.i
 
 then12.i31.i:                                     ; preds = %merge7.i.i
-  %331 = getelementptr i8, ptr %0, i64 8504
+  %331 = getelementptr i8, ptr %0, i64 8512
   %332 = load ptr, ptr %331, align 8
   %.not.i66.i.i = icmp eq ptr %332, null
   br i1 %.not.i66.i.i, label %merge.i.i32.i, label %merge11.i30.i
 
 merge.i.i32.i:                                    ; preds = %then12.i31.i
-  %333 = getelementptr i8, ptr %0, i64 6216
+  %333 = getelementptr i8, ptr %0, i64 6224
   %334 = load i32, ptr %333, align 4
   %335 = sext i32 %334 to i64
-  %336 = getelementptr i8, ptr %0, i64 6228
+  %336 = getelementptr i8, ptr %0, i64 6236
   %337 = load i32, ptr %336, align 4
   %338 = sext i32 %337 to i64
   %339 = shl nsw i64 %335, 2
@@ -40358,7 +40515,7 @@ then5.i.i33.i:                                    ; preds = %then2.i68.i.i
 merge11.i30.i:                                    ; preds = %merge.i.i32.i, %then12.i31.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %344 = getelementptr i8, ptr %0, i64 7352
+  %344 = getelementptr i8, ptr %0, i64 7360
   %345 = load i8, ptr %344, align 1
   %346 = trunc i8 %345 to i1
   br i1 %346, label %"$Loop.enqueue.exit.i", label %merge.i69.i.i
@@ -40366,7 +40523,7 @@ merge11.i30.i:                                    ; preds = %merge.i.i32.i, %the
 merge.i69.i.i:                                    ; preds = %merge11.i30.i
   %347 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %348 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %349 = getelementptr i8, ptr %0, i64 7344
+  %349 = getelementptr i8, ptr %0, i64 7352
   %350 = call i32 @pthread_create(ptr %349, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %6)
   %351 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i70.i.i = icmp eq i32 %350, 0
@@ -40394,19 +40551,19 @@ merge1.i.i.i:                                     ; preds = %merge.i69.i.i
   %354 = phi i64 [ %318, %merge11.i30.i ], [ %.pre.i, %merge1.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %355 = getelementptr i8, ptr %0, i64 8488
+  %355 = getelementptr i8, ptr %0, i64 8496
   %356 = load i64, ptr %355, align 8
   store i64 %356, ptr %calloc.i.i.i, align 8
   %357 = add i64 %356, 1
   store i64 %357, ptr %355, align 8
-  %358 = getelementptr i8, ptr %0, i64 8384
+  %358 = getelementptr i8, ptr %0, i64 8392
   %359 = load ptr, ptr %358, align 8
   %360 = getelementptr ptr, ptr %359, i64 %354
   store ptr %calloc.i.i.i, ptr %360, align 8
   %361 = load i64, ptr %317, align 8
   %362 = add i64 %361, 1
   store i64 %362, ptr %317, align 8
-  %363 = getelementptr i8, ptr %0, i64 8408
+  %363 = getelementptr i8, ptr %0, i64 8416
   %364 = load ptr, ptr %363, align 8
   %365 = load i64, ptr %323, align 8
   %366 = getelementptr ptr, ptr %364, i64 %365
@@ -40414,7 +40571,7 @@ merge1.i.i.i:                                     ; preds = %merge.i69.i.i
   %367 = load i64, ptr %323, align 8
   %368 = add i64 %367, 1
   store i64 %368, ptr %323, align 8
-  %369 = getelementptr i8, ptr %0, i64 7248
+  %369 = getelementptr i8, ptr %0, i64 7256
   %370 = call i32 @pthread_cond_signal(ptr %369)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -44233,10 +44390,10 @@ or.lhs.false1:                                    ; preds = %entry
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %8 = getelementptr i8, ptr %0, i64 7208
+  %8 = getelementptr i8, ptr %0, i64 7216
   %9 = tail call i32 @pthread_mutex_lock(ptr %8)
-  %10 = getelementptr i8, ptr %0, i64 8776
-  %11 = getelementptr i8, ptr %0, i64 8792
+  %10 = getelementptr i8, ptr %0, i64 8784
+  %11 = getelementptr i8, ptr %0, i64 8800
   %12 = load i64, ptr %11, align 8
   %13 = zext nneg i32 %2 to i64
   %14 = tail call i64 @llvm.smin.i64(i64 %12, i64 %13)
@@ -44245,7 +44402,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %16, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %17 = getelementptr i8, ptr %0, i64 8784
+  %17 = getelementptr i8, ptr %0, i64 8792
   %wide.trip.count.i.i = and i64 %14, 2147483647
   %xtraiter = and i64 %14, 1
   %18 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -44299,7 +44456,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %37 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %12, %merge ]
-  %38 = getelementptr i8, ptr %0, i64 8784
+  %38 = getelementptr i8, ptr %0, i64 8792
   %39 = load i64, ptr %38, align 8
   %sext.i.i = shl i64 %14, 32
   %40 = ashr exact i64 %sext.i.i, 32
@@ -44390,15 +44547,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %9, %then.i ], [ 0, %merge ]
-  %10 = getelementptr i8, ptr %0, i64 7208
+  %10 = getelementptr i8, ptr %0, i64 7216
   %11 = call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 8472
+  %12 = getelementptr i8, ptr %0, i64 8480
   %13 = load i64, ptr %12, align 8
   %14 = icmp eq i64 %13, 0
   br i1 %14, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %15 = getelementptr i8, ptr %0, i64 7296
+  %15 = getelementptr i8, ptr %0, i64 7304
   %16 = icmp eq i64 %time_ns.0.i, 0
   %17 = sdiv i64 %time_ns.0.i, 1000000000
   %18 = srem i64 %time_ns.0.i, 1000000000
@@ -44449,40 +44606,40 @@ merge:                                            ; preds = %entry
 
 define internal fastcc void @"$Engine.close"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 8808
+  %1 = getelementptr i8, ptr %0, i64 8816
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then, label %merge
 
 then:                                             ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 6160
+  %4 = getelementptr i8, ptr %0, i64 6168
   %5 = load ptr, ptr %4, align 8
   %6 = icmp eq ptr %5, null
   br i1 %6, label %"$Loop.free.exit", label %merge.i
 
 merge.i:                                          ; preds = %then
-  %7 = getelementptr i8, ptr %0, i64 7352
+  %7 = getelementptr i8, ptr %0, i64 7360
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i, label %"$Loop.stop.exit.i"
 
 merge.i.i:                                        ; preds = %merge.i
-  %10 = getelementptr i8, ptr %0, i64 7208
+  %10 = getelementptr i8, ptr %0, i64 7216
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 7353
+  %12 = getelementptr i8, ptr %0, i64 7361
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 7248
+  %13 = getelementptr i8, ptr %0, i64 7256
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 7344
+  %16 = getelementptr i8, ptr %0, i64 7352
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i"
 
 "$Loop.stop.exit.i":                              ; preds = %merge.i.i, %merge.i
-  %19 = getelementptr i8, ptr %0, i64 8384
-  %20 = getelementptr i8, ptr %0, i64 8392
+  %19 = getelementptr i8, ptr %0, i64 8392
+  %20 = getelementptr i8, ptr %0, i64 8400
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i, label %merge1.i
@@ -44501,78 +44658,78 @@ merge1.i:                                         ; preds = %forbody.i, %"$Loop.
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 8408
+  %28 = getelementptr i8, ptr %0, i64 8416
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 6408
+  %30 = getelementptr i8, ptr %0, i64 6416
   tail call fastcc void @"$free_sequences"(ptr %30)
-  %31 = getelementptr i8, ptr %0, i64 6432
+  %31 = getelementptr i8, ptr %0, i64 6440
   tail call fastcc void @"$free_sequences"(ptr %31)
-  %32 = getelementptr i8, ptr %0, i64 6456
+  %32 = getelementptr i8, ptr %0, i64 6464
   tail call fastcc void @"$free_sequences"(ptr %32)
-  %33 = getelementptr i8, ptr %0, i64 6480
+  %33 = getelementptr i8, ptr %0, i64 6488
   tail call fastcc void @"$free_sequences"(ptr %33)
-  %34 = getelementptr i8, ptr %0, i64 6504
+  %34 = getelementptr i8, ptr %0, i64 6512
   %35 = load ptr, ptr %34, align 8
   tail call void @free(ptr %35)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %34, i8 0, i64 24, i1 false)
-  %36 = getelementptr i8, ptr %0, i64 6528
+  %36 = getelementptr i8, ptr %0, i64 6536
   %37 = load ptr, ptr %36, align 8
   tail call void @free(ptr %37)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %36, i8 0, i64 24, i1 false)
-  %38 = getelementptr i8, ptr %0, i64 6552
+  %38 = getelementptr i8, ptr %0, i64 6560
   %39 = load ptr, ptr %38, align 8
   tail call void @free(ptr %39)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %38, i8 0, i64 24, i1 false)
-  %40 = getelementptr i8, ptr %0, i64 6576
+  %40 = getelementptr i8, ptr %0, i64 6584
   %41 = load ptr, ptr %40, align 8
   tail call void @free(ptr %41)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %40, i8 0, i64 24, i1 false)
-  %42 = getelementptr i8, ptr %0, i64 6600
+  %42 = getelementptr i8, ptr %0, i64 6608
   %43 = load ptr, ptr %42, align 8
   tail call void @free(ptr %43)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %42, i8 0, i64 24, i1 false)
-  %44 = getelementptr i8, ptr %0, i64 6624
+  %44 = getelementptr i8, ptr %0, i64 6632
   %45 = load ptr, ptr %44, align 8
   tail call void @free(ptr %45)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %44, i8 0, i64 24, i1 false)
-  %46 = getelementptr i8, ptr %0, i64 6648
+  %46 = getelementptr i8, ptr %0, i64 6656
   %47 = load ptr, ptr %46, align 8
   tail call void @free(ptr %47)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %46, i8 0, i64 24, i1 false)
-  %48 = getelementptr i8, ptr %0, i64 6280
-  %49 = getelementptr i8, ptr %0, i64 6344
+  %48 = getelementptr i8, ptr %0, i64 6288
+  %49 = getelementptr i8, ptr %0, i64 6352
   %50 = load ptr, ptr %49, align 8
   tail call void @free(ptr %50)
-  %51 = getelementptr i8, ptr %0, i64 6352
+  %51 = getelementptr i8, ptr %0, i64 6360
   %52 = load ptr, ptr %51, align 8
   tail call void @free(ptr %52)
-  %53 = getelementptr i8, ptr %0, i64 6360
+  %53 = getelementptr i8, ptr %0, i64 6368
   %54 = load ptr, ptr %53, align 8
   tail call void @free(ptr %54)
-  %55 = getelementptr i8, ptr %0, i64 6368
+  %55 = getelementptr i8, ptr %0, i64 6376
   %56 = load ptr, ptr %55, align 8
   tail call void @free(ptr %56)
-  %57 = getelementptr i8, ptr %0, i64 6376
+  %57 = getelementptr i8, ptr %0, i64 6384
   %58 = load ptr, ptr %57, align 8
   tail call void @free(ptr %58)
-  %59 = getelementptr i8, ptr %0, i64 6384
+  %59 = getelementptr i8, ptr %0, i64 6392
   %60 = load ptr, ptr %59, align 8
   tail call void @free(ptr %60)
-  %61 = getelementptr i8, ptr %0, i64 6392
+  %61 = getelementptr i8, ptr %0, i64 6400
   %62 = load ptr, ptr %61, align 8
   tail call void @free(ptr %62)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(120) %48, i8 0, i64 120, i1 false)
-  %63 = getelementptr i8, ptr %0, i64 8440
+  %63 = getelementptr i8, ptr %0, i64 8448
   %64 = load ptr, ptr %63, align 8
   tail call void @free(ptr %64)
   store ptr null, ptr %63, align 8
-  %65 = getelementptr i8, ptr %0, i64 8776
+  %65 = getelementptr i8, ptr %0, i64 8784
   %66 = load ptr, ptr %65, align 8
   tail call void @free(ptr %66)
   store ptr null, ptr %65, align 8
-  %67 = getelementptr i8, ptr %0, i64 8480
+  %67 = getelementptr i8, ptr %0, i64 8488
   %68 = load i32, ptr %67, align 4
   %69 = icmp sgt i32 %68, -1
   br i1 %69, label %then3.i, label %merge2.i
@@ -44582,23 +44739,23 @@ then3.i:                                          ; preds = %merge1.i
   br label %merge2.i
 
 merge2.i:                                         ; preds = %then3.i, %merge1.i
-  %71 = getelementptr i8, ptr %0, i64 8504
+  %71 = getelementptr i8, ptr %0, i64 8512
   %72 = load ptr, ptr %71, align 8
   tail call void @free(ptr %72)
-  %73 = getelementptr i8, ptr %0, i64 7248
+  %73 = getelementptr i8, ptr %0, i64 7256
   %74 = tail call i32 @pthread_cond_destroy(ptr %73)
-  %75 = getelementptr i8, ptr %0, i64 7296
+  %75 = getelementptr i8, ptr %0, i64 7304
   %76 = tail call i32 @pthread_cond_destroy(ptr %75)
-  %77 = getelementptr i8, ptr %0, i64 7208
+  %77 = getelementptr i8, ptr %0, i64 7216
   %78 = tail call i32 @pthread_mutex_destroy(ptr %77)
-  %79 = getelementptr i8, ptr %0, i64 7104
-  %80 = getelementptr i8, ptr %0, i64 7144
+  %79 = getelementptr i8, ptr %0, i64 7112
+  %80 = getelementptr i8, ptr %0, i64 7152
   %81 = tail call i32 @pthread_cond_destroy(ptr %80)
   %82 = tail call i32 @pthread_mutex_destroy(ptr %79)
   br label %"$Loop.free.exit"
 
 "$Loop.free.exit":                                ; preds = %then, %merge2.i
-  %83 = getelementptr i8, ptr %0, i64 8840
+  %83 = getelementptr i8, ptr %0, i64 8848
   %84 = load ptr, ptr %83, align 8
   tail call void @free(ptr %84)
   %.pr = load i32, ptr %1, align 4
@@ -44610,13 +44767,13 @@ merge:                                            ; preds = %entry, %"$Loop.free
   br i1 %86, label %then2, label %merge1
 
 then2:                                            ; preds = %merge
-  %87 = getelementptr i8, ptr %0, i64 5872
+  %87 = getelementptr i8, ptr %0, i64 5880
   %88 = load ptr, ptr %87, align 8
   %89 = icmp eq ptr %88, null
   br i1 %89, label %"$load.free_ranks.exit", label %merge.i15
 
 merge.i15:                                        ; preds = %then2
-  %90 = getelementptr i8, ptr %0, i64 5864
+  %90 = getelementptr i8, ptr %0, i64 5872
   %91 = load i32, ptr %90, align 4
   %92 = icmp sgt i32 %91, 0
   br i1 %92, label %forbody.preheader.i, label %"$load.free_ranks.exit"
@@ -44772,20 +44929,20 @@ then3.1.i.i.i:                                    ; preds = %merge1.1.i.i.i
   br i1 %exitcond.not.i18, label %"$load.free_ranks.exit", label %forbody.i16
 
 "$load.free_ranks.exit":                          ; preds = %"$unload_rank.exit.i", %then2, %merge.i15
-  %179 = getelementptr i8, ptr %0, i64 5912
+  %179 = getelementptr i8, ptr %0, i64 5920
   %180 = tail call i32 @pthread_mutex_lock(ptr %179)
-  %181 = getelementptr i8, ptr %0, i64 6060
+  %181 = getelementptr i8, ptr %0, i64 6068
   store i8 1, ptr %181, align 1
-  %182 = getelementptr i8, ptr %0, i64 5952
+  %182 = getelementptr i8, ptr %0, i64 5960
   %183 = tail call i32 @pthread_cond_broadcast(ptr %182)
   %184 = tail call i32 @pthread_mutex_unlock(ptr %179)
-  %185 = getelementptr i8, ptr %0, i64 5904
+  %185 = getelementptr i8, ptr %0, i64 5912
   %186 = load i32, ptr %185, align 4
   %187 = icmp sgt i32 %186, 0
   br i1 %187, label %forbody.lr.ph.i, label %merge.i19
 
 forbody.lr.ph.i:                                  ; preds = %"$load.free_ranks.exit"
-  %188 = getelementptr i8, ptr %0, i64 5896
+  %188 = getelementptr i8, ptr %0, i64 5904
   %wide.trip.count.i21 = zext nneg i32 %186 to i64
   br label %forbody.i22
 
@@ -44800,13 +44957,13 @@ forbody.i22:                                      ; preds = %forbody.i22, %forbo
   br i1 %exitcond.not.i25, label %merge.i19, label %forbody.i22
 
 merge.i19:                                        ; preds = %forbody.i22, %"$load.free_ranks.exit"
-  %193 = getelementptr i8, ptr %0, i64 5888
+  %193 = getelementptr i8, ptr %0, i64 5896
   %194 = load ptr, ptr %193, align 8
   %.not.i = icmp eq ptr %194, null
   br i1 %.not.i, label %"$RankGroup.free.exit", label %then.i
 
 then.i:                                           ; preds = %merge.i19
-  %195 = getelementptr i8, ptr %0, i64 5880
+  %195 = getelementptr i8, ptr %0, i64 5888
   %196 = load ptr, ptr %195, align 8
   %197 = getelementptr i8, ptr %196, i64 40
   %198 = load ptr, ptr %197, align 8
@@ -44816,17 +44973,17 @@ then.i:                                           ; preds = %merge.i19
 "$RankGroup.free.exit":                           ; preds = %merge.i19, %then.i
   %199 = load ptr, ptr %87, align 8
   tail call void @free(ptr %199)
-  %200 = getelementptr i8, ptr %0, i64 6080
+  %200 = getelementptr i8, ptr %0, i64 6088
   %201 = load ptr, ptr %200, align 8
   tail call void @free(ptr %201)
-  %202 = getelementptr i8, ptr %0, i64 6088
+  %202 = getelementptr i8, ptr %0, i64 6096
   %203 = load ptr, ptr %202, align 8
   tail call void @free(ptr %203)
-  %204 = getelementptr i8, ptr %0, i64 5896
+  %204 = getelementptr i8, ptr %0, i64 5904
   %205 = load ptr, ptr %204, align 8
   tail call void @free(ptr %205)
   %206 = tail call i32 @pthread_cond_destroy(ptr %182)
-  %207 = getelementptr i8, ptr %0, i64 6000
+  %207 = getelementptr i8, ptr %0, i64 6008
   %208 = tail call i32 @pthread_cond_destroy(ptr %207)
   %209 = tail call i32 @pthread_mutex_destroy(ptr %179)
   %.pre = load i32, ptr %1, align 4
@@ -44838,7 +44995,7 @@ merge1:                                           ; preds = %merge, %"$RankGroup
   br i1 %211, label %then5, label %merge4
 
 then5:                                            ; preds = %merge1
-  %212 = getelementptr i8, ptr %0, i64 4304
+  %212 = getelementptr i8, ptr %0, i64 4312
   tail call fastcc void @"$Model.close"(ptr %212)
   %213 = load ptr, ptr %0, align 8
   %.not.i26 = icmp eq ptr %213, null
@@ -44934,26 +45091,26 @@ entry:
   br i1 %or.cond, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %2 = getelementptr i8, ptr %0, i64 6160
+  %2 = getelementptr i8, ptr %0, i64 6168
   %3 = getelementptr i8, ptr %1, i64 336
   %4 = load ptr, ptr %3, align 8
   %.not.i = icmp eq ptr %4, %2
   br i1 %.not.i, label %merge.i, label %merge
 
 merge.i:                                          ; preds = %then
-  %5 = getelementptr i8, ptr %0, i64 7104
+  %5 = getelementptr i8, ptr %0, i64 7112
   %6 = tail call i32 @pthread_mutex_lock(ptr %5)
-  %7 = getelementptr i8, ptr %0, i64 7192
+  %7 = getelementptr i8, ptr %0, i64 7200
   %8 = load i64, ptr %7, align 8
   %9 = add i64 %8, 1
   store i64 %9, ptr %7, align 8
-  %10 = getelementptr i8, ptr %0, i64 7200
+  %10 = getelementptr i8, ptr %0, i64 7208
   %11 = load i64, ptr %10, align 8
   %.not8.i.i.i = icmp eq i64 %11, %8
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge.i
-  %12 = getelementptr i8, ptr %0, i64 7144
+  %12 = getelementptr i8, ptr %0, i64 7152
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -44967,18 +45124,18 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   tail call fastcc void @"$Loop.land"(ptr nonnull %2)
   tail call fastcc void @"$Loop.close_state"(ptr nonnull %2, ptr %1)
   tail call fastcc void @"$Loop.publish"(ptr nonnull %2)
-  %16 = getelementptr i8, ptr %0, i64 7208
+  %16 = getelementptr i8, ptr %0, i64 7216
   %17 = tail call i32 @pthread_mutex_lock(ptr %16)
-  %18 = getelementptr i8, ptr %0, i64 7355
+  %18 = getelementptr i8, ptr %0, i64 7363
   store i8 1, ptr %18, align 1
-  %19 = getelementptr i8, ptr %0, i64 7248
+  %19 = getelementptr i8, ptr %0, i64 7256
   %20 = tail call i32 @pthread_cond_signal(ptr %19)
   %21 = tail call i32 @pthread_mutex_unlock(ptr %16)
   %22 = tail call i32 @pthread_mutex_lock(ptr %5)
   %23 = load i64, ptr %10, align 8
   %24 = add i64 %23, 1
   store i64 %24, ptr %10, align 8
-  %25 = getelementptr i8, ptr %0, i64 7144
+  %25 = getelementptr i8, ptr %0, i64 7152
   %26 = tail call i32 @pthread_cond_broadcast(ptr %25)
   %27 = tail call i32 @pthread_mutex_unlock(ptr %5)
   br label %merge
@@ -45184,83 +45341,83 @@ or.lhs.false:                                     ; preds = %entry
   br i1 %.not, label %merge, label %common.ret
 
 merge:                                            ; preds = %or.lhs.false
-  %5 = getelementptr i8, ptr %0, i64 5032
-  %6 = getelementptr i8, ptr %0, i64 5864
+  %5 = getelementptr i8, ptr %0, i64 5040
+  %6 = getelementptr i8, ptr %0, i64 5872
   %7 = load i32, ptr %6, align 4
   %8 = sext i32 %7 to i64
-  %9 = getelementptr i8, ptr %0, i64 4328
-  %10 = getelementptr i8, ptr %0, i64 4400
+  %9 = getelementptr i8, ptr %0, i64 4336
+  %10 = getelementptr i8, ptr %0, i64 4408
   %11 = load i32, ptr %10, align 4
   %12 = getelementptr i8, ptr %1, i64 200
   store i32 %11, ptr %12, align 4
-  %13 = getelementptr i8, ptr %0, i64 4392
+  %13 = getelementptr i8, ptr %0, i64 4400
   %14 = load i32, ptr %13, align 4
   %15 = getelementptr i8, ptr %1, i64 204
   store i32 %14, ptr %15, align 4
-  %16 = getelementptr i8, ptr %0, i64 4396
+  %16 = getelementptr i8, ptr %0, i64 4404
   %17 = load i32, ptr %16, align 4
   %18 = getelementptr i8, ptr %1, i64 208
   store i32 %17, ptr %18, align 4
-  %19 = getelementptr i8, ptr %0, i64 4456
+  %19 = getelementptr i8, ptr %0, i64 4464
   %20 = load i32, ptr %19, align 4
   %21 = getelementptr i8, ptr %1, i64 212
   store i32 %20, ptr %21, align 4
-  %22 = getelementptr i8, ptr %0, i64 5052
+  %22 = getelementptr i8, ptr %0, i64 5060
   %23 = load i32, ptr %22, align 4
   %24 = getelementptr i8, ptr %1, i64 4
   store i32 %23, ptr %24, align 4
-  %25 = getelementptr i8, ptr %0, i64 5080
+  %25 = getelementptr i8, ptr %0, i64 5088
   %26 = load i32, ptr %25, align 4
   %27 = getelementptr i8, ptr %1, i64 216
   store i32 %26, ptr %27, align 4
-  %28 = getelementptr i8, ptr %0, i64 5084
+  %28 = getelementptr i8, ptr %0, i64 5092
   %29 = load i32, ptr %28, align 4
   %30 = getelementptr i8, ptr %1, i64 220
   store i32 %29, ptr %30, align 4
-  %31 = getelementptr i8, ptr %0, i64 5088
+  %31 = getelementptr i8, ptr %0, i64 5096
   %32 = load i32, ptr %31, align 4
   %33 = getelementptr i8, ptr %1, i64 224
   store i32 %32, ptr %33, align 4
-  %34 = getelementptr i8, ptr %0, i64 5096
+  %34 = getelementptr i8, ptr %0, i64 5104
   %35 = load i32, ptr %34, align 4
   %36 = getelementptr i8, ptr %1, i64 232
   store i32 %35, ptr %36, align 4
-  %37 = getelementptr i8, ptr %0, i64 5104
+  %37 = getelementptr i8, ptr %0, i64 5112
   %38 = load i32, ptr %37, align 4
   %39 = getelementptr i8, ptr %1, i64 236
   store i32 %38, ptr %39, align 4
   %40 = getelementptr i8, ptr %1, i64 8
-  %41 = getelementptr i8, ptr %0, i64 4176
+  %41 = getelementptr i8, ptr %0, i64 4180
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(128) %40, ptr noundef nonnull align 1 dereferenceable(128) %41, i64 128, i1 false)
   %42 = getelementptr i8, ptr %1, i64 136
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %42, ptr noundef nonnull align 1 dereferenceable(64) %9, i64 64, i1 false)
-  %43 = getelementptr i8, ptr %0, i64 5180
+  %43 = getelementptr i8, ptr %0, i64 5188
   %44 = load i32, ptr %43, align 4
   %45 = getelementptr i8, ptr %1, i64 228
   store i32 %44, ptr %45, align 4
-  %46 = getelementptr i8, ptr %0, i64 5000
+  %46 = getelementptr i8, ptr %0, i64 5008
   %47 = load i64, ptr %46, align 8
   %48 = getelementptr i8, ptr %1, i64 272
   store i64 %47, ptr %48, align 8
-  %49 = getelementptr i8, ptr %0, i64 4976
+  %49 = getelementptr i8, ptr %0, i64 4984
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr i8, ptr %1, i64 280
   store i64 %50, ptr %51, align 8
-  %52 = getelementptr i8, ptr %0, i64 5232
+  %52 = getelementptr i8, ptr %0, i64 5240
   %53 = load i64, ptr %52, align 8
   %54 = mul i64 %53, %8
   %55 = getelementptr i8, ptr %1, i64 288
   store i64 %54, ptr %55, align 8
-  %56 = getelementptr i8, ptr %0, i64 5224
+  %56 = getelementptr i8, ptr %0, i64 5232
   %57 = load i64, ptr %56, align 8
-  %58 = getelementptr i8, ptr %0, i64 5216
+  %58 = getelementptr i8, ptr %0, i64 5224
   %59 = load i32, ptr %58, align 4
   %60 = sext i32 %59 to i64
   %61 = mul i64 %57, %8
   %62 = mul i64 %61, %60
   %63 = getelementptr i8, ptr %1, i64 296
   store i64 %62, ptr %63, align 8
-  %64 = getelementptr i8, ptr %0, i64 5240
+  %64 = getelementptr i8, ptr %0, i64 5248
   %65 = load i64, ptr %64, align 8
   %66 = mul i64 %65, %8
   %67 = getelementptr i8, ptr %1, i64 304
@@ -45288,7 +45445,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %77 = zext nneg i32 %68 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.741", i64 0, i64 %77
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.748", i64 0, i64 %77
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Engine.describe.exit"
 
@@ -45303,121 +45460,121 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %84 = mul i64 %83, %common.ret.op.i.i.i
   %85 = getelementptr i8, ptr %1, i64 312
   store i64 %84, ptr %85, align 8
-  %86 = getelementptr i8, ptr %0, i64 8816
+  %86 = getelementptr i8, ptr %0, i64 8824
   %87 = load i64, ptr %86, align 8
   %88 = getelementptr i8, ptr %1, i64 320
   store i64 %87, ptr %88, align 8
-  %89 = getelementptr i8, ptr %0, i64 6152
+  %89 = getelementptr i8, ptr %0, i64 6160
   %90 = load i64, ptr %89, align 8
   %91 = getelementptr i8, ptr %1, i64 400
   store i64 %90, ptr %91, align 8
-  %92 = getelementptr i8, ptr %0, i64 6144
+  %92 = getelementptr i8, ptr %0, i64 6152
   %93 = load i64, ptr %92, align 8
   %94 = getelementptr i8, ptr %1, i64 416
   store i64 %93, ptr %94, align 8
-  %95 = getelementptr i8, ptr %0, i64 8824
+  %95 = getelementptr i8, ptr %0, i64 8832
   %96 = load i64, ptr %95, align 8
   %97 = getelementptr i8, ptr %1, i64 432
   store i64 %96, ptr %97, align 8
-  %98 = getelementptr i8, ptr %0, i64 8832
+  %98 = getelementptr i8, ptr %0, i64 8840
   %99 = load i64, ptr %98, align 8
   %100 = getelementptr i8, ptr %1, i64 440
   store i64 %99, ptr %100, align 8
-  %101 = getelementptr i8, ptr %0, i64 5872
+  %101 = getelementptr i8, ptr %0, i64 5880
   %102 = load ptr, ptr %101, align 8
   %103 = getelementptr i8, ptr %102, i64 1848
   %104 = load i32, ptr %103, align 4
   %105 = getelementptr i8, ptr %1, i64 448
   store i32 %104, ptr %105, align 4
-  %106 = getelementptr i8, ptr %0, i64 5186
+  %106 = getelementptr i8, ptr %0, i64 5194
   %107 = load i8, ptr %106, align 1
   %108 = and i8 %107, 1
   %109 = zext nneg i8 %108 to i32
   %110 = getelementptr i8, ptr %1, i64 452
   store i32 %109, ptr %110, align 4
-  %111 = getelementptr i8, ptr %0, i64 7208
+  %111 = getelementptr i8, ptr %0, i64 7216
   %112 = tail call i32 @pthread_mutex_lock(ptr %111)
-  %113 = getelementptr i8, ptr %0, i64 8568
+  %113 = getelementptr i8, ptr %0, i64 8576
   %114 = load i32, ptr %113, align 4
   %115 = getelementptr i8, ptr %1, i64 240
   store i32 %114, ptr %115, align 4
-  %116 = getelementptr i8, ptr %0, i64 8572
+  %116 = getelementptr i8, ptr %0, i64 8580
   %117 = load i32, ptr %116, align 4
   %118 = getelementptr i8, ptr %1, i64 244
   store i32 %117, ptr %118, align 4
-  %119 = getelementptr i8, ptr %0, i64 8580
+  %119 = getelementptr i8, ptr %0, i64 8588
   %120 = load i32, ptr %119, align 4
   %121 = getelementptr i8, ptr %1, i64 248
   store i32 %120, ptr %121, align 4
-  %122 = getelementptr i8, ptr %0, i64 8576
+  %122 = getelementptr i8, ptr %0, i64 8584
   %123 = load i32, ptr %122, align 4
   %124 = getelementptr i8, ptr %1, i64 252
   store i32 %123, ptr %124, align 4
-  %125 = getelementptr i8, ptr %0, i64 8416
+  %125 = getelementptr i8, ptr %0, i64 8424
   %126 = load i64, ptr %125, align 8
   %127 = trunc i64 %126 to i32
   %128 = getelementptr i8, ptr %1, i64 256
   store i32 %127, ptr %128, align 4
-  %129 = getelementptr i8, ptr %0, i64 8592
+  %129 = getelementptr i8, ptr %0, i64 8600
   %130 = load i32, ptr %129, align 4
-  %131 = getelementptr i8, ptr %0, i64 8392
+  %131 = getelementptr i8, ptr %0, i64 8400
   %132 = load i64, ptr %131, align 8
   %133 = trunc i64 %132 to i32
   %134 = add i32 %130, %133
   %135 = getelementptr i8, ptr %1, i64 260
   store i32 %134, ptr %135, align 4
-  %136 = getelementptr i8, ptr %0, i64 8600
+  %136 = getelementptr i8, ptr %0, i64 8608
   %137 = load i32, ptr %136, align 4
   %138 = getelementptr i8, ptr %1, i64 264
   store i32 %137, ptr %138, align 4
   %139 = getelementptr i8, ptr %1, i64 268
   store i32 0, ptr %139, align 4
-  %140 = getelementptr i8, ptr %0, i64 7356
+  %140 = getelementptr i8, ptr %0, i64 7364
   %141 = load i8, ptr %140, align 1
   %142 = and i8 %141, 1
   %spec.store.select.i.i = zext nneg i8 %142 to i32
   store i32 %spec.store.select.i.i, ptr %139, align 4
-  %143 = getelementptr i8, ptr %0, i64 8512
+  %143 = getelementptr i8, ptr %0, i64 8520
   %144 = load i64, ptr %143, align 8
   %145 = getelementptr i8, ptr %1, i64 328
   store i64 %144, ptr %145, align 8
-  %146 = getelementptr i8, ptr %0, i64 8520
+  %146 = getelementptr i8, ptr %0, i64 8528
   %147 = load i64, ptr %146, align 8
   %148 = getelementptr i8, ptr %1, i64 336
   store i64 %147, ptr %148, align 8
-  %149 = getelementptr i8, ptr %0, i64 8528
+  %149 = getelementptr i8, ptr %0, i64 8536
   %150 = load i64, ptr %149, align 8
   %151 = getelementptr i8, ptr %1, i64 344
   store i64 %150, ptr %151, align 8
-  %152 = getelementptr i8, ptr %0, i64 8536
+  %152 = getelementptr i8, ptr %0, i64 8544
   %153 = load i64, ptr %152, align 8
   %154 = getelementptr i8, ptr %1, i64 352
   store i64 %153, ptr %154, align 8
-  %155 = getelementptr i8, ptr %0, i64 8544
+  %155 = getelementptr i8, ptr %0, i64 8552
   %156 = load i64, ptr %155, align 8
   %157 = getelementptr i8, ptr %1, i64 360
   store i64 %156, ptr %157, align 8
-  %158 = getelementptr i8, ptr %0, i64 8584
+  %158 = getelementptr i8, ptr %0, i64 8592
   %159 = load i64, ptr %158, align 8
   %160 = getelementptr i8, ptr %1, i64 368
   store i64 %159, ptr %160, align 8
-  %161 = getelementptr i8, ptr %0, i64 8560
+  %161 = getelementptr i8, ptr %0, i64 8568
   %162 = load i64, ptr %161, align 8
   %163 = getelementptr i8, ptr %1, i64 376
   store i64 %162, ptr %163, align 8
-  %164 = getelementptr i8, ptr %0, i64 8552
+  %164 = getelementptr i8, ptr %0, i64 8560
   %165 = load i64, ptr %164, align 8
   %166 = getelementptr i8, ptr %1, i64 424
   store i64 %165, ptr %166, align 8
-  %167 = getelementptr i8, ptr %0, i64 8608
+  %167 = getelementptr i8, ptr %0, i64 8616
   %168 = load i64, ptr %167, align 8
   %169 = getelementptr i8, ptr %1, i64 384
   store i64 %168, ptr %169, align 8
-  %170 = getelementptr i8, ptr %0, i64 8624
+  %170 = getelementptr i8, ptr %0, i64 8632
   %171 = load i64, ptr %170, align 8
   %172 = getelementptr i8, ptr %1, i64 408
   store i64 %171, ptr %172, align 8
-  %173 = getelementptr i8, ptr %0, i64 8616
+  %173 = getelementptr i8, ptr %0, i64 8624
   %174 = load i64, ptr %173, align 8
   %175 = getelementptr i8, ptr %1, i64 392
   store i64 %174, ptr %175, align 8
@@ -45499,7 +45656,7 @@ merge:                                            ; preds = %entry
   %4 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %5 = load <2 x i64>, ptr %time.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %6 = call dereferenceable_or_null(8848) ptr @calloc(i64 1, i64 8848)
+  %6 = call dereferenceable_or_null(8856) ptr @calloc(i64 1, i64 8856)
   %7 = icmp eq ptr %6, null
   br i1 %7, label %then5, label %merge4
 
@@ -45546,12 +45703,12 @@ merge.i:                                          ; preds = %merge.i.i
   br i1 %.not68.i, label %merge2.i, label %then13
 
 merge2.i:                                         ; preds = %merge.i
-  %16 = getelementptr i8, ptr %6, i64 8808
+  %16 = getelementptr i8, ptr %6, i64 8816
   store i32 1, ptr %16, align 4
   %17 = getelementptr i8, ptr %0, i64 116
   %18 = load i32, ptr %17, align 4
   %.not.i74.i = icmp eq i32 %18, 0
-  %19 = getelementptr i8, ptr %6, i64 4304
+  %19 = getelementptr i8, ptr %6, i64 4312
   %20 = getelementptr i8, ptr %0, i64 8
   %21 = load ptr, ptr %20, align 8
   br i1 %.not.i74.i, label %merge.i77.i, label %then.i75.i
@@ -45568,7 +45725,7 @@ merge.i77.i:                                      ; preds = %merge2.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %then13
 
 merge.i.i.i:                                      ; preds = %merge.i77.i
-  %26 = getelementptr i8, ptr %6, i64 4992
+  %26 = getelementptr i8, ptr %6, i64 5000
   %27 = load i8, ptr %26, align 1
   %28 = trunc i8 %27 to i1
   br i1 %28, label %merge1.i.i.i, label %then2.i.i.i
@@ -45582,8 +45739,8 @@ then5.i.i.i:                                      ; preds = %then2.i.i.i
   br label %then13
 
 merge1.i.i.i:                                     ; preds = %merge.i.i.i
-  %30 = getelementptr i8, ptr %6, i64 4944
-  %31 = getelementptr i8, ptr %6, i64 4312
+  %30 = getelementptr i8, ptr %6, i64 4952
+  %31 = getelementptr i8, ptr %6, i64 4320
   %32 = load ptr, ptr %31, align 8
   %33 = call fastcc i32 @"$Problems.report"(ptr %30, ptr %32, ptr %2)
   br label %"$Engine.open_model.exit.i"
@@ -45619,8 +45776,8 @@ merge7.i:                                         ; preds = %"$Engine.open_model
 
 merge.i.i80.i:                                    ; preds = %merge7.i
   %42 = getelementptr i8, ptr %6, i64 4132
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(176) %42, i8 0, i64 172, i1 false)
-  store i32 176, ptr %34, align 4
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %42, i8 0, i64 180, i1 false)
+  store i32 184, ptr %34, align 4
   %43 = load ptr, ptr %37, align 8
   %44 = getelementptr i8, ptr %43, i64 72
   %45 = load ptr, ptr %44, align 8
@@ -45653,14 +45810,14 @@ merge.critedge.i.i:                               ; preds = %merge.i.i80.i
   %58 = getelementptr i8, ptr %6, i64 16
   %59 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %58, ptr noundef nonnull dereferenceable(4) @"$string.405")
   %60 = icmp eq i32 %59, 0
-  %61 = getelementptr i8, ptr %6, i64 5032
+  %61 = getelementptr i8, ptr %6, i64 5040
   %62 = load ptr, ptr %37, align 8
   %63 = call fastcc i32 @"$Plan.make"(ptr %61, ptr %19, ptr %62, ptr nonnull %34, i1 zeroext %60, ptr nonnull %0, ptr %2)
   %.not19.i81.i = icmp eq i32 %63, 0
   br i1 %.not19.i81.i, label %merge2.i.i, label %then13
 
 merge2.i.i:                                       ; preds = %merge.critedge.i.i
-  %64 = getelementptr i8, ptr %6, i64 5348
+  %64 = getelementptr i8, ptr %6, i64 5356
   %65 = load i8, ptr %64, align 1
   %66 = trunc i8 %65 to i1
   br i1 %66, label %merge12.i, label %merge.i20.i.i
@@ -45673,15 +45830,15 @@ then2.i.i82.i:                                    ; preds = %merge.i20.i.i
   %67 = load ptr, ptr %61, align 8
   %68 = getelementptr i8, ptr %67, i64 8
   %69 = load ptr, ptr %68, align 8
-  %70 = getelementptr i8, ptr %6, i64 5349
+  %70 = getelementptr i8, ptr %6, i64 5357
   %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.580", ptr %69, ptr %70)
   br label %then13
 
 merge12.i:                                        ; preds = %merge2.i.i
   store i32 2, ptr %16, align 4
-  %72 = getelementptr i8, ptr %6, i64 5864
+  %72 = getelementptr i8, ptr %6, i64 5872
   %73 = load ptr, ptr %37, align 8
-  %74 = getelementptr i8, ptr %6, i64 5052
+  %74 = getelementptr i8, ptr %6, i64 5060
   %75 = load i32, ptr %74, align 4
   %76 = call fastcc i32 @"$RankGroup.init"(ptr %72, ptr %73, i32 %75, ptr %2)
   %.not71.i = icmp eq i32 %76, 0
@@ -45719,7 +45876,7 @@ merge12:                                          ; preds = %"$Engine.open.exit"
   %reass.mul = mul i64 %83, 1000000000
   %84 = extractelement <2 x i64> %82, i64 1
   %85 = add i64 %84, %reass.mul
-  %86 = getelementptr i8, ptr %6, i64 8816
+  %86 = getelementptr i8, ptr %6, i64 8824
   store i64 %85, ptr %86, align 8
   store ptr %6, ptr %1, align 8
   br label %common.ret
@@ -46705,6 +46862,8 @@ entry:
   %10 = load i32, ptr %9, align 4, !noalias !90
   %11 = getelementptr i8, ptr %1, i64 64
   %12 = load i32, ptr %11, align 4, !noalias !90
+  %13 = getelementptr i8, ptr %1, i64 155
+  %14 = load i8, ptr %13, align 1, !noalias !90
   store ptr %5, ptr %layout, align 8
   %.sroa.2.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 8
   store ptr %6, ptr %.sroa.2.0.layout.sroa_idx, align 8
@@ -46716,46 +46875,48 @@ entry:
   store i32 %3, ptr %.sroa.5.0.layout.sroa_idx, align 4
   %.sroa.6.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 32
   store i32 %12, ptr %.sroa.6.0.layout.sroa_idx, align 8
+  %.sroa.7.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 36
+  store i8 %14, ptr %.sroa.7.0.layout.sroa_idx, align 4
   store i64 0, ptr %bytes, align 8
-  %13 = getelementptr i8, ptr %0, i64 40
-  %14 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr null, ptr %13, ptr nonnull %bytes, ptr %2)
-  %.not = icmp eq i32 %14, 0
+  %15 = getelementptr i8, ptr %0, i64 40
+  %16 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr null, ptr %15, ptr nonnull %bytes, ptr %2)
+  %.not = icmp eq i32 %16, 0
   br i1 %.not, label %merge, label %common.ret
 
 common.ret:                                       ; preds = %then.i82, %merge28, %"$allocate.exit", %else16, %"$layout.place_random.exit", %merge2, %entry, %then29
-  %common.ret.op = phi i32 [ %679, %then29 ], [ %14, %entry ], [ %24, %"$allocate.exit" ], [ %33, %merge2 ], [ %code.1.i, %"$layout.place_random.exit" ], [ %674, %else16 ], [ 0, %merge28 ], [ 0, %then.i82 ]
+  %common.ret.op = phi i32 [ %681, %then29 ], [ %16, %entry ], [ %26, %"$allocate.exit" ], [ %35, %merge2 ], [ %code.1.i, %"$layout.place_random.exit" ], [ %676, %else16 ], [ 0, %merge28 ], [ 0, %then.i82 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %15 = load ptr, ptr %13, align 8
-  tail call void @free(ptr %15)
-  store ptr null, ptr %13, align 8
-  %16 = load i64, ptr %bytes, align 8
-  %17 = getelementptr i8, ptr %0, i64 1904
-  %18 = getelementptr i8, ptr %0, i64 16
-  %19 = load ptr, ptr %18, align 8
-  %20 = getelementptr i8, ptr %19, i64 80
+  %17 = load ptr, ptr %15, align 8
+  tail call void @free(ptr %17)
+  store ptr null, ptr %15, align 8
+  %18 = load i64, ptr %bytes, align 8
+  %19 = getelementptr i8, ptr %0, i64 1904
+  %20 = getelementptr i8, ptr %0, i64 16
   %21 = load ptr, ptr %20, align 8
-  %22 = getelementptr i8, ptr %0, i64 24
+  %22 = getelementptr i8, ptr %21, i64 80
   %23 = load ptr, ptr %22, align 8
-  %24 = tail call i32 %21(ptr %23, i64 %16, ptr %17)
-  %.not.i = icmp eq i32 %24, 0
+  %24 = getelementptr i8, ptr %0, i64 24
+  %25 = load ptr, ptr %24, align 8
+  %26 = tail call i32 %23(ptr %25, i64 %18, ptr %19)
+  %.not.i = icmp eq i32 %26, 0
   br i1 %.not.i, label %merge2, label %then.i
 
 then.i:                                           ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i)
   store i8 0, ptr %cause.i.i, align 8
-  %25 = load ptr, ptr %18, align 8
-  %26 = getelementptr i8, ptr %25, i64 64
-  %27 = load ptr, ptr %26, align 8
-  %28 = load ptr, ptr %22, align 8
-  call void %27(ptr %28, ptr nonnull %cause.i.i)
+  %27 = load ptr, ptr %20, align 8
+  %28 = getelementptr i8, ptr %27, i64 64
+  %29 = load ptr, ptr %28, align 8
+  %30 = load ptr, ptr %24, align 8
+  call void %29(ptr %30, ptr nonnull %cause.i.i)
   %.not17.i.i = icmp eq ptr %2, null
   br i1 %.not17.i.i, label %"$allocate.exit", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i
-  %29 = load i32, ptr %0, align 4
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.585", i32 %29, ptr nonnull %cause.i.i)
+  %31 = load i32, ptr %0, align 4
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.585", i32 %31, ptr nonnull %cause.i.i)
   br label %"$allocate.exit"
 
 "$allocate.exit":                                 ; preds = %then.i, %then2.i.i
@@ -46763,83 +46924,83 @@ then2.i.i:                                        ; preds = %then.i
   br label %common.ret
 
 merge2:                                           ; preds = %merge
-  %31 = getelementptr i8, ptr %0, i64 1912
-  store i64 %16, ptr %31, align 8
-  %32 = load ptr, ptr %17, align 8
-  %33 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr %32, ptr nonnull %13, ptr nonnull %bytes, ptr %2)
-  %.not72 = icmp eq i32 %33, 0
+  %33 = getelementptr i8, ptr %0, i64 1912
+  store i64 %18, ptr %33, align 8
+  %34 = load ptr, ptr %19, align 8
+  %35 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr %34, ptr nonnull %15, ptr nonnull %bytes, ptr %2)
+  %.not72 = icmp eq i32 %35, 0
   br i1 %.not72, label %merge7, label %common.ret
 
 merge7:                                           ; preds = %merge2
-  %34 = load i64, ptr %bytes, align 8
+  %36 = load i64, ptr %bytes, align 8
   %.sroa.261.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 8
   %.sroa.3.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 16
   %.sroa.462.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 16 dereferenceable(24) %progress, i8 0, i64 24, i1 false)
-  store i64 %34, ptr %.sroa.462.0.progress.sroa_idx, align 8
-  %35 = load i32, ptr %0, align 4
-  %36 = icmp eq i32 %35, 0
-  br i1 %36, label %then12, label %merge11
+  store i64 %36, ptr %.sroa.462.0.progress.sroa_idx, align 8
+  %37 = load i32, ptr %0, align 4
+  %38 = icmp eq i32 %37, 0
+  br i1 %38, label %then12, label %merge11
 
 then12:                                           ; preds = %merge7
-  %37 = getelementptr i8, ptr %1, i64 104
-  %38 = load <2 x ptr>, ptr %37, align 8
-  store <2 x ptr> %38, ptr %progress, align 16
+  %39 = getelementptr i8, ptr %1, i64 104
+  %40 = load <2 x ptr>, ptr %39, align 8
+  store <2 x ptr> %40, ptr %progress, align 16
   br label %merge11
 
 merge11:                                          ; preds = %merge7, %then12
-  %39 = getelementptr i8, ptr %1, i64 132
-  %40 = load i32, ptr %39, align 4
-  %.not73 = icmp eq i32 %40, 0
+  %41 = getelementptr i8, ptr %1, i64 132
+  %42 = load i32, ptr %41, align 4
+  %.not73 = icmp eq i32 %42, 0
   br i1 %.not73, label %else16, label %then15
 
 then15:                                           ; preds = %merge11
-  %41 = load ptr, ptr %22, align 8
+  %43 = load ptr, ptr %24, align 8
   call void @llvm.lifetime.start.p0(i64 56, ptr nonnull %placer.i)
-  %42 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %43 = shl i32 %42, 20
-  %44 = sext i32 %43 to i64
+  %44 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
+  %45 = shl i32 %44, 20
+  %46 = sext i32 %45 to i64
   store ptr %layout, ptr %placer.i, align 8
   %.sroa.211.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 8
-  store ptr %41, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  store ptr %43, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
   %.sroa.3.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 16
   store ptr %progress, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
   %.sroa.412.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 24
   store ptr %2, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
   %.sroa.5.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 32
-  store i64 %44, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %46, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
   %.sroa.613.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 40
   %.sroa.7.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 48
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.613.0.placer.sroa_idx.i, i8 0, i64 16, i1 false)
-  %45 = load ptr, ptr %layout, align 8
-  %46 = getelementptr i8, ptr %45, i64 64
-  %47 = load i32, ptr %46, align 4
-  %48 = getelementptr i8, ptr %45, i64 84
+  %47 = load ptr, ptr %layout, align 8
+  %48 = getelementptr i8, ptr %47, i64 64
   %49 = load i32, ptr %48, align 4
-  %50 = call i32 @llvm.smax.i32(i32 %47, i32 %49)
-  %51 = getelementptr i8, ptr %45, i64 128
-  %52 = load i32, ptr %51, align 4
-  %53 = call i32 @llvm.smax.i32(i32 %50, i32 %52)
-  %54 = sext i32 %53 to i64
-  %55 = shl nsw i64 %54, 2
-  %56 = call ptr @malloc(i64 %55)
-  store ptr %56, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %57 = call ptr @calloc(i64 %54, i64 4)
-  store ptr %57, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
-  %58 = icmp eq ptr %56, null
-  %59 = icmp eq ptr %57, null
-  %or.cond.i.i = or i1 %58, %59
+  %50 = getelementptr i8, ptr %47, i64 84
+  %51 = load i32, ptr %50, align 4
+  %52 = call i32 @llvm.smax.i32(i32 %49, i32 %51)
+  %53 = getelementptr i8, ptr %47, i64 128
+  %54 = load i32, ptr %53, align 4
+  %55 = call i32 @llvm.smax.i32(i32 %52, i32 %54)
+  %56 = sext i32 %55 to i64
+  %57 = shl nsw i64 %56, 2
+  %58 = call ptr @malloc(i64 %57)
+  store ptr %58, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %59 = call ptr @calloc(i64 %56, i64 4)
+  store ptr %59, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+  %60 = icmp eq ptr %58, null
+  %61 = icmp eq ptr %59, null
+  %or.cond.i.i = or i1 %60, %61
   br i1 %or.cond.i.i, label %then.i.i, label %forcond.preheader.i.i
 
 forcond.preheader.i.i:                            ; preds = %then15
-  %60 = icmp sgt i32 %53, 0
-  br i1 %60, label %forbody.preheader.i.i, label %then.i78
+  %62 = icmp sgt i32 %55, 0
+  br i1 %62, label %forbody.preheader.i.i, label %then.i78
 
 forbody.preheader.i.i:                            ; preds = %forcond.preheader.i.i
-  %wide.trip.count.i.i = zext nneg i32 %53 to i64
+  %wide.trip.count.i.i = zext nneg i32 %55 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 7
-  %61 = icmp ult i32 %53, 8
-  br i1 %61, label %then.loopexit.i.unr-lcssa, label %forbody.preheader.i.i.new
+  %63 = icmp ult i32 %55, 8
+  br i1 %63, label %then.loopexit.i.unr-lcssa, label %forbody.preheader.i.i.new
 
 forbody.preheader.i.i.new:                        ; preds = %forbody.preheader.i.i
   %unroll_iter = and i64 %wide.trip.count.i.i, 2147483640
@@ -46850,43 +47011,43 @@ then.i.i:                                         ; preds = %then15
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i80
 
 then2.i.i80:                                      ; preds = %then.i.i
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.589", i32 %53)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.589", i32 %55)
   br label %"$layout.place_random.exit"
 
 forbody.i.i:                                      ; preds = %forbody.i.i, %forbody.preheader.i.i.new
   %indvars.iv.i.i = phi i64 [ 0, %forbody.preheader.i.i.new ], [ %indvars.iv.next.i.i.7, %forbody.i.i ]
   %niter = phi i64 [ 0, %forbody.preheader.i.i.new ], [ %niter.next.7, %forbody.i.i ]
-  %63 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %64 = getelementptr float, ptr %63, i64 %indvars.iv.i.i
-  store float 1.000000e+00, ptr %64, align 4
-  %indvars.iv.next.i.i = or disjoint i64 %indvars.iv.i.i, 1
   %65 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %66 = getelementptr float, ptr %65, i64 %indvars.iv.next.i.i
+  %66 = getelementptr float, ptr %65, i64 %indvars.iv.i.i
   store float 1.000000e+00, ptr %66, align 4
-  %indvars.iv.next.i.i.1 = or disjoint i64 %indvars.iv.i.i, 2
+  %indvars.iv.next.i.i = or disjoint i64 %indvars.iv.i.i, 1
   %67 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %68 = getelementptr float, ptr %67, i64 %indvars.iv.next.i.i.1
+  %68 = getelementptr float, ptr %67, i64 %indvars.iv.next.i.i
   store float 1.000000e+00, ptr %68, align 4
-  %indvars.iv.next.i.i.2 = or disjoint i64 %indvars.iv.i.i, 3
+  %indvars.iv.next.i.i.1 = or disjoint i64 %indvars.iv.i.i, 2
   %69 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %70 = getelementptr float, ptr %69, i64 %indvars.iv.next.i.i.2
+  %70 = getelementptr float, ptr %69, i64 %indvars.iv.next.i.i.1
   store float 1.000000e+00, ptr %70, align 4
-  %indvars.iv.next.i.i.3 = or disjoint i64 %indvars.iv.i.i, 4
+  %indvars.iv.next.i.i.2 = or disjoint i64 %indvars.iv.i.i, 3
   %71 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %72 = getelementptr float, ptr %71, i64 %indvars.iv.next.i.i.3
+  %72 = getelementptr float, ptr %71, i64 %indvars.iv.next.i.i.2
   store float 1.000000e+00, ptr %72, align 4
-  %indvars.iv.next.i.i.4 = or disjoint i64 %indvars.iv.i.i, 5
+  %indvars.iv.next.i.i.3 = or disjoint i64 %indvars.iv.i.i, 4
   %73 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %74 = getelementptr float, ptr %73, i64 %indvars.iv.next.i.i.4
+  %74 = getelementptr float, ptr %73, i64 %indvars.iv.next.i.i.3
   store float 1.000000e+00, ptr %74, align 4
-  %indvars.iv.next.i.i.5 = or disjoint i64 %indvars.iv.i.i, 6
+  %indvars.iv.next.i.i.4 = or disjoint i64 %indvars.iv.i.i, 5
   %75 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %76 = getelementptr float, ptr %75, i64 %indvars.iv.next.i.i.5
+  %76 = getelementptr float, ptr %75, i64 %indvars.iv.next.i.i.4
   store float 1.000000e+00, ptr %76, align 4
-  %indvars.iv.next.i.i.6 = or disjoint i64 %indvars.iv.i.i, 7
+  %indvars.iv.next.i.i.5 = or disjoint i64 %indvars.iv.i.i, 6
   %77 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %78 = getelementptr float, ptr %77, i64 %indvars.iv.next.i.i.6
+  %78 = getelementptr float, ptr %77, i64 %indvars.iv.next.i.i.5
   store float 1.000000e+00, ptr %78, align 4
+  %indvars.iv.next.i.i.6 = or disjoint i64 %indvars.iv.i.i, 7
+  %79 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %80 = getelementptr float, ptr %79, i64 %indvars.iv.next.i.i.6
+  store float 1.000000e+00, ptr %80, align 4
   %indvars.iv.next.i.i.7 = add nuw nsw i64 %indvars.iv.i.i, 8
   %niter.next.7 = add i64 %niter, 8
   %niter.ncmp.7 = icmp eq i64 %niter.next.7, %unroll_iter
@@ -46900,9 +47061,9 @@ then.loopexit.i.unr-lcssa:                        ; preds = %forbody.i.i, %forbo
 forbody.i.i.epil:                                 ; preds = %then.loopexit.i.unr-lcssa, %forbody.i.i.epil
   %indvars.iv.i.i.epil = phi i64 [ %indvars.iv.next.i.i.epil, %forbody.i.i.epil ], [ %indvars.iv.i.i.unr, %then.loopexit.i.unr-lcssa ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.epil ], [ 0, %then.loopexit.i.unr-lcssa ]
-  %79 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %80 = getelementptr float, ptr %79, i64 %indvars.iv.i.i.epil
-  store float 1.000000e+00, ptr %80, align 4
+  %81 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %82 = getelementptr float, ptr %81, i64 %indvars.iv.i.i.epil
+  store float 1.000000e+00, ptr %82, align 4
   %indvars.iv.next.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
@@ -46916,73 +47077,73 @@ then.loopexit.i:                                  ; preds = %forbody.i.i.epil, %
   br label %then.i78
 
 then.i78:                                         ; preds = %then.loopexit.i, %forcond.preheader.i.i
-  %81 = phi ptr [ %.pre240.i, %then.loopexit.i ], [ %41, %forcond.preheader.i.i ]
-  %82 = phi i64 [ %.pre239.i, %then.loopexit.i ], [ %44, %forcond.preheader.i.i ]
-  %83 = phi ptr [ %.pre238.i, %then.loopexit.i ], [ %45, %forcond.preheader.i.i ]
-  %84 = phi ptr [ %.pre.i, %then.loopexit.i ], [ %layout, %forcond.preheader.i.i ]
-  %85 = getelementptr i8, ptr %0, i64 48
+  %83 = phi ptr [ %.pre240.i, %then.loopexit.i ], [ %43, %forcond.preheader.i.i ]
+  %84 = phi i64 [ %.pre239.i, %then.loopexit.i ], [ %46, %forcond.preheader.i.i ]
+  %85 = phi ptr [ %.pre238.i, %then.loopexit.i ], [ %47, %forcond.preheader.i.i ]
+  %86 = phi ptr [ %.pre.i, %then.loopexit.i ], [ %layout, %forcond.preheader.i.i ]
+  %87 = getelementptr i8, ptr %0, i64 48
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i107.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i108.i)
-  store ptr %85, ptr %args.i108.i, align 8
-  %86 = getelementptr inbounds i8, ptr %args.i108.i, i64 8
-  store i64 %82, ptr %86, align 8
-  %87 = getelementptr inbounds i8, ptr %args.i108.i, i64 16
-  store float 1.000000e+00, ptr %87, align 8
-  %88 = add i64 %82, 1
-  store i64 %88, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %89 = getelementptr i8, ptr %84, i64 16
-  %90 = load ptr, ptr %89, align 8
-  %91 = getelementptr i8, ptr %90, i64 424
+  store ptr %87, ptr %args.i108.i, align 8
+  %88 = getelementptr inbounds i8, ptr %args.i108.i, i64 8
+  store i64 %84, ptr %88, align 8
+  %89 = getelementptr inbounds i8, ptr %args.i108.i, i64 16
+  store float 1.000000e+00, ptr %89, align 8
+  %90 = add i64 %84, 1
+  store i64 %90, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %91 = getelementptr i8, ptr %86, i64 16
   %92 = load ptr, ptr %91, align 8
-  %93 = call i32 %92(ptr %81, ptr nonnull %args.i108.i)
-  %.not.i109.i = icmp eq i32 %93, 0
+  %93 = getelementptr i8, ptr %92, i64 424
+  %94 = load ptr, ptr %93, align 8
+  %95 = call i32 %94(ptr %83, ptr nonnull %args.i108.i)
+  %.not.i109.i = icmp eq i32 %95, 0
   br i1 %.not.i109.i, label %merge.i114.i, label %then.i110.i
 
 then.i110.i:                                      ; preds = %then.i78
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i106.i)
   store i8 0, ptr %cause.i.i106.i, align 8
-  %94 = load ptr, ptr %placer.i, align 8
-  %95 = getelementptr i8, ptr %94, i64 16
-  %96 = load ptr, ptr %95, align 8
-  %97 = getelementptr i8, ptr %96, i64 64
+  %96 = load ptr, ptr %placer.i, align 8
+  %97 = getelementptr i8, ptr %96, i64 16
   %98 = load ptr, ptr %97, align 8
-  %99 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %98(ptr %99, ptr nonnull %cause.i.i106.i)
-  %100 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i111.i = icmp eq ptr %100, null
+  %99 = getelementptr i8, ptr %98, i64 64
+  %100 = load ptr, ptr %99, align 8
+  %101 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %100(ptr %101, ptr nonnull %cause.i.i106.i)
+  %102 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i111.i = icmp eq ptr %102, null
   br i1 %.not.i.i111.i, label %"$RandomPlacer.matrix_of_deviation.exit117.i", label %then.i.i112.i
 
 then.i.i112.i:                                    ; preds = %then.i110.i
-  %101 = load ptr, ptr %placer.i, align 8
-  %102 = getelementptr i8, ptr %101, i64 28
-  %103 = load i32, ptr %102, align 4
-  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %100, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %103, ptr nonnull %cause.i.i106.i)
+  %103 = load ptr, ptr %placer.i, align 8
+  %104 = getelementptr i8, ptr %103, i64 28
+  %105 = load i32, ptr %104, align 4
+  %106 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %102, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %105, ptr nonnull %cause.i.i106.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit117.i"
 
 merge.i114.i:                                     ; preds = %then.i78
   store i64 0, ptr %bytes.i107.i, align 8
-  %105 = load ptr, ptr %placer.i, align 8
-  %106 = getelementptr i8, ptr %105, i64 16
-  %107 = load ptr, ptr %106, align 8
-  %108 = getelementptr i8, ptr %107, i64 144
+  %107 = load ptr, ptr %placer.i, align 8
+  %108 = getelementptr i8, ptr %107, i64 16
   %109 = load ptr, ptr %108, align 8
-  %110 = call i32 %109(ptr %85, ptr nonnull %bytes.i107.i)
-  %111 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %112 = load i64, ptr %bytes.i107.i, align 8
-  %113 = getelementptr i8, ptr %111, i64 16
-  %114 = load i64, ptr %113, align 8
-  %115 = add i64 %114, %112
-  store i64 %115, ptr %113, align 8
-  %116 = load ptr, ptr %111, align 8
-  %.not.i11.i115.i = icmp eq ptr %116, null
+  %110 = getelementptr i8, ptr %109, i64 144
+  %111 = load ptr, ptr %110, align 8
+  %112 = call i32 %111(ptr %87, ptr nonnull %bytes.i107.i)
+  %113 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %114 = load i64, ptr %bytes.i107.i, align 8
+  %115 = getelementptr i8, ptr %113, i64 16
+  %116 = load i64, ptr %115, align 8
+  %117 = add i64 %116, %114
+  store i64 %117, ptr %115, align 8
+  %118 = load ptr, ptr %113, align 8
+  %.not.i11.i115.i = icmp eq ptr %118, null
   br i1 %.not.i11.i115.i, label %merge.i.i, label %then.i12.i116.i
 
 then.i12.i116.i:                                  ; preds = %merge.i114.i
-  %117 = getelementptr i8, ptr %111, i64 8
-  %118 = load ptr, ptr %117, align 8
-  %119 = getelementptr i8, ptr %111, i64 24
-  %120 = load i64, ptr %119, align 8
-  call void %116(ptr %118, i64 %115, i64 %120, ptr nonnull @"$string.176")
+  %119 = getelementptr i8, ptr %113, i64 8
+  %120 = load ptr, ptr %119, align 8
+  %121 = getelementptr i8, ptr %113, i64 24
+  %122 = load i64, ptr %121, align 8
+  call void %118(ptr %120, i64 %117, i64 %122, ptr nonnull @"$string.176")
   br label %merge.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit117.i":    ; preds = %then.i.i112.i, %then.i110.i
@@ -46994,48 +47155,48 @@ then.i12.i116.i:                                  ; preds = %merge.i114.i
 merge.i.i:                                        ; preds = %then.i12.i116.i, %merge.i114.i
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i107.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i108.i)
-  %121 = getelementptr i8, ptr %0, i64 88
-  %122 = load ptr, ptr %121, align 8
-  %123 = getelementptr i8, ptr %83, i64 64
-  %124 = load i32, ptr %123, align 4
-  %125 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %123 = getelementptr i8, ptr %0, i64 88
+  %124 = load ptr, ptr %123, align 8
+  %125 = getelementptr i8, ptr %85, i64 64
+  %126 = load i32, ptr %125, align 4
+  %127 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i.i.i)
-  store ptr %125, ptr %args.i.i.i, align 8
-  %126 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
-  store i32 0, ptr %126, align 8
-  %127 = getelementptr inbounds i8, ptr %args.i.i.i, i64 12
-  store i32 %124, ptr %127, align 4
-  %128 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
-  store ptr %122, ptr %128, align 8
-  %129 = load ptr, ptr %placer.i, align 8
-  %130 = getelementptr i8, ptr %129, i64 16
-  %131 = load ptr, ptr %130, align 8
-  %132 = getelementptr i8, ptr %131, i64 184
+  store ptr %127, ptr %args.i.i.i, align 8
+  %128 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
+  store i32 0, ptr %128, align 8
+  %129 = getelementptr inbounds i8, ptr %args.i.i.i, i64 12
+  store i32 %126, ptr %129, align 4
+  %130 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
+  store ptr %124, ptr %130, align 8
+  %131 = load ptr, ptr %placer.i, align 8
+  %132 = getelementptr i8, ptr %131, i64 16
   %133 = load ptr, ptr %132, align 8
-  %134 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %135 = call i32 %133(ptr %134, ptr nonnull %args.i.i.i)
-  %.not.i.i.i = icmp eq i32 %135, 0
+  %134 = getelementptr i8, ptr %133, i64 184
+  %135 = load ptr, ptr %134, align 8
+  %136 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %137 = call i32 %135(ptr %136, ptr nonnull %args.i.i.i)
+  %.not.i.i.i = icmp eq i32 %137, 0
   br i1 %.not.i.i.i, label %merge2.i.i, label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   store i8 0, ptr %cause.i.i.i.i, align 8
-  %136 = load ptr, ptr %placer.i, align 8
-  %137 = getelementptr i8, ptr %136, i64 16
-  %138 = load ptr, ptr %137, align 8
-  %139 = getelementptr i8, ptr %138, i64 64
+  %138 = load ptr, ptr %placer.i, align 8
+  %139 = getelementptr i8, ptr %138, i64 16
   %140 = load ptr, ptr %139, align 8
-  %141 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %140(ptr %141, ptr nonnull %cause.i.i.i.i)
-  %142 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i.i.i = icmp eq ptr %142, null
+  %141 = getelementptr i8, ptr %140, i64 64
+  %142 = load ptr, ptr %141, align 8
+  %143 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %142(ptr %143, ptr nonnull %cause.i.i.i.i)
+  %144 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i.i.i = icmp eq ptr %144, null
   br i1 %.not.i.i.i.i, label %"$RandomPlacer.vector.exit.i.i", label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %then.i.i.i
-  %143 = load ptr, ptr %placer.i, align 8
-  %144 = getelementptr i8, ptr %143, i64 28
-  %145 = load i32, ptr %144, align 4
-  %146 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %142, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.591", i32 %145, ptr nonnull %cause.i.i.i.i)
+  %145 = load ptr, ptr %placer.i, align 8
+  %146 = getelementptr i8, ptr %145, i64 28
+  %147 = load i32, ptr %146, align 4
+  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %144, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.591", i32 %147, ptr nonnull %cause.i.i.i.i)
   br label %"$RandomPlacer.vector.exit.i.i"
 
 "$RandomPlacer.vector.exit.i.i":                  ; preds = %then.i.i.i.i, %then.i.i.i
@@ -47045,78 +47206,78 @@ then.i.i.i.i:                                     ; preds = %then.i.i.i
 
 merge2.i.i:                                       ; preds = %merge.i.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i.i)
-  %147 = getelementptr i8, ptr %0, i64 96
-  %148 = getelementptr i8, ptr %0, i64 108
-  %149 = load i32, ptr %148, align 4
-  %150 = sitofp i32 %149 to double
-  %151 = call double @sqrt(double %150)
-  %152 = fdiv double 1.000000e+00, %151
-  %153 = fptrunc double %152 to float
+  %149 = getelementptr i8, ptr %0, i64 96
+  %150 = getelementptr i8, ptr %0, i64 108
+  %151 = load i32, ptr %150, align 4
+  %152 = sitofp i32 %151 to double
+  %153 = call double @sqrt(double %152)
+  %154 = fdiv double 1.000000e+00, %153
+  %155 = fptrunc double %154 to float
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i95.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i96.i)
-  store ptr %147, ptr %args.i96.i, align 8
-  %154 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %155 = getelementptr inbounds i8, ptr %args.i96.i, i64 8
-  store i64 %154, ptr %155, align 8
-  %156 = getelementptr inbounds i8, ptr %args.i96.i, i64 16
-  store float %153, ptr %156, align 8
-  %157 = add i64 %154, 1
-  store i64 %157, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %158 = load ptr, ptr %placer.i, align 8
-  %159 = getelementptr i8, ptr %158, i64 16
-  %160 = load ptr, ptr %159, align 8
-  %161 = getelementptr i8, ptr %160, i64 424
+  store ptr %149, ptr %args.i96.i, align 8
+  %156 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %157 = getelementptr inbounds i8, ptr %args.i96.i, i64 8
+  store i64 %156, ptr %157, align 8
+  %158 = getelementptr inbounds i8, ptr %args.i96.i, i64 16
+  store float %155, ptr %158, align 8
+  %159 = add i64 %156, 1
+  store i64 %159, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %160 = load ptr, ptr %placer.i, align 8
+  %161 = getelementptr i8, ptr %160, i64 16
   %162 = load ptr, ptr %161, align 8
-  %163 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %164 = call i32 %162(ptr %163, ptr nonnull %args.i96.i)
-  %.not.i97.i = icmp eq i32 %164, 0
+  %163 = getelementptr i8, ptr %162, i64 424
+  %164 = load ptr, ptr %163, align 8
+  %165 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %166 = call i32 %164(ptr %165, ptr nonnull %args.i96.i)
+  %.not.i97.i = icmp eq i32 %166, 0
   br i1 %.not.i97.i, label %merge.i102.i, label %then.i98.i
 
 then.i98.i:                                       ; preds = %merge2.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i94.i)
   store i8 0, ptr %cause.i.i94.i, align 8
-  %165 = load ptr, ptr %placer.i, align 8
-  %166 = getelementptr i8, ptr %165, i64 16
-  %167 = load ptr, ptr %166, align 8
-  %168 = getelementptr i8, ptr %167, i64 64
+  %167 = load ptr, ptr %placer.i, align 8
+  %168 = getelementptr i8, ptr %167, i64 16
   %169 = load ptr, ptr %168, align 8
-  %170 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %169(ptr %170, ptr nonnull %cause.i.i94.i)
-  %171 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i99.i = icmp eq ptr %171, null
+  %170 = getelementptr i8, ptr %169, i64 64
+  %171 = load ptr, ptr %170, align 8
+  %172 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %171(ptr %172, ptr nonnull %cause.i.i94.i)
+  %173 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i99.i = icmp eq ptr %173, null
   br i1 %.not.i.i99.i, label %"$RandomPlacer.matrix_of_deviation.exit105.i", label %then.i.i100.i
 
 then.i.i100.i:                                    ; preds = %then.i98.i
-  %172 = load ptr, ptr %placer.i, align 8
-  %173 = getelementptr i8, ptr %172, i64 28
-  %174 = load i32, ptr %173, align 4
-  %175 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %171, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %174, ptr nonnull %cause.i.i94.i)
+  %174 = load ptr, ptr %placer.i, align 8
+  %175 = getelementptr i8, ptr %174, i64 28
+  %176 = load i32, ptr %175, align 4
+  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %173, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %176, ptr nonnull %cause.i.i94.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit105.i"
 
 merge.i102.i:                                     ; preds = %merge2.i.i
   store i64 0, ptr %bytes.i95.i, align 8
-  %176 = load ptr, ptr %placer.i, align 8
-  %177 = getelementptr i8, ptr %176, i64 16
-  %178 = load ptr, ptr %177, align 8
-  %179 = getelementptr i8, ptr %178, i64 144
+  %178 = load ptr, ptr %placer.i, align 8
+  %179 = getelementptr i8, ptr %178, i64 16
   %180 = load ptr, ptr %179, align 8
-  %181 = call i32 %180(ptr %147, ptr nonnull %bytes.i95.i)
-  %182 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %183 = load i64, ptr %bytes.i95.i, align 8
-  %184 = getelementptr i8, ptr %182, i64 16
-  %185 = load i64, ptr %184, align 8
-  %186 = add i64 %185, %183
-  store i64 %186, ptr %184, align 8
-  %187 = load ptr, ptr %182, align 8
-  %.not.i11.i103.i = icmp eq ptr %187, null
+  %181 = getelementptr i8, ptr %180, i64 144
+  %182 = load ptr, ptr %181, align 8
+  %183 = call i32 %182(ptr %149, ptr nonnull %bytes.i95.i)
+  %184 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %185 = load i64, ptr %bytes.i95.i, align 8
+  %186 = getelementptr i8, ptr %184, i64 16
+  %187 = load i64, ptr %186, align 8
+  %188 = add i64 %187, %185
+  store i64 %188, ptr %186, align 8
+  %189 = load ptr, ptr %184, align 8
+  %.not.i11.i103.i = icmp eq ptr %189, null
   br i1 %.not.i11.i103.i, label %merge7.i.i, label %then.i12.i104.i
 
 then.i12.i104.i:                                  ; preds = %merge.i102.i
-  %188 = getelementptr i8, ptr %182, i64 8
-  %189 = load ptr, ptr %188, align 8
-  %190 = getelementptr i8, ptr %182, i64 24
-  %191 = load i64, ptr %190, align 8
-  call void %187(ptr %189, i64 %186, i64 %191, ptr nonnull @"$string.176")
+  %190 = getelementptr i8, ptr %184, i64 8
+  %191 = load ptr, ptr %190, align 8
+  %192 = getelementptr i8, ptr %184, i64 24
+  %193 = load i64, ptr %192, align 8
+  call void %189(ptr %191, i64 %188, i64 %193, ptr nonnull @"$string.176")
   br label %merge7.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit105.i":    ; preds = %then.i.i100.i, %then.i98.i
@@ -47128,94 +47289,94 @@ then.i12.i104.i:                                  ; preds = %merge.i102.i
 merge7.i.i:                                       ; preds = %then.i12.i104.i, %merge.i102.i
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i95.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i96.i)
-  %192 = getelementptr i8, ptr %83, i64 68
-  %193 = load i32, ptr %192, align 4
-  %194 = icmp sgt i32 %193, 0
-  br i1 %194, label %forbody.lr.ph.i.i, label %then2.i
+  %194 = getelementptr i8, ptr %85, i64 68
+  %195 = load i32, ptr %194, align 4
+  %196 = icmp sgt i32 %195, 0
+  br i1 %196, label %forbody.lr.ph.i.i, label %then2.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge7.i.i
-  %195 = getelementptr inbounds i8, ptr %args.i.i.i.i.i, i64 8
-  %196 = getelementptr inbounds i8, ptr %args.i.i.i.i.i, i64 12
-  %197 = getelementptr inbounds i8, ptr %args.i.i.i.i.i, i64 16
-  %198 = getelementptr inbounds i8, ptr %args.i58.i.i.i.i, i64 8
-  %199 = getelementptr inbounds i8, ptr %args.i58.i.i.i.i, i64 12
-  %200 = getelementptr inbounds i8, ptr %args.i58.i.i.i.i, i64 16
-  %201 = getelementptr inbounds i8, ptr %args.i66.i.i.i.i, i64 8
-  %202 = getelementptr inbounds i8, ptr %args.i66.i.i.i.i, i64 12
-  %203 = getelementptr inbounds i8, ptr %args.i66.i.i.i.i, i64 16
-  %204 = getelementptr inbounds i8, ptr %args.i74.i.i.i.i, i64 8
-  %205 = getelementptr inbounds i8, ptr %args.i74.i.i.i.i, i64 12
-  %206 = getelementptr inbounds i8, ptr %args.i74.i.i.i.i, i64 16
-  %207 = getelementptr inbounds i8, ptr %args.i.i35.i.i.i, i64 8
-  %208 = getelementptr inbounds i8, ptr %args.i.i35.i.i.i, i64 12
-  %209 = getelementptr inbounds i8, ptr %args.i.i35.i.i.i, i64 16
+  %197 = getelementptr inbounds i8, ptr %args.i.i.i.i.i, i64 8
+  %198 = getelementptr inbounds i8, ptr %args.i.i.i.i.i, i64 12
+  %199 = getelementptr inbounds i8, ptr %args.i.i.i.i.i, i64 16
+  %200 = getelementptr inbounds i8, ptr %args.i58.i.i.i.i, i64 8
+  %201 = getelementptr inbounds i8, ptr %args.i58.i.i.i.i, i64 12
+  %202 = getelementptr inbounds i8, ptr %args.i58.i.i.i.i, i64 16
+  %203 = getelementptr inbounds i8, ptr %args.i66.i.i.i.i, i64 8
+  %204 = getelementptr inbounds i8, ptr %args.i66.i.i.i.i, i64 12
+  %205 = getelementptr inbounds i8, ptr %args.i66.i.i.i.i, i64 16
+  %206 = getelementptr inbounds i8, ptr %args.i74.i.i.i.i, i64 8
+  %207 = getelementptr inbounds i8, ptr %args.i74.i.i.i.i, i64 12
+  %208 = getelementptr inbounds i8, ptr %args.i74.i.i.i.i, i64 16
+  %209 = getelementptr inbounds i8, ptr %args.i.i35.i.i.i, i64 8
+  %210 = getelementptr inbounds i8, ptr %args.i.i35.i.i.i, i64 12
+  %211 = getelementptr inbounds i8, ptr %args.i.i35.i.i.i, i64 16
   %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 16
   %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 24
   %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 32
-  %210 = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 12
+  %212 = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 12
   %first.sroa.2.0.matrix.sroa_idx.i45.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i36.i.i.i.i, i64 16
   %first.sroa.3.0.matrix.sroa_idx.i46.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i36.i.i.i.i, i64 24
   %first.sroa.5.0.matrix.sroa_idx.i47.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i36.i.i.i.i, i64 32
-  %211 = getelementptr inbounds i8, ptr %matrix.i36.i.i.i.i, i64 12
-  %wide.trip.count.i21.i = zext nneg i32 %193 to i64
-  %212 = getelementptr inbounds i8, ptr %args.i84.i, i64 8
-  %213 = getelementptr inbounds i8, ptr %args.i84.i, i64 16
-  %214 = getelementptr inbounds i8, ptr %args.i72.i, i64 8
-  %215 = getelementptr inbounds i8, ptr %args.i72.i, i64 16
-  %216 = getelementptr inbounds i8, ptr %args.i48.i, i64 8
-  %217 = getelementptr inbounds i8, ptr %args.i48.i, i64 16
-  %218 = getelementptr inbounds i8, ptr %args.i60.i, i64 8
-  %219 = getelementptr inbounds i8, ptr %args.i60.i, i64 16
-  %220 = getelementptr inbounds i8, ptr %args.i.i, i64 8
-  %221 = getelementptr inbounds i8, ptr %args.i.i, i64 16
-  %222 = getelementptr inbounds i8, ptr %args.i36.i, i64 8
-  %223 = getelementptr inbounds i8, ptr %args.i36.i, i64 16
+  %213 = getelementptr inbounds i8, ptr %matrix.i36.i.i.i.i, i64 12
+  %wide.trip.count.i21.i = zext nneg i32 %195 to i64
+  %214 = getelementptr inbounds i8, ptr %args.i84.i, i64 8
+  %215 = getelementptr inbounds i8, ptr %args.i84.i, i64 16
+  %216 = getelementptr inbounds i8, ptr %args.i72.i, i64 8
+  %217 = getelementptr inbounds i8, ptr %args.i72.i, i64 16
+  %218 = getelementptr inbounds i8, ptr %args.i48.i, i64 8
+  %219 = getelementptr inbounds i8, ptr %args.i48.i, i64 16
+  %220 = getelementptr inbounds i8, ptr %args.i60.i, i64 8
+  %221 = getelementptr inbounds i8, ptr %args.i60.i, i64 16
+  %222 = getelementptr inbounds i8, ptr %args.i.i, i64 8
+  %223 = getelementptr inbounds i8, ptr %args.i.i, i64 16
+  %224 = getelementptr inbounds i8, ptr %args.i36.i, i64 8
+  %225 = getelementptr inbounds i8, ptr %args.i36.i, i64 16
   br label %forbody.i22.i
 
 forbody.i22.i:                                    ; preds = %merge13.i.i, %forbody.lr.ph.i.i
   %indvars.iv.i23.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i24.i, %merge13.i.i ]
-  %224 = load ptr, ptr %13, align 8
-  %225 = getelementptr %24, ptr %224, i64 %indvars.iv.i23.i
-  %226 = load ptr, ptr %placer.i, align 8
-  %227 = load ptr, ptr %226, align 8
-  %228 = getelementptr i8, ptr %225, i64 8
+  %226 = load ptr, ptr %15, align 8
+  %227 = getelementptr %24, ptr %226, i64 %indvars.iv.i23.i
+  %228 = load ptr, ptr %placer.i, align 8
   %229 = load ptr, ptr %228, align 8
-  %230 = getelementptr i8, ptr %227, i64 64
-  %231 = load i32, ptr %230, align 4
-  %232 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %230 = getelementptr i8, ptr %227, i64 8
+  %231 = load ptr, ptr %230, align 8
+  %232 = getelementptr i8, ptr %229, i64 64
+  %233 = load i32, ptr %232, align 4
+  %234 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i.i.i.i.i)
-  store ptr %232, ptr %args.i.i.i.i.i, align 8
-  store i32 0, ptr %195, align 8
-  store i32 %231, ptr %196, align 4
-  store ptr %229, ptr %197, align 8
-  %233 = getelementptr i8, ptr %226, i64 16
-  %234 = load ptr, ptr %233, align 8
-  %235 = getelementptr i8, ptr %234, i64 184
+  store ptr %234, ptr %args.i.i.i.i.i, align 8
+  store i32 0, ptr %197, align 8
+  store i32 %233, ptr %198, align 4
+  store ptr %231, ptr %199, align 8
+  %235 = getelementptr i8, ptr %228, i64 16
   %236 = load ptr, ptr %235, align 8
-  %237 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %238 = call i32 %236(ptr %237, ptr nonnull %args.i.i.i.i.i)
-  %.not.i.i.i.i.i = icmp eq i32 %238, 0
+  %237 = getelementptr i8, ptr %236, i64 184
+  %238 = load ptr, ptr %237, align 8
+  %239 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %240 = call i32 %238(ptr %239, ptr nonnull %args.i.i.i.i.i)
+  %.not.i.i.i.i.i = icmp eq i32 %240, 0
   br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %forbody.i22.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i.i.i)
   store i8 0, ptr %cause.i.i.i.i.i.i, align 8
-  %239 = load ptr, ptr %placer.i, align 8
-  %240 = getelementptr i8, ptr %239, i64 16
-  %241 = load ptr, ptr %240, align 8
-  %242 = getelementptr i8, ptr %241, i64 64
+  %241 = load ptr, ptr %placer.i, align 8
+  %242 = getelementptr i8, ptr %241, i64 16
   %243 = load ptr, ptr %242, align 8
-  %244 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %243(ptr %244, ptr nonnull %cause.i.i.i.i.i.i)
-  %245 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i.i.i.i.i = icmp eq ptr %245, null
+  %244 = getelementptr i8, ptr %243, i64 64
+  %245 = load ptr, ptr %244, align 8
+  %246 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %245(ptr %246, ptr nonnull %cause.i.i.i.i.i.i)
+  %247 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i.i.i.i.i = icmp eq ptr %247, null
   br i1 %.not.i.i.i.i.i.i, label %"$RandomPlacer.vector.exit.i.i.i.i", label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
-  %246 = load ptr, ptr %placer.i, align 8
-  %247 = getelementptr i8, ptr %246, i64 28
-  %248 = load i32, ptr %247, align 4
-  %249 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %245, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.591", i32 %248, ptr nonnull %cause.i.i.i.i.i.i)
+  %248 = load ptr, ptr %placer.i, align 8
+  %249 = getelementptr i8, ptr %248, i64 28
+  %250 = load i32, ptr %249, align 4
+  %251 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %247, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.591", i32 %250, ptr nonnull %cause.i.i.i.i.i.i)
   br label %"$RandomPlacer.vector.exit.i.i.i.i"
 
 "$RandomPlacer.vector.exit.i.i.i.i":              ; preds = %then.i.i.i.i.i.i, %then.i.i.i.i.i
@@ -47225,44 +47386,44 @@ then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
 
 merge.i.i.i.i:                                    ; preds = %forbody.i22.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i.i.i.i)
-  %250 = getelementptr i8, ptr %225, i64 16
-  %251 = load ptr, ptr %250, align 8
-  %252 = load i32, ptr %230, align 4
-  %253 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %252 = getelementptr i8, ptr %227, i64 16
+  %253 = load ptr, ptr %252, align 8
+  %254 = load i32, ptr %232, align 4
+  %255 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i58.i.i.i.i)
-  store ptr %253, ptr %args.i58.i.i.i.i, align 8
-  store i32 0, ptr %198, align 8
-  store i32 %252, ptr %199, align 4
-  store ptr %251, ptr %200, align 8
-  %254 = load ptr, ptr %placer.i, align 8
-  %255 = getelementptr i8, ptr %254, i64 16
-  %256 = load ptr, ptr %255, align 8
-  %257 = getelementptr i8, ptr %256, i64 184
+  store ptr %255, ptr %args.i58.i.i.i.i, align 8
+  store i32 0, ptr %200, align 8
+  store i32 %254, ptr %201, align 4
+  store ptr %253, ptr %202, align 8
+  %256 = load ptr, ptr %placer.i, align 8
+  %257 = getelementptr i8, ptr %256, i64 16
   %258 = load ptr, ptr %257, align 8
-  %259 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %260 = call i32 %258(ptr %259, ptr nonnull %args.i58.i.i.i.i)
-  %.not.i59.i.i.i.i = icmp eq i32 %260, 0
+  %259 = getelementptr i8, ptr %258, i64 184
+  %260 = load ptr, ptr %259, align 8
+  %261 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %262 = call i32 %260(ptr %261, ptr nonnull %args.i58.i.i.i.i)
+  %.not.i59.i.i.i.i = icmp eq i32 %262, 0
   br i1 %.not.i59.i.i.i.i, label %merge2.i.i.i.i, label %then.i60.i.i.i.i
 
 then.i60.i.i.i.i:                                 ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i57.i.i.i.i)
   store i8 0, ptr %cause.i.i57.i.i.i.i, align 8
-  %261 = load ptr, ptr %placer.i, align 8
-  %262 = getelementptr i8, ptr %261, i64 16
-  %263 = load ptr, ptr %262, align 8
-  %264 = getelementptr i8, ptr %263, i64 64
+  %263 = load ptr, ptr %placer.i, align 8
+  %264 = getelementptr i8, ptr %263, i64 16
   %265 = load ptr, ptr %264, align 8
-  %266 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %265(ptr %266, ptr nonnull %cause.i.i57.i.i.i.i)
-  %267 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i61.i.i.i.i = icmp eq ptr %267, null
+  %266 = getelementptr i8, ptr %265, i64 64
+  %267 = load ptr, ptr %266, align 8
+  %268 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %267(ptr %268, ptr nonnull %cause.i.i57.i.i.i.i)
+  %269 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i61.i.i.i.i = icmp eq ptr %269, null
   br i1 %.not.i.i61.i.i.i.i, label %"$RandomPlacer.vector.exit64.i.i.i.i", label %then.i.i62.i.i.i.i
 
 then.i.i62.i.i.i.i:                               ; preds = %then.i60.i.i.i.i
-  %268 = load ptr, ptr %placer.i, align 8
-  %269 = getelementptr i8, ptr %268, i64 28
-  %270 = load i32, ptr %269, align 4
-  %271 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %267, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.591", i32 %270, ptr nonnull %cause.i.i57.i.i.i.i)
+  %270 = load ptr, ptr %placer.i, align 8
+  %271 = getelementptr i8, ptr %270, i64 28
+  %272 = load i32, ptr %271, align 4
+  %273 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %269, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.591", i32 %272, ptr nonnull %cause.i.i57.i.i.i.i)
   br label %"$RandomPlacer.vector.exit64.i.i.i.i"
 
 "$RandomPlacer.vector.exit64.i.i.i.i":            ; preds = %then.i.i62.i.i.i.i, %then.i60.i.i.i.i
@@ -47272,51 +47433,51 @@ then.i.i62.i.i.i.i:                               ; preds = %then.i60.i.i.i.i
 
 merge2.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i58.i.i.i.i)
-  %272 = getelementptr i8, ptr %227, i64 113
-  %273 = load i8, ptr %272, align 1
-  %274 = trunc i8 %273 to i1
-  br i1 %274, label %then7.i.i.i.i, label %merge6.i.i.i.i
+  %274 = getelementptr i8, ptr %229, i64 113
+  %275 = load i8, ptr %274, align 1
+  %276 = trunc i8 %275 to i1
+  br i1 %276, label %then7.i.i.i.i, label %merge6.i.i.i.i
 
 then7.i.i.i.i:                                    ; preds = %merge2.i.i.i.i
-  %275 = getelementptr i8, ptr %225, i64 24
-  %276 = load ptr, ptr %275, align 8
-  %277 = getelementptr i8, ptr %227, i64 84
-  %278 = load i32, ptr %277, align 4
-  %279 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %277 = getelementptr i8, ptr %227, i64 24
+  %278 = load ptr, ptr %277, align 8
+  %279 = getelementptr i8, ptr %229, i64 84
+  %280 = load i32, ptr %279, align 4
+  %281 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i66.i.i.i.i)
-  store ptr %279, ptr %args.i66.i.i.i.i, align 8
-  store i32 0, ptr %201, align 8
-  store i32 %278, ptr %202, align 4
-  store ptr %276, ptr %203, align 8
-  %280 = load ptr, ptr %placer.i, align 8
-  %281 = getelementptr i8, ptr %280, i64 16
-  %282 = load ptr, ptr %281, align 8
-  %283 = getelementptr i8, ptr %282, i64 184
+  store ptr %281, ptr %args.i66.i.i.i.i, align 8
+  store i32 0, ptr %203, align 8
+  store i32 %280, ptr %204, align 4
+  store ptr %278, ptr %205, align 8
+  %282 = load ptr, ptr %placer.i, align 8
+  %283 = getelementptr i8, ptr %282, i64 16
   %284 = load ptr, ptr %283, align 8
-  %285 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %286 = call i32 %284(ptr %285, ptr nonnull %args.i66.i.i.i.i)
-  %.not.i67.i.i.i.i = icmp eq i32 %286, 0
+  %285 = getelementptr i8, ptr %284, i64 184
+  %286 = load ptr, ptr %285, align 8
+  %287 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %288 = call i32 %286(ptr %287, ptr nonnull %args.i66.i.i.i.i)
+  %.not.i67.i.i.i.i = icmp eq i32 %288, 0
   br i1 %.not.i67.i.i.i.i, label %merge10.i.i.i.i, label %then.i68.i.i.i.i
 
 then.i68.i.i.i.i:                                 ; preds = %then7.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i65.i.i.i.i)
   store i8 0, ptr %cause.i.i65.i.i.i.i, align 8
-  %287 = load ptr, ptr %placer.i, align 8
-  %288 = getelementptr i8, ptr %287, i64 16
-  %289 = load ptr, ptr %288, align 8
-  %290 = getelementptr i8, ptr %289, i64 64
+  %289 = load ptr, ptr %placer.i, align 8
+  %290 = getelementptr i8, ptr %289, i64 16
   %291 = load ptr, ptr %290, align 8
-  %292 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %291(ptr %292, ptr nonnull %cause.i.i65.i.i.i.i)
-  %293 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i69.i.i.i.i = icmp eq ptr %293, null
+  %292 = getelementptr i8, ptr %291, i64 64
+  %293 = load ptr, ptr %292, align 8
+  %294 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %293(ptr %294, ptr nonnull %cause.i.i65.i.i.i.i)
+  %295 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i69.i.i.i.i = icmp eq ptr %295, null
   br i1 %.not.i.i69.i.i.i.i, label %"$RandomPlacer.vector.exit72.i.i.i.i", label %then.i.i70.i.i.i.i
 
 then.i.i70.i.i.i.i:                               ; preds = %then.i68.i.i.i.i
-  %294 = load ptr, ptr %placer.i, align 8
-  %295 = getelementptr i8, ptr %294, i64 28
-  %296 = load i32, ptr %295, align 4
-  %297 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %293, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.591", i32 %296, ptr nonnull %cause.i.i65.i.i.i.i)
+  %296 = load ptr, ptr %placer.i, align 8
+  %297 = getelementptr i8, ptr %296, i64 28
+  %298 = load i32, ptr %297, align 4
+  %299 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %295, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.591", i32 %298, ptr nonnull %cause.i.i65.i.i.i.i)
   br label %"$RandomPlacer.vector.exit72.i.i.i.i"
 
 "$RandomPlacer.vector.exit72.i.i.i.i":            ; preds = %then.i.i70.i.i.i.i, %then.i68.i.i.i.i
@@ -47326,23 +47487,23 @@ then.i.i70.i.i.i.i:                               ; preds = %then.i68.i.i.i.i
 
 merge10.i.i.i.i:                                  ; preds = %then7.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i66.i.i.i.i)
-  %298 = getelementptr i8, ptr %225, i64 32
-  %299 = load ptr, ptr %298, align 8
-  %300 = load i32, ptr %277, align 4
-  %301 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %300 = getelementptr i8, ptr %227, i64 32
+  %301 = load ptr, ptr %300, align 8
+  %302 = load i32, ptr %279, align 4
+  %303 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i74.i.i.i.i)
-  store ptr %301, ptr %args.i74.i.i.i.i, align 8
-  store i32 0, ptr %204, align 8
-  store i32 %300, ptr %205, align 4
-  store ptr %299, ptr %206, align 8
-  %302 = load ptr, ptr %placer.i, align 8
-  %303 = getelementptr i8, ptr %302, i64 16
-  %304 = load ptr, ptr %303, align 8
-  %305 = getelementptr i8, ptr %304, i64 184
+  store ptr %303, ptr %args.i74.i.i.i.i, align 8
+  store i32 0, ptr %206, align 8
+  store i32 %302, ptr %207, align 4
+  store ptr %301, ptr %208, align 8
+  %304 = load ptr, ptr %placer.i, align 8
+  %305 = getelementptr i8, ptr %304, i64 16
   %306 = load ptr, ptr %305, align 8
-  %307 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %308 = call i32 %306(ptr %307, ptr nonnull %args.i74.i.i.i.i)
-  %.not.i75.i.i.i.i = icmp eq i32 %308, 0
+  %307 = getelementptr i8, ptr %306, i64 184
+  %308 = load ptr, ptr %307, align 8
+  %309 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %310 = call i32 %308(ptr %309, ptr nonnull %args.i74.i.i.i.i)
+  %.not.i75.i.i.i.i = icmp eq i32 %310, 0
   br i1 %.not.i75.i.i.i.i, label %"$RandomPlacer.vector.exit80.thread.i.i.i.i", label %then.i76.i.i.i.i
 
 "$RandomPlacer.vector.exit80.thread.i.i.i.i":     ; preds = %merge10.i.i.i.i
@@ -47352,22 +47513,22 @@ merge10.i.i.i.i:                                  ; preds = %then7.i.i.i.i
 then.i76.i.i.i.i:                                 ; preds = %merge10.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i73.i.i.i.i)
   store i8 0, ptr %cause.i.i73.i.i.i.i, align 8
-  %309 = load ptr, ptr %placer.i, align 8
-  %310 = getelementptr i8, ptr %309, i64 16
-  %311 = load ptr, ptr %310, align 8
-  %312 = getelementptr i8, ptr %311, i64 64
+  %311 = load ptr, ptr %placer.i, align 8
+  %312 = getelementptr i8, ptr %311, i64 16
   %313 = load ptr, ptr %312, align 8
-  %314 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %313(ptr %314, ptr nonnull %cause.i.i73.i.i.i.i)
-  %315 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i77.i.i.i.i = icmp eq ptr %315, null
+  %314 = getelementptr i8, ptr %313, i64 64
+  %315 = load ptr, ptr %314, align 8
+  %316 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %315(ptr %316, ptr nonnull %cause.i.i73.i.i.i.i)
+  %317 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i77.i.i.i.i = icmp eq ptr %317, null
   br i1 %.not.i.i77.i.i.i.i, label %"$RandomPlacer.vector.exit80.i.i.i.i", label %then.i.i78.i.i.i.i
 
 then.i.i78.i.i.i.i:                               ; preds = %then.i76.i.i.i.i
-  %316 = load ptr, ptr %placer.i, align 8
-  %317 = getelementptr i8, ptr %316, i64 28
-  %318 = load i32, ptr %317, align 4
-  %319 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %315, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.591", i32 %318, ptr nonnull %cause.i.i73.i.i.i.i)
+  %318 = load ptr, ptr %placer.i, align 8
+  %319 = getelementptr i8, ptr %318, i64 28
+  %320 = load i32, ptr %319, align 4
+  %321 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %317, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.591", i32 %320, ptr nonnull %cause.i.i73.i.i.i.i)
   br label %"$RandomPlacer.vector.exit80.i.i.i.i"
 
 "$RandomPlacer.vector.exit80.i.i.i.i":            ; preds = %then.i.i78.i.i.i.i, %then.i76.i.i.i.i
@@ -47376,76 +47537,76 @@ then.i.i78.i.i.i.i:                               ; preds = %then.i76.i.i.i.i
   br label %"$layout.place_random.exit"
 
 merge6.i.i.i.i:                                   ; preds = %"$RandomPlacer.vector.exit80.thread.i.i.i.i", %merge2.i.i.i.i
-  %320 = getelementptr i8, ptr %225, i64 40
-  %321 = getelementptr i8, ptr %225, i64 52
-  %322 = load i32, ptr %321, align 4
-  %323 = sitofp i32 %322 to double
-  %324 = call double @sqrt(double %323)
-  %325 = fdiv double 1.000000e+00, %324
-  %326 = fptrunc double %325 to float
+  %322 = getelementptr i8, ptr %227, i64 40
+  %323 = getelementptr i8, ptr %227, i64 52
+  %324 = load i32, ptr %323, align 4
+  %325 = sitofp i32 %324 to double
+  %326 = call double @sqrt(double %325)
+  %327 = fdiv double 1.000000e+00, %326
+  %328 = fptrunc double %327 to float
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i83.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i84.i)
-  store ptr %320, ptr %args.i84.i, align 8
-  %327 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  store i64 %327, ptr %212, align 8
-  store float %326, ptr %213, align 8
-  %328 = add i64 %327, 1
-  store i64 %328, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %329 = load ptr, ptr %placer.i, align 8
-  %330 = getelementptr i8, ptr %329, i64 16
-  %331 = load ptr, ptr %330, align 8
-  %332 = getelementptr i8, ptr %331, i64 424
+  store ptr %322, ptr %args.i84.i, align 8
+  %329 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %329, ptr %214, align 8
+  store float %328, ptr %215, align 8
+  %330 = add i64 %329, 1
+  store i64 %330, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %331 = load ptr, ptr %placer.i, align 8
+  %332 = getelementptr i8, ptr %331, i64 16
   %333 = load ptr, ptr %332, align 8
-  %334 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %335 = call i32 %333(ptr %334, ptr nonnull %args.i84.i)
-  %.not.i85.i = icmp eq i32 %335, 0
+  %334 = getelementptr i8, ptr %333, i64 424
+  %335 = load ptr, ptr %334, align 8
+  %336 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %337 = call i32 %335(ptr %336, ptr nonnull %args.i84.i)
+  %.not.i85.i = icmp eq i32 %337, 0
   br i1 %.not.i85.i, label %merge.i90.i, label %then.i86.i
 
 then.i86.i:                                       ; preds = %merge6.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i82.i)
   store i8 0, ptr %cause.i.i82.i, align 8
-  %336 = load ptr, ptr %placer.i, align 8
-  %337 = getelementptr i8, ptr %336, i64 16
-  %338 = load ptr, ptr %337, align 8
-  %339 = getelementptr i8, ptr %338, i64 64
+  %338 = load ptr, ptr %placer.i, align 8
+  %339 = getelementptr i8, ptr %338, i64 16
   %340 = load ptr, ptr %339, align 8
-  %341 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %340(ptr %341, ptr nonnull %cause.i.i82.i)
-  %342 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i87.i = icmp eq ptr %342, null
+  %341 = getelementptr i8, ptr %340, i64 64
+  %342 = load ptr, ptr %341, align 8
+  %343 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %342(ptr %343, ptr nonnull %cause.i.i82.i)
+  %344 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i87.i = icmp eq ptr %344, null
   br i1 %.not.i.i87.i, label %"$RandomPlacer.matrix_of_deviation.exit93.i", label %then.i.i88.i
 
 then.i.i88.i:                                     ; preds = %then.i86.i
-  %343 = load ptr, ptr %placer.i, align 8
-  %344 = getelementptr i8, ptr %343, i64 28
-  %345 = load i32, ptr %344, align 4
-  %346 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %342, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %345, ptr nonnull %cause.i.i82.i)
+  %345 = load ptr, ptr %placer.i, align 8
+  %346 = getelementptr i8, ptr %345, i64 28
+  %347 = load i32, ptr %346, align 4
+  %348 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %344, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %347, ptr nonnull %cause.i.i82.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit93.i"
 
 merge.i90.i:                                      ; preds = %merge6.i.i.i.i
   store i64 0, ptr %bytes.i83.i, align 8
-  %347 = load ptr, ptr %placer.i, align 8
-  %348 = getelementptr i8, ptr %347, i64 16
-  %349 = load ptr, ptr %348, align 8
-  %350 = getelementptr i8, ptr %349, i64 144
+  %349 = load ptr, ptr %placer.i, align 8
+  %350 = getelementptr i8, ptr %349, i64 16
   %351 = load ptr, ptr %350, align 8
-  %352 = call i32 %351(ptr %320, ptr nonnull %bytes.i83.i)
-  %353 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %354 = load i64, ptr %bytes.i83.i, align 8
-  %355 = getelementptr i8, ptr %353, i64 16
-  %356 = load i64, ptr %355, align 8
-  %357 = add i64 %356, %354
-  store i64 %357, ptr %355, align 8
-  %358 = load ptr, ptr %353, align 8
-  %.not.i11.i91.i = icmp eq ptr %358, null
+  %352 = getelementptr i8, ptr %351, i64 144
+  %353 = load ptr, ptr %352, align 8
+  %354 = call i32 %353(ptr %322, ptr nonnull %bytes.i83.i)
+  %355 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %356 = load i64, ptr %bytes.i83.i, align 8
+  %357 = getelementptr i8, ptr %355, i64 16
+  %358 = load i64, ptr %357, align 8
+  %359 = add i64 %358, %356
+  store i64 %359, ptr %357, align 8
+  %360 = load ptr, ptr %355, align 8
+  %.not.i11.i91.i = icmp eq ptr %360, null
   br i1 %.not.i11.i91.i, label %"$place_attention.exit.i.i.i", label %then.i12.i92.i
 
 then.i12.i92.i:                                   ; preds = %merge.i90.i
-  %359 = getelementptr i8, ptr %353, i64 8
-  %360 = load ptr, ptr %359, align 8
-  %361 = getelementptr i8, ptr %353, i64 24
-  %362 = load i64, ptr %361, align 8
-  call void %358(ptr %360, i64 %357, i64 %362, ptr nonnull @"$string.176")
+  %361 = getelementptr i8, ptr %355, i64 8
+  %362 = load ptr, ptr %361, align 8
+  %363 = getelementptr i8, ptr %355, i64 24
+  %364 = load i64, ptr %363, align 8
+  call void %360(ptr %362, i64 %359, i64 %364, ptr nonnull @"$string.176")
   br label %"$place_attention.exit.i.i.i"
 
 "$RandomPlacer.matrix_of_deviation.exit93.i":     ; preds = %then.i.i88.i, %then.i86.i
@@ -47457,76 +47618,76 @@ then.i12.i92.i:                                   ; preds = %merge.i90.i
 "$place_attention.exit.i.i.i":                    ; preds = %then.i12.i92.i, %merge.i90.i
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i83.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i84.i)
-  %363 = getelementptr i8, ptr %225, i64 80
-  %364 = getelementptr i8, ptr %225, i64 92
-  %365 = load i32, ptr %364, align 4
-  %366 = sitofp i32 %365 to double
-  %367 = call double @sqrt(double %366)
-  %368 = fdiv double 1.000000e+00, %367
-  %369 = fptrunc double %368 to float
+  %365 = getelementptr i8, ptr %227, i64 80
+  %366 = getelementptr i8, ptr %227, i64 92
+  %367 = load i32, ptr %366, align 4
+  %368 = sitofp i32 %367 to double
+  %369 = call double @sqrt(double %368)
+  %370 = fdiv double 1.000000e+00, %369
+  %371 = fptrunc double %370 to float
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i71.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i72.i)
-  store ptr %363, ptr %args.i72.i, align 8
-  %370 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  store i64 %370, ptr %214, align 8
-  store float %369, ptr %215, align 8
-  %371 = add i64 %370, 1
-  store i64 %371, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %372 = load ptr, ptr %placer.i, align 8
-  %373 = getelementptr i8, ptr %372, i64 16
-  %374 = load ptr, ptr %373, align 8
-  %375 = getelementptr i8, ptr %374, i64 424
+  store ptr %365, ptr %args.i72.i, align 8
+  %372 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %372, ptr %216, align 8
+  store float %371, ptr %217, align 8
+  %373 = add i64 %372, 1
+  store i64 %373, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %374 = load ptr, ptr %placer.i, align 8
+  %375 = getelementptr i8, ptr %374, i64 16
   %376 = load ptr, ptr %375, align 8
-  %377 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %378 = call i32 %376(ptr %377, ptr nonnull %args.i72.i)
-  %.not.i73.i = icmp eq i32 %378, 0
+  %377 = getelementptr i8, ptr %376, i64 424
+  %378 = load ptr, ptr %377, align 8
+  %379 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %380 = call i32 %378(ptr %379, ptr nonnull %args.i72.i)
+  %.not.i73.i = icmp eq i32 %380, 0
   br i1 %.not.i73.i, label %merge.i78.i, label %then.i74.i
 
 then.i74.i:                                       ; preds = %"$place_attention.exit.i.i.i"
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i70.i)
   store i8 0, ptr %cause.i.i70.i, align 8
-  %379 = load ptr, ptr %placer.i, align 8
-  %380 = getelementptr i8, ptr %379, i64 16
-  %381 = load ptr, ptr %380, align 8
-  %382 = getelementptr i8, ptr %381, i64 64
+  %381 = load ptr, ptr %placer.i, align 8
+  %382 = getelementptr i8, ptr %381, i64 16
   %383 = load ptr, ptr %382, align 8
-  %384 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %383(ptr %384, ptr nonnull %cause.i.i70.i)
-  %385 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i75.i = icmp eq ptr %385, null
+  %384 = getelementptr i8, ptr %383, i64 64
+  %385 = load ptr, ptr %384, align 8
+  %386 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %385(ptr %386, ptr nonnull %cause.i.i70.i)
+  %387 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i75.i = icmp eq ptr %387, null
   br i1 %.not.i.i75.i, label %"$RandomPlacer.matrix_of_deviation.exit81.i", label %then.i.i76.i
 
 then.i.i76.i:                                     ; preds = %then.i74.i
-  %386 = load ptr, ptr %placer.i, align 8
-  %387 = getelementptr i8, ptr %386, i64 28
-  %388 = load i32, ptr %387, align 4
-  %389 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %385, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %388, ptr nonnull %cause.i.i70.i)
+  %388 = load ptr, ptr %placer.i, align 8
+  %389 = getelementptr i8, ptr %388, i64 28
+  %390 = load i32, ptr %389, align 4
+  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %387, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %390, ptr nonnull %cause.i.i70.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit81.i"
 
 merge.i78.i:                                      ; preds = %"$place_attention.exit.i.i.i"
   store i64 0, ptr %bytes.i71.i, align 8
-  %390 = load ptr, ptr %placer.i, align 8
-  %391 = getelementptr i8, ptr %390, i64 16
-  %392 = load ptr, ptr %391, align 8
-  %393 = getelementptr i8, ptr %392, i64 144
+  %392 = load ptr, ptr %placer.i, align 8
+  %393 = getelementptr i8, ptr %392, i64 16
   %394 = load ptr, ptr %393, align 8
-  %395 = call i32 %394(ptr %363, ptr nonnull %bytes.i71.i)
-  %396 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %397 = load i64, ptr %bytes.i71.i, align 8
-  %398 = getelementptr i8, ptr %396, i64 16
-  %399 = load i64, ptr %398, align 8
-  %400 = add i64 %399, %397
-  store i64 %400, ptr %398, align 8
-  %401 = load ptr, ptr %396, align 8
-  %.not.i11.i79.i = icmp eq ptr %401, null
+  %395 = getelementptr i8, ptr %394, i64 144
+  %396 = load ptr, ptr %395, align 8
+  %397 = call i32 %396(ptr %365, ptr nonnull %bytes.i71.i)
+  %398 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %399 = load i64, ptr %bytes.i71.i, align 8
+  %400 = getelementptr i8, ptr %398, i64 16
+  %401 = load i64, ptr %400, align 8
+  %402 = add i64 %401, %399
+  store i64 %402, ptr %400, align 8
+  %403 = load ptr, ptr %398, align 8
+  %.not.i11.i79.i = icmp eq ptr %403, null
   br i1 %.not.i11.i79.i, label %merge.i.i.i, label %then.i12.i80.i
 
 then.i12.i80.i:                                   ; preds = %merge.i78.i
-  %402 = getelementptr i8, ptr %396, i64 8
-  %403 = load ptr, ptr %402, align 8
-  %404 = getelementptr i8, ptr %396, i64 24
-  %405 = load i64, ptr %404, align 8
-  call void %401(ptr %403, i64 %400, i64 %405, ptr nonnull @"$string.176")
+  %404 = getelementptr i8, ptr %398, i64 8
+  %405 = load ptr, ptr %404, align 8
+  %406 = getelementptr i8, ptr %398, i64 24
+  %407 = load i64, ptr %406, align 8
+  call void %403(ptr %405, i64 %402, i64 %407, ptr nonnull @"$string.176")
   br label %merge.i.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit81.i":     ; preds = %then.i.i76.i, %then.i74.i
@@ -47538,79 +47699,79 @@ then.i12.i80.i:                                   ; preds = %merge.i78.i
 merge.i.i.i:                                      ; preds = %then.i12.i80.i, %merge.i78.i
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i71.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i72.i)
-  %406 = load i8, ptr %225, align 1
-  %407 = trunc i8 %406 to i1
-  br i1 %407, label %then2.i.i.i, label %merge1.i.i.i
+  %408 = load i8, ptr %227, align 1
+  %409 = trunc i8 %408 to i1
+  br i1 %409, label %then2.i.i.i, label %merge1.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %408 = load ptr, ptr %placer.i, align 8
-  %409 = getelementptr i8, ptr %408, i64 32
-  %.val.i.i.i.i.i = load i32, ptr %409, align 4
-  %410 = icmp eq i32 %.val.i.i.i.i.i, 2
-  %411 = load ptr, ptr %408, align 8
-  %412 = getelementptr i8, ptr %411, i64 128
-  %413 = load i32, ptr %412, align 4
-  br i1 %410, label %then.i.i43.i.i.i, label %"$Layout.num_local_experts.exit.i.i.i.i"
+  %410 = load ptr, ptr %placer.i, align 8
+  %411 = getelementptr i8, ptr %410, i64 32
+  %.val.i.i.i.i.i = load i32, ptr %411, align 4
+  %412 = icmp eq i32 %.val.i.i.i.i.i, 2
+  %413 = load ptr, ptr %410, align 8
+  %414 = getelementptr i8, ptr %413, i64 128
+  %415 = load i32, ptr %414, align 4
+  br i1 %412, label %then.i.i43.i.i.i, label %"$Layout.num_local_experts.exit.i.i.i.i"
 
 then.i.i43.i.i.i:                                 ; preds = %then2.i.i.i
-  %414 = getelementptr i8, ptr %408, i64 24
-  %415 = load i32, ptr %414, align 4
-  %416 = sdiv i32 %413, %415
+  %416 = getelementptr i8, ptr %410, i64 24
+  %417 = load i32, ptr %416, align 4
+  %418 = sdiv i32 %415, %417
   br label %"$Layout.num_local_experts.exit.i.i.i.i"
 
 "$Layout.num_local_experts.exit.i.i.i.i":         ; preds = %then.i.i43.i.i.i, %then2.i.i.i
-  %common.ret.op.i.i.i.i.i = phi i32 [ %416, %then.i.i43.i.i.i ], [ %413, %then2.i.i.i ]
-  %417 = getelementptr i8, ptr %225, i64 200
-  %418 = getelementptr i8, ptr %225, i64 212
-  %419 = load i32, ptr %418, align 4
-  %420 = sitofp i32 %419 to double
-  %421 = call double @sqrt(double %420)
-  %422 = fdiv double 1.000000e+00, %421
-  %423 = fptrunc double %422 to float
-  %424 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %417, float %423)
-  %.not.i.i39.i.i = icmp eq i32 %424, 0
+  %common.ret.op.i.i.i.i.i = phi i32 [ %418, %then.i.i43.i.i.i ], [ %415, %then2.i.i.i ]
+  %419 = getelementptr i8, ptr %227, i64 200
+  %420 = getelementptr i8, ptr %227, i64 212
+  %421 = load i32, ptr %420, align 4
+  %422 = sitofp i32 %421 to double
+  %423 = call double @sqrt(double %422)
+  %424 = fdiv double 1.000000e+00, %423
+  %425 = fptrunc double %424 to float
+  %426 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %419, float %425)
+  %.not.i.i39.i.i = icmp eq i32 %426, 0
   br i1 %.not.i.i39.i.i, label %merge.i37.i.i.i, label %"$layout.place_random.exit"
 
 merge.i37.i.i.i:                                  ; preds = %"$Layout.num_local_experts.exit.i.i.i.i"
-  %425 = getelementptr i8, ptr %225, i64 240
-  %426 = load ptr, ptr %425, align 8
-  %427 = getelementptr i8, ptr %225, i64 208
-  %428 = load i32, ptr %427, align 4
-  %429 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+  %427 = getelementptr i8, ptr %227, i64 240
+  %428 = load ptr, ptr %427, align 8
+  %429 = getelementptr i8, ptr %227, i64 208
+  %430 = load i32, ptr %429, align 4
+  %431 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i.i35.i.i.i)
-  store ptr %429, ptr %args.i.i35.i.i.i, align 8
-  store i32 0, ptr %207, align 8
-  store i32 %428, ptr %208, align 4
-  store ptr %426, ptr %209, align 8
-  %430 = load ptr, ptr %placer.i, align 8
-  %431 = getelementptr i8, ptr %430, i64 16
-  %432 = load ptr, ptr %431, align 8
-  %433 = getelementptr i8, ptr %432, i64 184
+  store ptr %431, ptr %args.i.i35.i.i.i, align 8
+  store i32 0, ptr %209, align 8
+  store i32 %430, ptr %210, align 4
+  store ptr %428, ptr %211, align 8
+  %432 = load ptr, ptr %placer.i, align 8
+  %433 = getelementptr i8, ptr %432, i64 16
   %434 = load ptr, ptr %433, align 8
-  %435 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %436 = call i32 %434(ptr %435, ptr nonnull %args.i.i35.i.i.i)
-  %.not.i.i38.i.i.i = icmp eq i32 %436, 0
+  %435 = getelementptr i8, ptr %434, i64 184
+  %436 = load ptr, ptr %435, align 8
+  %437 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %438 = call i32 %436(ptr %437, ptr nonnull %args.i.i35.i.i.i)
+  %.not.i.i38.i.i.i = icmp eq i32 %438, 0
   br i1 %.not.i.i38.i.i.i, label %merge2.i42.i.i.i, label %then.i33.i.i.i.i
 
 then.i33.i.i.i.i:                                 ; preds = %merge.i37.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i34.i.i.i)
   store i8 0, ptr %cause.i.i.i34.i.i.i, align 8
-  %437 = load ptr, ptr %placer.i, align 8
-  %438 = getelementptr i8, ptr %437, i64 16
-  %439 = load ptr, ptr %438, align 8
-  %440 = getelementptr i8, ptr %439, i64 64
+  %439 = load ptr, ptr %placer.i, align 8
+  %440 = getelementptr i8, ptr %439, i64 16
   %441 = load ptr, ptr %440, align 8
-  %442 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %441(ptr %442, ptr nonnull %cause.i.i.i34.i.i.i)
-  %443 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i.i39.i.i.i = icmp eq ptr %443, null
+  %442 = getelementptr i8, ptr %441, i64 64
+  %443 = load ptr, ptr %442, align 8
+  %444 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %443(ptr %444, ptr nonnull %cause.i.i.i34.i.i.i)
+  %445 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i.i39.i.i.i = icmp eq ptr %445, null
   br i1 %.not.i.i.i39.i.i.i, label %"$RandomPlacer.vector.exit.i41.i.i.i", label %then.i.i.i40.i.i.i
 
 then.i.i.i40.i.i.i:                               ; preds = %then.i33.i.i.i.i
-  %444 = load ptr, ptr %placer.i, align 8
-  %445 = getelementptr i8, ptr %444, i64 28
-  %446 = load i32, ptr %445, align 4
-  %447 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %443, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.591", i32 %446, ptr nonnull %cause.i.i.i34.i.i.i)
+  %446 = load ptr, ptr %placer.i, align 8
+  %447 = getelementptr i8, ptr %446, i64 28
+  %448 = load i32, ptr %447, align 4
+  %449 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %445, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.591", i32 %448, ptr nonnull %cause.i.i.i34.i.i.i)
   br label %"$RandomPlacer.vector.exit.i41.i.i.i"
 
 "$RandomPlacer.vector.exit.i41.i.i.i":            ; preds = %then.i.i.i40.i.i.i, %then.i33.i.i.i.i
@@ -47620,22 +47781,22 @@ then.i.i.i40.i.i.i:                               ; preds = %then.i33.i.i.i.i
 
 merge2.i42.i.i.i:                                 ; preds = %merge.i37.i.i.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %args.i.i35.i.i.i)
-  %448 = getelementptr i8, ptr %225, i64 248
-  %449 = getelementptr i8, ptr %225, i64 328
-  %450 = load i64, ptr %449, align 8
-  %451 = getelementptr i8, ptr %225, i64 336
+  %450 = getelementptr i8, ptr %227, i64 248
+  %451 = getelementptr i8, ptr %227, i64 328
   %452 = load i64, ptr %451, align 8
+  %453 = getelementptr i8, ptr %227, i64 336
+  %454 = load i64, ptr %453, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %448, i64 16, i1 false)
-  %.sroa.2.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %225, i64 264
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %450, i64 16, i1 false)
+  %.sroa.2.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %227, i64 264
   %.sroa.2.0.copyload.i.i.i.i = load ptr, ptr %.sroa.2.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %225, i64 272
+  %.sroa.3.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %227, i64 272
   %.sroa.3.0.copyload.i.i.i.i = load ptr, ptr %.sroa.3.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.4.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %225, i64 280
+  %.sroa.4.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %227, i64 280
   %.sroa.4.0.copyload.i.i.i.i = load ptr, ptr %.sroa.4.0..sroa_idx.i.i.i.i, align 8
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
-  %453 = icmp sgt i32 %common.ret.op.i.i.i.i.i, 0
-  br i1 %453, label %forbody.lr.ph.i.i.i.i.i, label %merge7.i.i.i.i
+  %455 = icmp sgt i32 %common.ret.op.i.i.i.i.i, 0
+  br i1 %455, label %forbody.lr.ph.i.i.i.i.i, label %merge7.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge2.i42.i.i.i
   %.not.i35.i.i.i.i = icmp eq ptr %.sroa.3.0.copyload.i.i.i.i, null
@@ -47647,77 +47808,77 @@ forbody.us.i.i.i.i.i:                             ; preds = %forbody.lr.ph.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, i64 16, i1 false)
   store ptr null, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
   store ptr %.sroa.4.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %454 = mul i64 %indvars.iv20.i.i.i.i.i, %450
-  %455 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %454
-  store ptr %455, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %456 = load i32, ptr %210, align 4
-  %457 = sitofp i32 %456 to double
-  %458 = call double @sqrt(double %457)
-  %459 = fdiv double 1.000000e+00, %458
-  %460 = fptrunc double %459 to float
+  %456 = mul i64 %indvars.iv20.i.i.i.i.i, %452
+  %457 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %456
+  store ptr %457, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %458 = load i32, ptr %212, align 4
+  %459 = sitofp i32 %458 to double
+  %460 = call double @sqrt(double %459)
+  %461 = fdiv double 1.000000e+00, %460
+  %462 = fptrunc double %461 to float
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i59.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i60.i)
   store ptr %matrix.i.i.i.i.i, ptr %args.i60.i, align 8
-  %461 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  store i64 %461, ptr %218, align 8
-  store float %460, ptr %219, align 8
-  %462 = add i64 %461, 1
-  store i64 %462, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %463 = load ptr, ptr %placer.i, align 8
-  %464 = getelementptr i8, ptr %463, i64 16
-  %465 = load ptr, ptr %464, align 8
-  %466 = getelementptr i8, ptr %465, i64 424
+  %463 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %463, ptr %220, align 8
+  store float %462, ptr %221, align 8
+  %464 = add i64 %463, 1
+  store i64 %464, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %465 = load ptr, ptr %placer.i, align 8
+  %466 = getelementptr i8, ptr %465, i64 16
   %467 = load ptr, ptr %466, align 8
-  %468 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %469 = call i32 %467(ptr %468, ptr nonnull %args.i60.i)
-  %.not.i61.i = icmp eq i32 %469, 0
+  %468 = getelementptr i8, ptr %467, i64 424
+  %469 = load ptr, ptr %468, align 8
+  %470 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %471 = call i32 %469(ptr %470, ptr nonnull %args.i60.i)
+  %.not.i61.i = icmp eq i32 %471, 0
   br i1 %.not.i61.i, label %merge.i66.i, label %then.i62.i
 
 then.i62.i:                                       ; preds = %forbody.us.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i58.i)
   store i8 0, ptr %cause.i.i58.i, align 8
-  %470 = load ptr, ptr %placer.i, align 8
-  %471 = getelementptr i8, ptr %470, i64 16
-  %472 = load ptr, ptr %471, align 8
-  %473 = getelementptr i8, ptr %472, i64 64
+  %472 = load ptr, ptr %placer.i, align 8
+  %473 = getelementptr i8, ptr %472, i64 16
   %474 = load ptr, ptr %473, align 8
-  %475 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %474(ptr %475, ptr nonnull %cause.i.i58.i)
-  %476 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i63.i = icmp eq ptr %476, null
+  %475 = getelementptr i8, ptr %474, i64 64
+  %476 = load ptr, ptr %475, align 8
+  %477 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %476(ptr %477, ptr nonnull %cause.i.i58.i)
+  %478 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i63.i = icmp eq ptr %478, null
   br i1 %.not.i.i63.i, label %"$RandomPlacer.matrix_of_deviation.exit69.i", label %then.i.i64.i
 
 then.i.i64.i:                                     ; preds = %then.i62.i
-  %477 = load ptr, ptr %placer.i, align 8
-  %478 = getelementptr i8, ptr %477, i64 28
-  %479 = load i32, ptr %478, align 4
-  %480 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %476, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %479, ptr nonnull %cause.i.i58.i)
+  %479 = load ptr, ptr %placer.i, align 8
+  %480 = getelementptr i8, ptr %479, i64 28
+  %481 = load i32, ptr %480, align 4
+  %482 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %478, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %481, ptr nonnull %cause.i.i58.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit69.i"
 
 merge.i66.i:                                      ; preds = %forbody.us.i.i.i.i.i
   store i64 0, ptr %bytes.i59.i, align 8
-  %481 = load ptr, ptr %placer.i, align 8
-  %482 = getelementptr i8, ptr %481, i64 16
-  %483 = load ptr, ptr %482, align 8
-  %484 = getelementptr i8, ptr %483, i64 144
+  %483 = load ptr, ptr %placer.i, align 8
+  %484 = getelementptr i8, ptr %483, i64 16
   %485 = load ptr, ptr %484, align 8
-  %486 = call i32 %485(ptr nonnull %matrix.i.i.i.i.i, ptr nonnull %bytes.i59.i)
-  %487 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %488 = load i64, ptr %bytes.i59.i, align 8
-  %489 = getelementptr i8, ptr %487, i64 16
-  %490 = load i64, ptr %489, align 8
-  %491 = add i64 %490, %488
-  store i64 %491, ptr %489, align 8
-  %492 = load ptr, ptr %487, align 8
-  %.not.i11.i67.i = icmp eq ptr %492, null
+  %486 = getelementptr i8, ptr %485, i64 144
+  %487 = load ptr, ptr %486, align 8
+  %488 = call i32 %487(ptr nonnull %matrix.i.i.i.i.i, ptr nonnull %bytes.i59.i)
+  %489 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %490 = load i64, ptr %bytes.i59.i, align 8
+  %491 = getelementptr i8, ptr %489, i64 16
+  %492 = load i64, ptr %491, align 8
+  %493 = add i64 %492, %490
+  store i64 %493, ptr %491, align 8
+  %494 = load ptr, ptr %489, align 8
+  %.not.i11.i67.i = icmp eq ptr %494, null
   br i1 %.not.i11.i67.i, label %forcond.us.i.i.i.i.i, label %then.i12.i68.i
 
 then.i12.i68.i:                                   ; preds = %merge.i66.i
-  %493 = getelementptr i8, ptr %487, i64 8
-  %494 = load ptr, ptr %493, align 8
-  %495 = getelementptr i8, ptr %487, i64 24
-  %496 = load i64, ptr %495, align 8
-  call void %492(ptr %494, i64 %491, i64 %496, ptr nonnull @"$string.176")
+  %495 = getelementptr i8, ptr %489, i64 8
+  %496 = load ptr, ptr %495, align 8
+  %497 = getelementptr i8, ptr %489, i64 24
+  %498 = load i64, ptr %497, align 8
+  call void %494(ptr %496, i64 %493, i64 %498, ptr nonnull @"$string.176")
   br label %forcond.us.i.i.i.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit69.i":     ; preds = %then.i.i64.i, %then.i62.i
@@ -47744,80 +47905,80 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.lr.ph.i.i.i
   %indvars.iv.i.i.i.i.i = phi i64 [ %indvars.iv.next.i.i.i.i.i, %forcond.i.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i ]
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, i64 16, i1 false)
   store ptr %.sroa.4.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %497 = mul i64 %indvars.iv.i.i.i.i.i, %450
-  %498 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %497
-  store ptr %498, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
   %499 = mul i64 %indvars.iv.i.i.i.i.i, %452
-  %500 = getelementptr i8, ptr %.sroa.3.0.copyload.i.i.i.i, i64 %499
-  store ptr %500, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %501 = load i32, ptr %210, align 4
-  %502 = sitofp i32 %501 to double
-  %503 = call double @sqrt(double %502)
-  %504 = fdiv double 1.000000e+00, %503
-  %505 = fptrunc double %504 to float
+  %500 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %499
+  store ptr %500, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %501 = mul i64 %indvars.iv.i.i.i.i.i, %454
+  %502 = getelementptr i8, ptr %.sroa.3.0.copyload.i.i.i.i, i64 %501
+  store ptr %502, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %503 = load i32, ptr %212, align 4
+  %504 = sitofp i32 %503 to double
+  %505 = call double @sqrt(double %504)
+  %506 = fdiv double 1.000000e+00, %505
+  %507 = fptrunc double %506 to float
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i47.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i48.i)
   store ptr %matrix.i.i.i.i.i, ptr %args.i48.i, align 8
-  %506 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  store i64 %506, ptr %216, align 8
-  store float %505, ptr %217, align 8
-  %507 = add i64 %506, 1
-  store i64 %507, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %508 = load ptr, ptr %placer.i, align 8
-  %509 = getelementptr i8, ptr %508, i64 16
-  %510 = load ptr, ptr %509, align 8
-  %511 = getelementptr i8, ptr %510, i64 424
+  %508 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %508, ptr %218, align 8
+  store float %507, ptr %219, align 8
+  %509 = add i64 %508, 1
+  store i64 %509, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %510 = load ptr, ptr %placer.i, align 8
+  %511 = getelementptr i8, ptr %510, i64 16
   %512 = load ptr, ptr %511, align 8
-  %513 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %514 = call i32 %512(ptr %513, ptr nonnull %args.i48.i)
-  %.not.i49.i = icmp eq i32 %514, 0
+  %513 = getelementptr i8, ptr %512, i64 424
+  %514 = load ptr, ptr %513, align 8
+  %515 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %516 = call i32 %514(ptr %515, ptr nonnull %args.i48.i)
+  %.not.i49.i = icmp eq i32 %516, 0
   br i1 %.not.i49.i, label %merge.i54.i, label %then.i50.i
 
 then.i50.i:                                       ; preds = %forbody.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i46.i)
   store i8 0, ptr %cause.i.i46.i, align 8
-  %515 = load ptr, ptr %placer.i, align 8
-  %516 = getelementptr i8, ptr %515, i64 16
-  %517 = load ptr, ptr %516, align 8
-  %518 = getelementptr i8, ptr %517, i64 64
+  %517 = load ptr, ptr %placer.i, align 8
+  %518 = getelementptr i8, ptr %517, i64 16
   %519 = load ptr, ptr %518, align 8
-  %520 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %519(ptr %520, ptr nonnull %cause.i.i46.i)
-  %521 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i51.i = icmp eq ptr %521, null
+  %520 = getelementptr i8, ptr %519, i64 64
+  %521 = load ptr, ptr %520, align 8
+  %522 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %521(ptr %522, ptr nonnull %cause.i.i46.i)
+  %523 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i51.i = icmp eq ptr %523, null
   br i1 %.not.i.i51.i, label %"$RandomPlacer.matrix_of_deviation.exit57.i", label %then.i.i52.i
 
 then.i.i52.i:                                     ; preds = %then.i50.i
-  %522 = load ptr, ptr %placer.i, align 8
-  %523 = getelementptr i8, ptr %522, i64 28
-  %524 = load i32, ptr %523, align 4
-  %525 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %521, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %524, ptr nonnull %cause.i.i46.i)
+  %524 = load ptr, ptr %placer.i, align 8
+  %525 = getelementptr i8, ptr %524, i64 28
+  %526 = load i32, ptr %525, align 4
+  %527 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %523, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %526, ptr nonnull %cause.i.i46.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit57.i"
 
 merge.i54.i:                                      ; preds = %forbody.i.i.i.i.i
   store i64 0, ptr %bytes.i47.i, align 8
-  %526 = load ptr, ptr %placer.i, align 8
-  %527 = getelementptr i8, ptr %526, i64 16
-  %528 = load ptr, ptr %527, align 8
-  %529 = getelementptr i8, ptr %528, i64 144
+  %528 = load ptr, ptr %placer.i, align 8
+  %529 = getelementptr i8, ptr %528, i64 16
   %530 = load ptr, ptr %529, align 8
-  %531 = call i32 %530(ptr nonnull %matrix.i.i.i.i.i, ptr nonnull %bytes.i47.i)
-  %532 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %533 = load i64, ptr %bytes.i47.i, align 8
-  %534 = getelementptr i8, ptr %532, i64 16
-  %535 = load i64, ptr %534, align 8
-  %536 = add i64 %535, %533
-  store i64 %536, ptr %534, align 8
-  %537 = load ptr, ptr %532, align 8
-  %.not.i11.i55.i = icmp eq ptr %537, null
+  %531 = getelementptr i8, ptr %530, i64 144
+  %532 = load ptr, ptr %531, align 8
+  %533 = call i32 %532(ptr nonnull %matrix.i.i.i.i.i, ptr nonnull %bytes.i47.i)
+  %534 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %535 = load i64, ptr %bytes.i47.i, align 8
+  %536 = getelementptr i8, ptr %534, i64 16
+  %537 = load i64, ptr %536, align 8
+  %538 = add i64 %537, %535
+  store i64 %538, ptr %536, align 8
+  %539 = load ptr, ptr %534, align 8
+  %.not.i11.i55.i = icmp eq ptr %539, null
   br i1 %.not.i11.i55.i, label %forcond.i.i.i.i.i, label %then.i12.i56.i
 
 then.i12.i56.i:                                   ; preds = %merge.i54.i
-  %538 = getelementptr i8, ptr %532, i64 8
-  %539 = load ptr, ptr %538, align 8
-  %540 = getelementptr i8, ptr %532, i64 24
-  %541 = load i64, ptr %540, align 8
-  call void %537(ptr %539, i64 %536, i64 %541, ptr nonnull @"$string.176")
+  %540 = getelementptr i8, ptr %534, i64 8
+  %541 = load ptr, ptr %540, align 8
+  %542 = getelementptr i8, ptr %534, i64 24
+  %543 = load i64, ptr %542, align 8
+  call void %539(ptr %541, i64 %538, i64 %543, ptr nonnull @"$string.176")
   br label %forcond.i.i.i.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit57.i":     ; preds = %then.i.i52.i, %then.i50.i
@@ -47827,7 +47988,7 @@ then.i12.i56.i:                                   ; preds = %merge.i54.i
   br label %"$RandomPlacer.experts.exit.i.i.i.i"
 
 "$RandomPlacer.experts.exit.i.i.i.i":             ; preds = %"$RandomPlacer.matrix_of_deviation.exit57.i", %"$RandomPlacer.matrix_of_deviation.exit69.i"
-  %common.ret.op.i34.i.i.i.i = phi i32 [ %469, %"$RandomPlacer.matrix_of_deviation.exit69.i" ], [ %514, %"$RandomPlacer.matrix_of_deviation.exit57.i" ]
+  %common.ret.op.i34.i.i.i.i = phi i32 [ %471, %"$RandomPlacer.matrix_of_deviation.exit69.i" ], [ %516, %"$RandomPlacer.matrix_of_deviation.exit57.i" ]
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
   br label %"$layout.place_random.exit"
@@ -47835,21 +47996,21 @@ then.i12.i56.i:                                   ; preds = %merge.i54.i
 merge7.i.i.i.i:                                   ; preds = %forcond.i.i.i.i.i, %forcond.us.i.i.i.i.i, %merge2.i42.i.i.i
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
-  %542 = getelementptr i8, ptr %225, i64 288
-  %543 = getelementptr i8, ptr %225, i64 344
-  %544 = load i64, ptr %543, align 8
-  %545 = getelementptr i8, ptr %225, i64 352
+  %544 = getelementptr i8, ptr %227, i64 288
+  %545 = getelementptr i8, ptr %227, i64 344
   %546 = load i64, ptr %545, align 8
+  %547 = getelementptr i8, ptr %227, i64 352
+  %548 = load i64, ptr %547, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %.sroa.064.i.i.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.064.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %542, i64 16, i1 false)
-  %.sroa.269.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %225, i64 304
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.064.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %544, i64 16, i1 false)
+  %.sroa.269.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %227, i64 304
   %.sroa.269.0.copyload.i.i.i.i = load ptr, ptr %.sroa.269.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.370.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %225, i64 312
+  %.sroa.370.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %227, i64 312
   %.sroa.370.0.copyload.i.i.i.i = load ptr, ptr %.sroa.370.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.471.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %225, i64 320
+  %.sroa.471.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %227, i64 320
   %.sroa.471.0.copyload.i.i.i.i = load ptr, ptr %.sroa.471.0..sroa_idx.i.i.i.i, align 8
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i36.i.i.i.i)
-  br i1 %453, label %forbody.lr.ph.i44.i.i.i.i, label %"$place_mixture.exit.thread49.i.i.i"
+  br i1 %455, label %forbody.lr.ph.i44.i.i.i.i, label %"$place_mixture.exit.thread49.i.i.i"
 
 forbody.lr.ph.i44.i.i.i.i:                        ; preds = %merge7.i.i.i.i
   %.not.i48.i.i.i.i = icmp eq ptr %.sroa.370.0.copyload.i.i.i.i, null
@@ -47861,77 +48022,77 @@ forbody.us.i56.i.i.i.i:                           ; preds = %forbody.lr.ph.i44.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i36.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.064.i.i.i.i, i64 16, i1 false)
   store ptr null, ptr %first.sroa.3.0.matrix.sroa_idx.i46.i.i.i.i, align 8
   store ptr %.sroa.471.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i47.i.i.i.i, align 8
-  %547 = mul i64 %indvars.iv20.i57.i.i.i.i, %544
-  %548 = getelementptr i8, ptr %.sroa.269.0.copyload.i.i.i.i, i64 %547
-  store ptr %548, ptr %first.sroa.2.0.matrix.sroa_idx.i45.i.i.i.i, align 8
-  %549 = load i32, ptr %211, align 4
-  %550 = sitofp i32 %549 to double
-  %551 = call double @sqrt(double %550)
-  %552 = fdiv double 1.000000e+00, %551
-  %553 = fptrunc double %552 to float
+  %549 = mul i64 %indvars.iv20.i57.i.i.i.i, %546
+  %550 = getelementptr i8, ptr %.sroa.269.0.copyload.i.i.i.i, i64 %549
+  store ptr %550, ptr %first.sroa.2.0.matrix.sroa_idx.i45.i.i.i.i, align 8
+  %551 = load i32, ptr %213, align 4
+  %552 = sitofp i32 %551 to double
+  %553 = call double @sqrt(double %552)
+  %554 = fdiv double 1.000000e+00, %553
+  %555 = fptrunc double %554 to float
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i35.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i36.i)
   store ptr %matrix.i36.i.i.i.i, ptr %args.i36.i, align 8
-  %554 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  store i64 %554, ptr %222, align 8
-  store float %553, ptr %223, align 8
-  %555 = add i64 %554, 1
-  store i64 %555, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %556 = load ptr, ptr %placer.i, align 8
-  %557 = getelementptr i8, ptr %556, i64 16
-  %558 = load ptr, ptr %557, align 8
-  %559 = getelementptr i8, ptr %558, i64 424
+  %556 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %556, ptr %224, align 8
+  store float %555, ptr %225, align 8
+  %557 = add i64 %556, 1
+  store i64 %557, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %558 = load ptr, ptr %placer.i, align 8
+  %559 = getelementptr i8, ptr %558, i64 16
   %560 = load ptr, ptr %559, align 8
-  %561 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %562 = call i32 %560(ptr %561, ptr nonnull %args.i36.i)
-  %.not.i37.i = icmp eq i32 %562, 0
+  %561 = getelementptr i8, ptr %560, i64 424
+  %562 = load ptr, ptr %561, align 8
+  %563 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %564 = call i32 %562(ptr %563, ptr nonnull %args.i36.i)
+  %.not.i37.i = icmp eq i32 %564, 0
   br i1 %.not.i37.i, label %merge.i42.i, label %then.i38.i
 
 then.i38.i:                                       ; preds = %forbody.us.i56.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i34.i)
   store i8 0, ptr %cause.i.i34.i, align 8
-  %563 = load ptr, ptr %placer.i, align 8
-  %564 = getelementptr i8, ptr %563, i64 16
-  %565 = load ptr, ptr %564, align 8
-  %566 = getelementptr i8, ptr %565, i64 64
+  %565 = load ptr, ptr %placer.i, align 8
+  %566 = getelementptr i8, ptr %565, i64 16
   %567 = load ptr, ptr %566, align 8
-  %568 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %567(ptr %568, ptr nonnull %cause.i.i34.i)
-  %569 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i39.i = icmp eq ptr %569, null
+  %568 = getelementptr i8, ptr %567, i64 64
+  %569 = load ptr, ptr %568, align 8
+  %570 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %569(ptr %570, ptr nonnull %cause.i.i34.i)
+  %571 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i39.i = icmp eq ptr %571, null
   br i1 %.not.i.i39.i, label %"$RandomPlacer.matrix_of_deviation.exit45.i", label %then.i.i40.i
 
 then.i.i40.i:                                     ; preds = %then.i38.i
-  %570 = load ptr, ptr %placer.i, align 8
-  %571 = getelementptr i8, ptr %570, i64 28
-  %572 = load i32, ptr %571, align 4
-  %573 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %569, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %572, ptr nonnull %cause.i.i34.i)
+  %572 = load ptr, ptr %placer.i, align 8
+  %573 = getelementptr i8, ptr %572, i64 28
+  %574 = load i32, ptr %573, align 4
+  %575 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %571, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %574, ptr nonnull %cause.i.i34.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit45.i"
 
 merge.i42.i:                                      ; preds = %forbody.us.i56.i.i.i.i
   store i64 0, ptr %bytes.i35.i, align 8
-  %574 = load ptr, ptr %placer.i, align 8
-  %575 = getelementptr i8, ptr %574, i64 16
-  %576 = load ptr, ptr %575, align 8
-  %577 = getelementptr i8, ptr %576, i64 144
+  %576 = load ptr, ptr %placer.i, align 8
+  %577 = getelementptr i8, ptr %576, i64 16
   %578 = load ptr, ptr %577, align 8
-  %579 = call i32 %578(ptr nonnull %matrix.i36.i.i.i.i, ptr nonnull %bytes.i35.i)
-  %580 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %581 = load i64, ptr %bytes.i35.i, align 8
-  %582 = getelementptr i8, ptr %580, i64 16
-  %583 = load i64, ptr %582, align 8
-  %584 = add i64 %583, %581
-  store i64 %584, ptr %582, align 8
-  %585 = load ptr, ptr %580, align 8
-  %.not.i11.i43.i = icmp eq ptr %585, null
+  %579 = getelementptr i8, ptr %578, i64 144
+  %580 = load ptr, ptr %579, align 8
+  %581 = call i32 %580(ptr nonnull %matrix.i36.i.i.i.i, ptr nonnull %bytes.i35.i)
+  %582 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %583 = load i64, ptr %bytes.i35.i, align 8
+  %584 = getelementptr i8, ptr %582, i64 16
+  %585 = load i64, ptr %584, align 8
+  %586 = add i64 %585, %583
+  store i64 %586, ptr %584, align 8
+  %587 = load ptr, ptr %582, align 8
+  %.not.i11.i43.i = icmp eq ptr %587, null
   br i1 %.not.i11.i43.i, label %forcond.us.i59.i.i.i.i, label %then.i12.i44.i
 
 then.i12.i44.i:                                   ; preds = %merge.i42.i
-  %586 = getelementptr i8, ptr %580, i64 8
-  %587 = load ptr, ptr %586, align 8
-  %588 = getelementptr i8, ptr %580, i64 24
-  %589 = load i64, ptr %588, align 8
-  call void %585(ptr %587, i64 %584, i64 %589, ptr nonnull @"$string.176")
+  %588 = getelementptr i8, ptr %582, i64 8
+  %589 = load ptr, ptr %588, align 8
+  %590 = getelementptr i8, ptr %582, i64 24
+  %591 = load i64, ptr %590, align 8
+  call void %587(ptr %589, i64 %586, i64 %591, ptr nonnull @"$string.176")
   br label %forcond.us.i59.i.i.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit45.i":     ; preds = %then.i.i40.i, %then.i38.i
@@ -47958,80 +48119,80 @@ forbody.i50.i.i.i.i:                              ; preds = %forbody.lr.ph.i44.i
   %indvars.iv.i51.i.i.i.i = phi i64 [ %indvars.iv.next.i54.i.i.i.i, %forcond.i53.i.i.i.i ], [ 0, %forbody.lr.ph.i44.i.i.i.i ]
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i36.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.064.i.i.i.i, i64 16, i1 false)
   store ptr %.sroa.471.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i47.i.i.i.i, align 8
-  %590 = mul i64 %indvars.iv.i51.i.i.i.i, %544
-  %591 = getelementptr i8, ptr %.sroa.269.0.copyload.i.i.i.i, i64 %590
-  store ptr %591, ptr %first.sroa.2.0.matrix.sroa_idx.i45.i.i.i.i, align 8
   %592 = mul i64 %indvars.iv.i51.i.i.i.i, %546
-  %593 = getelementptr i8, ptr %.sroa.370.0.copyload.i.i.i.i, i64 %592
-  store ptr %593, ptr %first.sroa.3.0.matrix.sroa_idx.i46.i.i.i.i, align 8
-  %594 = load i32, ptr %211, align 4
-  %595 = sitofp i32 %594 to double
-  %596 = call double @sqrt(double %595)
-  %597 = fdiv double 1.000000e+00, %596
-  %598 = fptrunc double %597 to float
+  %593 = getelementptr i8, ptr %.sroa.269.0.copyload.i.i.i.i, i64 %592
+  store ptr %593, ptr %first.sroa.2.0.matrix.sroa_idx.i45.i.i.i.i, align 8
+  %594 = mul i64 %indvars.iv.i51.i.i.i.i, %548
+  %595 = getelementptr i8, ptr %.sroa.370.0.copyload.i.i.i.i, i64 %594
+  store ptr %595, ptr %first.sroa.3.0.matrix.sroa_idx.i46.i.i.i.i, align 8
+  %596 = load i32, ptr %213, align 4
+  %597 = sitofp i32 %596 to double
+  %598 = call double @sqrt(double %597)
+  %599 = fdiv double 1.000000e+00, %598
+  %600 = fptrunc double %599 to float
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %args.i.i)
   store ptr %matrix.i36.i.i.i.i, ptr %args.i.i, align 8
-  %599 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  store i64 %599, ptr %220, align 8
-  store float %598, ptr %221, align 8
-  %600 = add i64 %599, 1
-  store i64 %600, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %601 = load ptr, ptr %placer.i, align 8
-  %602 = getelementptr i8, ptr %601, i64 16
-  %603 = load ptr, ptr %602, align 8
-  %604 = getelementptr i8, ptr %603, i64 424
+  %601 = load i64, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %601, ptr %222, align 8
+  store float %600, ptr %223, align 8
+  %602 = add i64 %601, 1
+  store i64 %602, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %603 = load ptr, ptr %placer.i, align 8
+  %604 = getelementptr i8, ptr %603, i64 16
   %605 = load ptr, ptr %604, align 8
-  %606 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  %607 = call i32 %605(ptr %606, ptr nonnull %args.i.i)
-  %.not.i29.i = icmp eq i32 %607, 0
+  %606 = getelementptr i8, ptr %605, i64 424
+  %607 = load ptr, ptr %606, align 8
+  %608 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %609 = call i32 %607(ptr %608, ptr nonnull %args.i.i)
+  %.not.i29.i = icmp eq i32 %609, 0
   br i1 %.not.i29.i, label %merge.i33.i, label %then.i30.i
 
 then.i30.i:                                       ; preds = %forbody.i50.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i)
   store i8 0, ptr %cause.i.i.i, align 8
-  %608 = load ptr, ptr %placer.i, align 8
-  %609 = getelementptr i8, ptr %608, i64 16
-  %610 = load ptr, ptr %609, align 8
-  %611 = getelementptr i8, ptr %610, i64 64
+  %610 = load ptr, ptr %placer.i, align 8
+  %611 = getelementptr i8, ptr %610, i64 16
   %612 = load ptr, ptr %611, align 8
-  %613 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %612(ptr %613, ptr nonnull %cause.i.i.i)
-  %614 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i.i31.i = icmp eq ptr %614, null
+  %613 = getelementptr i8, ptr %612, i64 64
+  %614 = load ptr, ptr %613, align 8
+  %615 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %614(ptr %615, ptr nonnull %cause.i.i.i)
+  %616 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i.i31.i = icmp eq ptr %616, null
   br i1 %.not.i.i31.i, label %"$RandomPlacer.matrix_of_deviation.exit.i", label %then.i.i32.i
 
 then.i.i32.i:                                     ; preds = %then.i30.i
-  %615 = load ptr, ptr %placer.i, align 8
-  %616 = getelementptr i8, ptr %615, i64 28
-  %617 = load i32, ptr %616, align 4
-  %618 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %614, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %617, ptr nonnull %cause.i.i.i)
+  %617 = load ptr, ptr %placer.i, align 8
+  %618 = getelementptr i8, ptr %617, i64 28
+  %619 = load i32, ptr %618, align 4
+  %620 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %616, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %619, ptr nonnull %cause.i.i.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit.i"
 
 merge.i33.i:                                      ; preds = %forbody.i50.i.i.i.i
   store i64 0, ptr %bytes.i.i, align 8
-  %619 = load ptr, ptr %placer.i, align 8
-  %620 = getelementptr i8, ptr %619, i64 16
-  %621 = load ptr, ptr %620, align 8
-  %622 = getelementptr i8, ptr %621, i64 144
+  %621 = load ptr, ptr %placer.i, align 8
+  %622 = getelementptr i8, ptr %621, i64 16
   %623 = load ptr, ptr %622, align 8
-  %624 = call i32 %623(ptr nonnull %matrix.i36.i.i.i.i, ptr nonnull %bytes.i.i)
-  %625 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %626 = load i64, ptr %bytes.i.i, align 8
-  %627 = getelementptr i8, ptr %625, i64 16
-  %628 = load i64, ptr %627, align 8
-  %629 = add i64 %628, %626
-  store i64 %629, ptr %627, align 8
-  %630 = load ptr, ptr %625, align 8
-  %.not.i11.i.i = icmp eq ptr %630, null
+  %624 = getelementptr i8, ptr %623, i64 144
+  %625 = load ptr, ptr %624, align 8
+  %626 = call i32 %625(ptr nonnull %matrix.i36.i.i.i.i, ptr nonnull %bytes.i.i)
+  %627 = load ptr, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
+  %628 = load i64, ptr %bytes.i.i, align 8
+  %629 = getelementptr i8, ptr %627, i64 16
+  %630 = load i64, ptr %629, align 8
+  %631 = add i64 %630, %628
+  store i64 %631, ptr %629, align 8
+  %632 = load ptr, ptr %627, align 8
+  %.not.i11.i.i = icmp eq ptr %632, null
   br i1 %.not.i11.i.i, label %forcond.i53.i.i.i.i, label %then.i12.i.i
 
 then.i12.i.i:                                     ; preds = %merge.i33.i
-  %631 = getelementptr i8, ptr %625, i64 8
-  %632 = load ptr, ptr %631, align 8
-  %633 = getelementptr i8, ptr %625, i64 24
-  %634 = load i64, ptr %633, align 8
-  call void %630(ptr %632, i64 %629, i64 %634, ptr nonnull @"$string.176")
+  %633 = getelementptr i8, ptr %627, i64 8
+  %634 = load ptr, ptr %633, align 8
+  %635 = getelementptr i8, ptr %627, i64 24
+  %636 = load i64, ptr %635, align 8
+  call void %632(ptr %634, i64 %631, i64 %636, ptr nonnull @"$string.176")
   br label %forcond.i53.i.i.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit.i":       ; preds = %then.i.i32.i, %then.i30.i
@@ -48046,39 +48207,39 @@ then.i12.i.i:                                     ; preds = %merge.i33.i
   br label %merge1.i.i.i
 
 "$place_mixture.exit.i.i.i":                      ; preds = %"$RandomPlacer.matrix_of_deviation.exit.i", %"$RandomPlacer.matrix_of_deviation.exit45.i"
-  %common.ret.op.i43.i.i.i.i = phi i32 [ %562, %"$RandomPlacer.matrix_of_deviation.exit45.i" ], [ %607, %"$RandomPlacer.matrix_of_deviation.exit.i" ]
+  %common.ret.op.i43.i.i.i.i = phi i32 [ %564, %"$RandomPlacer.matrix_of_deviation.exit45.i" ], [ %609, %"$RandomPlacer.matrix_of_deviation.exit.i" ]
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.064.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i36.i.i.i.i)
   br label %"$layout.place_random.exit"
 
 merge1.i.i.i:                                     ; preds = %"$place_mixture.exit.thread49.i.i.i", %merge.i.i.i
-  %635 = getelementptr i8, ptr %225, i64 136
-  %636 = load ptr, ptr %635, align 8
-  %637 = icmp eq ptr %636, null
-  br i1 %637, label %merge13.i.i, label %merge9.i.i.i
+  %637 = getelementptr i8, ptr %227, i64 136
+  %638 = load ptr, ptr %637, align 8
+  %639 = icmp eq ptr %638, null
+  br i1 %639, label %merge13.i.i, label %merge9.i.i.i
 
 merge9.i.i.i:                                     ; preds = %merge1.i.i.i
-  %638 = getelementptr i8, ptr %225, i64 120
-  %639 = getelementptr i8, ptr %225, i64 132
-  %640 = load i32, ptr %639, align 4
-  %641 = sitofp i32 %640 to double
-  %642 = call double @sqrt(double %641)
-  %643 = fdiv double 1.000000e+00, %642
-  %644 = fptrunc double %643 to float
-  %645 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %638, float %644)
-  %.not33.i.i.i = icmp eq i32 %645, 0
+  %640 = getelementptr i8, ptr %227, i64 120
+  %641 = getelementptr i8, ptr %227, i64 132
+  %642 = load i32, ptr %641, align 4
+  %643 = sitofp i32 %642 to double
+  %644 = call double @sqrt(double %643)
+  %645 = fdiv double 1.000000e+00, %644
+  %646 = fptrunc double %645 to float
+  %647 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %640, float %646)
+  %.not33.i.i.i = icmp eq i32 %647, 0
   br i1 %.not33.i.i.i, label %"$place_layer.exit.i.i", label %"$layout.place_random.exit"
 
 "$place_layer.exit.i.i":                          ; preds = %merge9.i.i.i
-  %646 = getelementptr i8, ptr %225, i64 160
-  %647 = getelementptr i8, ptr %225, i64 172
-  %648 = load i32, ptr %647, align 4
-  %649 = sitofp i32 %648 to double
-  %650 = call double @sqrt(double %649)
-  %651 = fdiv double 1.000000e+00, %650
-  %652 = fptrunc double %651 to float
-  %653 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %646, float %652)
-  %.not37.i.i = icmp eq i32 %653, 0
+  %648 = getelementptr i8, ptr %227, i64 160
+  %649 = getelementptr i8, ptr %227, i64 172
+  %650 = load i32, ptr %649, align 4
+  %651 = sitofp i32 %650 to double
+  %652 = call double @sqrt(double %651)
+  %653 = fdiv double 1.000000e+00, %652
+  %654 = fptrunc double %653 to float
+  %655 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %648, float %654)
+  %.not37.i.i = icmp eq i32 %655, 0
   br i1 %.not37.i.i, label %merge13.i.i, label %"$layout.place_random.exit"
 
 merge13.i.i:                                      ; preds = %"$place_layer.exit.i.i", %merge1.i.i.i
@@ -48087,32 +48248,32 @@ merge13.i.i:                                      ; preds = %"$place_layer.exit.
   br i1 %exitcond.not.i25.i, label %then2.i, label %forbody.i22.i
 
 then2.i:                                          ; preds = %merge13.i.i, %merge7.i.i
-  %654 = load ptr, ptr %.sroa.3.0.layout.sroa_idx, align 8
-  %655 = getelementptr i8, ptr %654, i64 136
-  %656 = load ptr, ptr %655, align 8
-  %657 = call i32 %656(ptr %41)
-  %.not.i79 = icmp eq i32 %657, 0
+  %656 = load ptr, ptr %.sroa.3.0.layout.sroa_idx, align 8
+  %657 = getelementptr i8, ptr %656, i64 136
+  %658 = load ptr, ptr %657, align 8
+  %659 = call i32 %658(ptr %43)
+  %.not.i79 = icmp eq i32 %659, 0
   br i1 %.not.i79, label %"$layout.place_random.exit", label %then5.i
 
 then5.i:                                          ; preds = %then2.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i77)
   store i8 0, ptr %cause.i.i77, align 8
-  %658 = load ptr, ptr %placer.i, align 8
-  %659 = getelementptr i8, ptr %658, i64 16
-  %660 = load ptr, ptr %659, align 8
-  %661 = getelementptr i8, ptr %660, i64 64
+  %660 = load ptr, ptr %placer.i, align 8
+  %661 = getelementptr i8, ptr %660, i64 16
   %662 = load ptr, ptr %661, align 8
-  %663 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %662(ptr %663, ptr nonnull %cause.i.i77)
-  %664 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i26.i = icmp eq ptr %664, null
+  %663 = getelementptr i8, ptr %662, i64 64
+  %664 = load ptr, ptr %663, align 8
+  %665 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %664(ptr %665, ptr nonnull %cause.i.i77)
+  %666 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i26.i = icmp eq ptr %666, null
   br i1 %.not.i26.i, label %"$RandomPlacer.failed.exit.i", label %then.i27.i
 
 then.i27.i:                                       ; preds = %then5.i
-  %665 = load ptr, ptr %placer.i, align 8
-  %666 = getelementptr i8, ptr %665, i64 28
-  %667 = load i32, ptr %666, align 4
-  %668 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %664, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %667, ptr nonnull %cause.i.i77)
+  %667 = load ptr, ptr %placer.i, align 8
+  %668 = getelementptr i8, ptr %667, i64 28
+  %669 = load i32, ptr %668, align 4
+  %670 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %666, i64 1024, ptr nonnull @"$string.590", ptr nonnull @"$string.176", i32 %669, ptr nonnull %cause.i.i77)
   br label %"$RandomPlacer.failed.exit.i"
 
 "$RandomPlacer.failed.exit.i":                    ; preds = %then.i27.i, %then5.i
@@ -48120,30 +48281,30 @@ then.i27.i:                                       ; preds = %then5.i
   br label %"$layout.place_random.exit"
 
 "$layout.place_random.exit":                      ; preds = %"$Layout.num_local_experts.exit.i.i.i.i", %merge9.i.i.i, %"$place_layer.exit.i.i", %then.i.i, %then2.i.i80, %"$RandomPlacer.matrix_of_deviation.exit117.i", %"$RandomPlacer.vector.exit.i.i", %"$RandomPlacer.matrix_of_deviation.exit105.i", %"$RandomPlacer.vector.exit.i.i.i.i", %"$RandomPlacer.vector.exit64.i.i.i.i", %"$RandomPlacer.vector.exit72.i.i.i.i", %"$RandomPlacer.vector.exit80.i.i.i.i", %"$RandomPlacer.matrix_of_deviation.exit93.i", %"$RandomPlacer.matrix_of_deviation.exit81.i", %"$RandomPlacer.vector.exit.i41.i.i.i", %"$RandomPlacer.experts.exit.i.i.i.i", %"$place_mixture.exit.i.i.i", %then2.i, %"$RandomPlacer.failed.exit.i"
-  %code.1.i = phi i32 [ %657, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %335, %"$RandomPlacer.matrix_of_deviation.exit93.i" ], [ %378, %"$RandomPlacer.matrix_of_deviation.exit81.i" ], [ %common.ret.op.i43.i.i.i.i, %"$place_mixture.exit.i.i.i" ], [ %308, %"$RandomPlacer.vector.exit80.i.i.i.i" ], [ %286, %"$RandomPlacer.vector.exit72.i.i.i.i" ], [ %260, %"$RandomPlacer.vector.exit64.i.i.i.i" ], [ %238, %"$RandomPlacer.vector.exit.i.i.i.i" ], [ %common.ret.op.i34.i.i.i.i, %"$RandomPlacer.experts.exit.i.i.i.i" ], [ %436, %"$RandomPlacer.vector.exit.i41.i.i.i" ], [ %164, %"$RandomPlacer.matrix_of_deviation.exit105.i" ], [ %135, %"$RandomPlacer.vector.exit.i.i" ], [ %93, %"$RandomPlacer.matrix_of_deviation.exit117.i" ], [ 3, %then2.i.i80 ], [ 3, %then.i.i ], [ %424, %"$Layout.num_local_experts.exit.i.i.i.i" ], [ %645, %merge9.i.i.i ], [ %653, %"$place_layer.exit.i.i" ]
-  %669 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  call void @free(ptr %669)
-  %670 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
-  call void @free(ptr %670)
+  %code.1.i = phi i32 [ %659, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %337, %"$RandomPlacer.matrix_of_deviation.exit93.i" ], [ %380, %"$RandomPlacer.matrix_of_deviation.exit81.i" ], [ %common.ret.op.i43.i.i.i.i, %"$place_mixture.exit.i.i.i" ], [ %310, %"$RandomPlacer.vector.exit80.i.i.i.i" ], [ %288, %"$RandomPlacer.vector.exit72.i.i.i.i" ], [ %262, %"$RandomPlacer.vector.exit64.i.i.i.i" ], [ %240, %"$RandomPlacer.vector.exit.i.i.i.i" ], [ %common.ret.op.i34.i.i.i.i, %"$RandomPlacer.experts.exit.i.i.i.i" ], [ %438, %"$RandomPlacer.vector.exit.i41.i.i.i" ], [ %166, %"$RandomPlacer.matrix_of_deviation.exit105.i" ], [ %137, %"$RandomPlacer.vector.exit.i.i" ], [ %95, %"$RandomPlacer.matrix_of_deviation.exit117.i" ], [ 3, %then2.i.i80 ], [ 3, %then.i.i ], [ %426, %"$Layout.num_local_experts.exit.i.i.i.i" ], [ %647, %merge9.i.i.i ], [ %655, %"$place_layer.exit.i.i" ]
+  %671 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  call void @free(ptr %671)
+  %672 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+  call void @free(ptr %672)
   call void @llvm.lifetime.end.p0(i64 56, ptr nonnull %placer.i)
   %.not75 = icmp eq i32 %code.1.i, 0
   br i1 %.not75, label %merge14, label %common.ret
 
 else16:                                           ; preds = %merge11
-  %671 = load ptr, ptr %1, align 8
-  %672 = getelementptr i8, ptr %671, i64 480
-  %673 = load ptr, ptr %22, align 8
-  %674 = call fastcc i32 @"$layout.place"(ptr nonnull %layout, ptr nonnull %13, ptr %672, ptr %673, ptr nonnull %progress, ptr %2)
-  %.not74 = icmp eq i32 %674, 0
+  %673 = load ptr, ptr %1, align 8
+  %674 = getelementptr i8, ptr %673, i64 480
+  %675 = load ptr, ptr %24, align 8
+  %676 = call fastcc i32 @"$layout.place"(ptr nonnull %layout, ptr nonnull %15, ptr %674, ptr %675, ptr nonnull %progress, ptr %2)
+  %.not74 = icmp eq i32 %676, 0
   br i1 %.not74, label %merge14, label %common.ret
 
 merge14:                                          ; preds = %else16, %"$layout.place_random.exit"
-  %675 = load ptr, ptr %18, align 8
-  %676 = getelementptr i8, ptr %675, i64 136
-  %677 = load ptr, ptr %676, align 8
-  %678 = load ptr, ptr %22, align 8
-  %679 = call i32 %677(ptr %678)
-  %.not76 = icmp eq i32 %679, 0
+  %677 = load ptr, ptr %20, align 8
+  %678 = getelementptr i8, ptr %677, i64 136
+  %679 = load ptr, ptr %678, align 8
+  %680 = load ptr, ptr %24, align 8
+  %681 = call i32 %679(ptr %680)
+  %.not76 = icmp eq i32 %681, 0
   br i1 %.not76, label %merge28, label %then29
 
 then29:                                           ; preds = %merge14
@@ -48151,15 +48312,15 @@ then29:                                           ; preds = %merge14
   br label %common.ret
 
 merge28:                                          ; preds = %merge14
-  store i64 %34, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %680 = load ptr, ptr %progress, align 16
-  %.not.i81 = icmp eq ptr %680, null
+  store i64 %36, ptr %.sroa.3.0.progress.sroa_idx, align 16
+  %682 = load ptr, ptr %progress, align 16
+  %.not.i81 = icmp eq ptr %682, null
   br i1 %.not.i81, label %common.ret, label %then.i82
 
 then.i82:                                         ; preds = %merge28
-  %681 = load ptr, ptr %.sroa.261.0.progress.sroa_idx, align 8
-  %682 = load i64, ptr %.sroa.462.0.progress.sroa_idx, align 8
-  call void %680(ptr %681, i64 %34, i64 %682, ptr nonnull @"$string.176")
+  %683 = load ptr, ptr %.sroa.261.0.progress.sroa_idx, align 8
+  %684 = load i64, ptr %.sroa.462.0.progress.sroa_idx, align 8
+  call void %682(ptr %683, i64 %36, i64 %684, ptr nonnull @"$string.176")
   br label %common.ret
 }
 
@@ -48881,7 +49042,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %22 = zext nneg i32 %.val to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.741", i64 0, i64 %22
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.748", i64 0, i64 %22
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$element.exit"
 
@@ -48934,7 +49095,7 @@ switch.hole_check45:                              ; preds = %merge1.i
 
 switch.lookup46:                                  ; preds = %switch.hole_check45
   %40 = zext nneg i32 %.val32.i to i64
-  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.741", i64 0, i64 %40
+  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.748", i64 0, i64 %40
   %switch.load50 = load i64, ptr %switch.gep49, align 8
   br label %"$element.exit.i"
 
@@ -48981,7 +49142,7 @@ switch.hole_check52:                              ; preds = %merge8.i
 
 switch.lookup53:                                  ; preds = %switch.hole_check52
   %53 = zext nneg i32 %.val.i to i64
-  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.741", i64 0, i64 %53
+  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.748", i64 0, i64 %53
   %switch.load57 = load i64, ptr %switch.gep56, align 8
   br label %"$element.exit49.i"
 
@@ -49073,7 +49234,7 @@ switch.hole_check59:                              ; preds = %merge7
 
 switch.lookup60:                                  ; preds = %switch.hole_check59
   %96 = zext nneg i32 %93 to i64
-  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.741", i64 0, i64 %96
+  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.748", i64 0, i64 %96
   %switch.load64 = load i64, ptr %switch.gep63, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -49328,34 +49489,34 @@ entry:
   %info.i = alloca %85, align 8
   %2 = getelementptr i8, ptr %0, i64 8
   %.val13 = load ptr, ptr %2, align 8
-  %3 = getelementptr i8, ptr %0, i64 5872
+  %3 = getelementptr i8, ptr %0, i64 5880
   %.val14 = load ptr, ptr %3, align 8
   %4 = getelementptr i8, ptr %.val13, i64 72
   %.val13.val = load ptr, ptr %4, align 8
   %5 = getelementptr i8, ptr %.val14, i64 24
   %.val14.val = load ptr, ptr %5, align 8
-  call void @llvm.lifetime.start.p0(i64 176, ptr nonnull %info.i)
-  store i32 176, ptr %info.i, align 8
+  call void @llvm.lifetime.start.p0(i64 184, ptr nonnull %info.i)
+  store i32 184, ptr %info.i, align 8
   %6 = call i32 %.val13.val(ptr %.val14.val, ptr nonnull %info.i)
   %.not.i = icmp eq i32 %6, 0
   %7 = getelementptr inbounds i8, ptr %info.i, i64 24
   %8 = load i64, ptr %7, align 8
   %common.ret.op.i = select i1 %.not.i, i64 %8, i64 0
-  call void @llvm.lifetime.end.p0(i64 176, ptr nonnull %info.i)
+  call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i)
   %9 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %10 = load i64, ptr %time.i, align 8
   %11 = getelementptr inbounds i8, ptr %time.i, i64 8
   %12 = load i64, ptr %11, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %13 = getelementptr i8, ptr %0, i64 5864
-  %14 = getelementptr i8, ptr %0, i64 5185
+  %13 = getelementptr i8, ptr %0, i64 5872
+  %14 = getelementptr i8, ptr %0, i64 5193
   %15 = load i8, ptr %14, align 1
   %16 = trunc i8 %15 to i1
   br i1 %16, label %merge.i, label %merge
 
 merge.i:                                          ; preds = %entry
-  %17 = getelementptr i8, ptr %0, i64 5320
+  %17 = getelementptr i8, ptr %0, i64 5328
   call void @llvm.lifetime.start.p0(i64 352, ptr nonnull %plan.i.i.i)
   %18 = getelementptr inbounds i8, ptr %plan.i.i.i, i64 64
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(352) %18, i8 0, i64 224, i1 false)
@@ -49367,10 +49528,10 @@ merge.i:                                          ; preds = %entry
   %23 = add nsw i64 %22, 63
   %24 = sdiv i64 %23, 64
   %25 = mul nsw i64 %24, 192
-  %26 = getelementptr i8, ptr %0, i64 5324
+  %26 = getelementptr i8, ptr %0, i64 5332
   %27 = load i32, ptr %26, align 4
   %28 = add i32 %27, 1
-  %29 = getelementptr i8, ptr %0, i64 5332
+  %29 = getelementptr i8, ptr %0, i64 5340
   %30 = load i32, ptr %29, align 4
   %31 = sext i32 %30 to i64
   %32 = shl nsw i64 %31, 2
@@ -49380,15 +49541,15 @@ merge.i:                                          ; preds = %entry
   %36 = add nsw i64 %35, 63
   %37 = sdiv i64 %36, 64
   %38 = add i32 %30, 1
-  %39 = getelementptr i8, ptr %0, i64 5336
+  %39 = getelementptr i8, ptr %0, i64 5344
   %40 = load i32, ptr %39, align 4
   %41 = sext i32 %40 to i64
   %42 = shl nsw i64 %41, 2
   %43 = add nsw i64 %42, 63
   %44 = sdiv i64 %43, 64
-  %45 = getelementptr i8, ptr %0, i64 5340
+  %45 = getelementptr i8, ptr %0, i64 5348
   %46 = load i32, ptr %45, align 4
-  %47 = getelementptr i8, ptr %0, i64 5344
+  %47 = getelementptr i8, ptr %0, i64 5352
   %48 = load i32, ptr %47, align 4
   %49 = add i32 %48, 31
   %50 = sdiv i32 %49, 32
@@ -49397,7 +49558,7 @@ merge.i:                                          ; preds = %entry
   %53 = shl nsw i64 %52, 2
   %54 = add nsw i64 %53, 63
   %55 = sdiv i64 %54, 64
-  %56 = getelementptr i8, ptr %0, i64 5328
+  %56 = getelementptr i8, ptr %0, i64 5336
   %57 = load i32, ptr %56, align 4
   %58 = mul i32 %57, %27
   %59 = insertelement <4 x i32> poison, i32 %27, i64 0
@@ -49605,7 +49766,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %166 = sub i64 %165, %12
   %167 = add i64 %166, %reass.mul
-  %168 = getelementptr i8, ptr %0, i64 8824
+  %168 = getelementptr i8, ptr %0, i64 8832
   store i64 %167, ptr %168, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -49613,16 +49774,16 @@ then2:                                            ; preds = %merge
   %.val.val = load ptr, ptr %169, align 8
   %170 = getelementptr i8, ptr %.val12, i64 24
   %.val12.val = load ptr, ptr %170, align 8
-  call void @llvm.lifetime.start.p0(i64 176, ptr nonnull %info.i17)
-  store i32 176, ptr %info.i17, align 8
+  call void @llvm.lifetime.start.p0(i64 184, ptr nonnull %info.i17)
+  store i32 184, ptr %info.i17, align 8
   %171 = call i32 %.val.val(ptr %.val12.val, ptr nonnull %info.i17)
   %.not.i18 = icmp eq i32 %171, 0
   %172 = getelementptr inbounds i8, ptr %info.i17, i64 24
   %173 = load i64, ptr %172, align 8
   %common.ret.op.i19 = select i1 %.not.i18, i64 %173, i64 0
-  call void @llvm.lifetime.end.p0(i64 176, ptr nonnull %info.i17)
+  call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i17)
   %174 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %175 = getelementptr i8, ptr %0, i64 8832
+  %175 = getelementptr i8, ptr %0, i64 8840
   store i64 %174, ptr %175, align 8
   br label %common.ret
 }
@@ -49806,17 +49967,17 @@ entry:
   %attributes.i25.i = alloca %108, align 8
   %attributes.i.i = alloca %108, align 8
   %chosen.sroa.9 = alloca [30 x i8], align 2
-  %2 = getelementptr i8, ptr %0, i64 5320
+  %2 = getelementptr i8, ptr %0, i64 5328
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = shl nsw i64 %4, 2
   %6 = add nsw i64 %5, 63
   %7 = sdiv i64 %6, 64
   %8 = mul nsw i64 %7, 192
-  %9 = getelementptr i8, ptr %0, i64 5324
+  %9 = getelementptr i8, ptr %0, i64 5332
   %10 = load i32, ptr %9, align 4
   %11 = add i32 %10, 1
-  %12 = getelementptr i8, ptr %0, i64 5332
+  %12 = getelementptr i8, ptr %0, i64 5340
   %13 = load i32, ptr %12, align 4
   %14 = sext i32 %13 to i64
   %15 = shl nsw i64 %14, 2
@@ -49826,15 +49987,15 @@ entry:
   %19 = add nsw i64 %18, 63
   %20 = sdiv i64 %19, 64
   %21 = add i32 %13, 1
-  %22 = getelementptr i8, ptr %0, i64 5336
+  %22 = getelementptr i8, ptr %0, i64 5344
   %23 = load i32, ptr %22, align 4
   %24 = sext i32 %23 to i64
   %25 = shl nsw i64 %24, 2
   %26 = add nsw i64 %25, 63
   %27 = sdiv i64 %26, 64
-  %28 = getelementptr i8, ptr %0, i64 5340
+  %28 = getelementptr i8, ptr %0, i64 5348
   %29 = load i32, ptr %28, align 4
-  %30 = getelementptr i8, ptr %0, i64 5344
+  %30 = getelementptr i8, ptr %0, i64 5352
   %31 = load i32, ptr %30, align 4
   %32 = add i32 %31, 31
   %33 = sdiv i32 %32, 32
@@ -49843,7 +50004,7 @@ entry:
   %36 = shl nsw i64 %35, 2
   %37 = add nsw i64 %36, 63
   %38 = sdiv i64 %37, 64
-  %39 = getelementptr i8, ptr %0, i64 5328
+  %39 = getelementptr i8, ptr %0, i64 5336
   %40 = load i32, ptr %39, align 4
   %41 = mul i32 %40, %10
   %42 = insertelement <4 x i32> poison, i32 %10, i64 0
@@ -49875,7 +50036,7 @@ entry:
   %62 = add nsw i64 %61, %55
   %63 = add nsw i64 %62, %54
   %64 = tail call ptr @calloc(i64 1, i64 %63)
-  %65 = getelementptr i8, ptr %0, i64 8840
+  %65 = getelementptr i8, ptr %0, i64 8848
   store ptr %64, ptr %65, align 8
   %66 = icmp eq ptr %64, null
   br i1 %66, label %then, label %merge
@@ -49893,73 +50054,73 @@ common.ret:                                       ; preds = %merge2.i, %then13.i
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %67 = getelementptr i8, ptr %0, i64 5216
+  %67 = getelementptr i8, ptr %0, i64 5224
   %68 = load i32, ptr %67, align 4
-  %69 = getelementptr i8, ptr %0, i64 5084
-  %70 = getelementptr i8, ptr %0, i64 5080
+  %69 = getelementptr i8, ptr %0, i64 5092
+  %70 = getelementptr i8, ptr %0, i64 5088
   %71 = load i32, ptr %70, align 4
-  %72 = getelementptr i8, ptr %0, i64 5108
-  %73 = getelementptr i8, ptr %0, i64 5116
+  %72 = getelementptr i8, ptr %0, i64 5116
+  %73 = getelementptr i8, ptr %0, i64 5124
   %74 = load i32, ptr %73, align 4
   %75 = icmp ne i32 %74, 0
   %76 = zext i1 %75 to i8
   %chosen.sroa.9.28.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.9, i64 2
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(28) %chosen.sroa.9.28.sroa_idx, ptr noundef nonnull align 4 dereferenceable(28) %2, i64 28, i1 false)
-  %77 = getelementptr i8, ptr %0, i64 5186
+  %77 = getelementptr i8, ptr %0, i64 5194
   %78 = load i8, ptr %77, align 1
   %79 = getelementptr i8, ptr %64, i64 %54
-  %80 = getelementptr i8, ptr %0, i64 6160
-  %81 = getelementptr i8, ptr %0, i64 4328
-  %82 = getelementptr i8, ptr %0, i64 5864
-  %83 = getelementptr i8, ptr %0, i64 6248
+  %80 = getelementptr i8, ptr %0, i64 6168
+  %81 = getelementptr i8, ptr %0, i64 4336
+  %82 = getelementptr i8, ptr %0, i64 5872
+  %83 = getelementptr i8, ptr %0, i64 6256
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(2648) %83, i8 0, i64 2560, i1 false)
-  %84 = getelementptr i8, ptr %0, i64 6168
+  %84 = getelementptr i8, ptr %0, i64 6176
   store ptr %81, ptr %84, align 8
-  %85 = getelementptr i8, ptr %0, i64 6176
+  %85 = getelementptr i8, ptr %0, i64 6184
   store i32 %68, ptr %85, align 8
-  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6180
+  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6188
   %86 = load <2 x i32>, ptr %69, align 4
   %87 = shufflevector <2 x i32> %86, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
   store <2 x i32> %87, ptr %chosen.sroa.2.0..sroa_idx, align 4
-  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6188
+  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6196
   store i32 %71, ptr %chosen.sroa.4.0..sroa_idx, align 4
-  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6192
-  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6196
+  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6200
+  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6204
   %88 = load <2 x i32>, ptr %72, align 4
   store <2 x i32> %88, ptr %chosen.sroa.5.0..sroa_idx, align 8
-  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6200
+  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6208
   store i8 %76, ptr %chosen.sroa.7.0..sroa_idx, align 8
-  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6201
+  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6209
   store i8 %78, ptr %chosen.sroa.8.0..sroa_idx, align 1
-  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6202
+  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6210
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(30) %chosen.sroa.9.0..sroa_idx, ptr noundef nonnull align 2 dereferenceable(30) %chosen.sroa.9, i64 30, i1 false)
-  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6232
+  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6240
   store ptr %64, ptr %chosen.sroa.10.0..sroa_idx, align 8
-  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 6240
+  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 6248
   store ptr %79, ptr %chosen.sroa.11.0..sroa_idx, align 8
   store ptr %82, ptr %80, align 8
-  %89 = getelementptr i8, ptr %0, i64 8480
+  %89 = getelementptr i8, ptr %0, i64 8488
   store i32 -1, ptr %89, align 4
-  %90 = getelementptr i8, ptr %0, i64 8488
+  %90 = getelementptr i8, ptr %0, i64 8496
   store i64 1, ptr %90, align 8
-  %91 = getelementptr i8, ptr %0, i64 7356
+  %91 = getelementptr i8, ptr %0, i64 7364
   store i8 1, ptr %91, align 1
-  %92 = getelementptr i8, ptr %0, i64 7104
+  %92 = getelementptr i8, ptr %0, i64 7112
   %93 = tail call i32 @pthread_mutex_init(ptr %92, ptr null)
-  %94 = getelementptr i8, ptr %0, i64 7144
+  %94 = getelementptr i8, ptr %0, i64 7152
   %95 = tail call i32 @pthread_cond_init(ptr %94, ptr null)
-  %96 = getelementptr i8, ptr %0, i64 7192
+  %96 = getelementptr i8, ptr %0, i64 7200
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %96, i8 0, i64 16, i1 false)
-  %97 = getelementptr i8, ptr %0, i64 7208
+  %97 = getelementptr i8, ptr %0, i64 7216
   %98 = tail call i32 @pthread_mutex_init(ptr %97, ptr null)
-  %99 = getelementptr i8, ptr %0, i64 7248
+  %99 = getelementptr i8, ptr %0, i64 7256
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
   %100 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
   %101 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
   %102 = call i32 @pthread_cond_init(ptr %99, ptr nonnull %attributes.i.i)
   %103 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %104 = getelementptr i8, ptr %0, i64 7296
+  %104 = getelementptr i8, ptr %0, i64 7304
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i25.i)
   %105 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i25.i)
   %106 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i25.i, i32 1)
@@ -49969,11 +50130,11 @@ merge:                                            ; preds = %entry
   %109 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
   %110 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
   %111 = add i32 %110, %109
-  %112 = getelementptr i8, ptr %0, i64 8432
+  %112 = getelementptr i8, ptr %0, i64 8440
   store i32 %111, ptr %112, align 4
   %113 = shl i32 %111, 1
-  %114 = getelementptr i8, ptr %0, i64 8776
-  %115 = getelementptr i8, ptr %0, i64 8784
+  %114 = getelementptr i8, ptr %0, i64 8784
+  %115 = getelementptr i8, ptr %0, i64 8792
   %116 = call dereferenceable_or_null(229376) ptr @calloc(i64 4096, i64 56)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %115, i8 0, i64 16, i1 false)
   store ptr %116, ptr %114, align 8
@@ -49993,14 +50154,14 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
   %120 = shl i32 %111, 3
   %121 = call i32 @llvm.smax.i32(i32 %120, i32 65536)
-  %122 = getelementptr i8, ptr %0, i64 8440
+  %122 = getelementptr i8, ptr %0, i64 8448
   %123 = zext nneg i32 %121 to i64
-  %124 = getelementptr i8, ptr %0, i64 8448
+  %124 = getelementptr i8, ptr %0, i64 8456
   store i64 %power.0.i.i.i.i, ptr %124, align 8
   %125 = call i64 @llvm.smax.i64(i64 %power.0.i.i.i.i, i64 %123)
-  %126 = getelementptr i8, ptr %0, i64 8456
+  %126 = getelementptr i8, ptr %0, i64 8464
   store i64 %125, ptr %126, align 8
-  %127 = getelementptr i8, ptr %0, i64 8464
+  %127 = getelementptr i8, ptr %0, i64 8472
   %128 = mul i64 %power.0.i.i.i.i, 472
   %129 = call ptr @malloc(i64 %128)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %127, i8 0, i64 16, i1 false)
@@ -50010,8 +50171,8 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i37.i.i, %and.lhs.true1.i.i
   %.pre-phi.i.i = phi i64 [ %.pre43.i.i, %merge7.i37.i.i ], [ %139, %and.lhs.true1.i.i ]
-  %130 = getelementptr i8, ptr %0, i64 8408
-  %131 = getelementptr i8, ptr %0, i64 8424
+  %130 = getelementptr i8, ptr %0, i64 8416
+  %131 = getelementptr i8, ptr %0, i64 8432
   %132 = load i64, ptr %131, align 8
   %.not.i.i.i = icmp slt i64 %132, %.pre-phi.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %and.rhs.i.i
@@ -50032,9 +50193,9 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
   br label %and.rhs.i.i
 
 and.lhs.true1.i.i:                                ; preds = %merge
-  %138 = getelementptr i8, ptr %0, i64 8384
+  %138 = getelementptr i8, ptr %0, i64 8392
   %139 = sext i32 %111 to i64
-  %140 = getelementptr i8, ptr %0, i64 8400
+  %140 = getelementptr i8, ptr %0, i64 8408
   %141 = load i64, ptr %140, align 8
   %.not.i32.i.i = icmp slt i64 %141, %139
   br i1 %.not.i32.i.i, label %merge.i34.i.i, label %and.lhs.true.i.i
@@ -50083,18 +50244,18 @@ then10.i.i:                                       ; preds = %then6.i.i
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
-  %155 = getelementptr i8, ptr %0, i64 6204
-  %156 = getelementptr i8, ptr %0, i64 6752
-  %157 = getelementptr i8, ptr %0, i64 6792
+  %155 = getelementptr i8, ptr %0, i64 6212
+  %156 = getelementptr i8, ptr %0, i64 6760
+  %157 = getelementptr i8, ptr %0, i64 6800
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %157, ptr noundef nonnull align 4 dereferenceable(28) %155, i64 28, i1 false)
-  %158 = getelementptr i8, ptr %0, i64 6824
+  %158 = getelementptr i8, ptr %0, i64 6832
   %159 = load ptr, ptr %chosen.sroa.10.0..sroa_idx, align 8
   call fastcc void @"$anon (./terra/scheduling/batch.t:110)"(ptr %158, ptr %157, ptr %159)
-  %160 = getelementptr i8, ptr %0, i64 7040
+  %160 = getelementptr i8, ptr %0, i64 7048
   %161 = load ptr, ptr %chosen.sroa.11.0..sroa_idx, align 8
-  %162 = getelementptr i8, ptr %0, i64 7056
+  %162 = getelementptr i8, ptr %0, i64 7064
   store ptr %161, ptr %162, align 8
-  %163 = getelementptr i8, ptr %0, i64 6804
+  %163 = getelementptr i8, ptr %0, i64 6812
   %164 = load i32, ptr %163, align 4
   %165 = sext i32 %164 to i64
   %166 = shl nsw i64 %165, 2
@@ -50102,16 +50263,16 @@ merge.i:                                          ; preds = %merge.i.i
   %168 = sdiv i64 %167, 64
   %169 = shl nsw i64 %168, 6
   %170 = getelementptr i8, ptr %161, i64 %169
-  %171 = getelementptr i8, ptr %0, i64 7064
+  %171 = getelementptr i8, ptr %0, i64 7072
   store ptr %170, ptr %171, align 8
   %172 = shl nsw i64 %168, 7
   %173 = getelementptr i8, ptr %161, i64 %172
-  %174 = getelementptr i8, ptr %0, i64 7072
+  %174 = getelementptr i8, ptr %0, i64 7080
   store ptr %173, ptr %174, align 8
   %175 = mul nsw i64 %168, 3
   %176 = mul nsw i64 %168, 192
   %177 = getelementptr i8, ptr %161, i64 %176
-  %178 = getelementptr i8, ptr %0, i64 7080
+  %178 = getelementptr i8, ptr %0, i64 7088
   store ptr %177, ptr %178, align 8
   %179 = mul i32 %164, 20
   %180 = sext i32 %179 to i64
@@ -50121,43 +50282,43 @@ merge.i:                                          ; preds = %merge.i.i
   %184 = add nsw i64 %183, %175
   %185 = shl nsw i64 %184, 6
   %186 = getelementptr i8, ptr %161, i64 %185
-  %187 = getelementptr i8, ptr %0, i64 7088
+  %187 = getelementptr i8, ptr %0, i64 7096
   store ptr %186, ptr %187, align 8
   %188 = add nsw i64 %184, %183
   %189 = shl i64 %188, 6
   store ptr %161, ptr %160, align 8
-  %190 = getelementptr i8, ptr %0, i64 7048
+  %190 = getelementptr i8, ptr %0, i64 7056
   store i64 %189, ptr %190, align 8
-  %191 = getelementptr i8, ptr %0, i64 7096
+  %191 = getelementptr i8, ptr %0, i64 7104
   store ptr null, ptr %191, align 8
-  %192 = getelementptr i8, ptr %0, i64 6872
+  %192 = getelementptr i8, ptr %0, i64 6880
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(40) %156, i8 0, i64 40, i1 false)
   %193 = load ptr, ptr %192, align 8
   store i32 0, ptr %193, align 4
-  %194 = getelementptr i8, ptr %0, i64 7000
+  %194 = getelementptr i8, ptr %0, i64 7008
   %195 = load ptr, ptr %194, align 8
   store i32 0, ptr %195, align 4
   %196 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
   %197 = load i32, ptr %112, align 4
   %198 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
-  %199 = getelementptr i8, ptr %0, i64 6248
-  %200 = getelementptr i8, ptr %0, i64 6273
+  %199 = getelementptr i8, ptr %0, i64 6256
+  %200 = getelementptr i8, ptr %0, i64 6281
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(504) %200, i8 0, i64 479, i1 false)
-  %chosen.sroa.6.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6260
+  %chosen.sroa.6.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6268
   %201 = load <4 x i32>, ptr %85, align 4
   store <4 x i32> %201, ptr %199, align 4
-  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6264
+  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6272
   store i32 %196, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %chosen.sroa.9.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6268
+  %chosen.sroa.9.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6276
   store i32 %197, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
-  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6272
+  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 6280
   store i8 %198, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %202 = getelementptr i8, ptr %0, i64 6400
+  %202 = getelementptr i8, ptr %0, i64 6408
   store ptr %156, ptr %202, align 8
-  %203 = getelementptr i8, ptr %0, i64 6672
+  %203 = getelementptr i8, ptr %0, i64 6680
   %204 = extractelement <4 x i32> %201, i64 3
   store i32 %204, ptr %203, align 4
-  %205 = getelementptr i8, ptr %0, i64 6796
+  %205 = getelementptr i8, ptr %0, i64 6804
   %206 = load i32, ptr %205, align 4
   %207 = icmp sgt i32 %204, %206
   br i1 %207, label %then.i.i.i, label %merge.i.i26.i
@@ -50171,7 +50332,7 @@ then2.i.i.i:                                      ; preds = %then.i.i.i
   br label %common.ret
 
 merge.i.i26.i:                                    ; preds = %merge.i
-  %209 = getelementptr i8, ptr %0, i64 6280
+  %209 = getelementptr i8, ptr %0, i64 6288
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(120) %209, i8 0, i64 120, i1 false)
   %210 = extractelement <4 x i32> %201, i64 0
   %211 = icmp slt i32 %210, 0
@@ -50192,9 +50353,9 @@ common.ret.sink.split.i.i.i.i:                    ; preds = %then5.i.i.i.i, %the
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
   store i32 %210, ptr %209, align 4
-  %215 = getelementptr i8, ptr %0, i64 6284
+  %215 = getelementptr i8, ptr %0, i64 6292
   store i32 %210, ptr %215, align 4
-  %216 = getelementptr i8, ptr %0, i64 6288
+  %216 = getelementptr i8, ptr %0, i64 6296
   store i32 %212, ptr %216, align 4
   %217 = shl nuw i32 %210, 1
   %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %217, i32 536870912)
@@ -50207,43 +50368,43 @@ condition.i.i.i.i.i:                              ; preds = %condition.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %condition.i.i.i.i.i, label %"$bucket_count.exit.i.i.i.i"
 
 "$bucket_count.exit.i.i.i.i":                     ; preds = %condition.i.i.i.i.i
-  %219 = getelementptr i8, ptr %0, i64 6304
+  %219 = getelementptr i8, ptr %0, i64 6312
   store i32 %count.0.i.i.i.i.i, ptr %219, align 4
-  %220 = getelementptr i8, ptr %0, i64 6320
+  %220 = getelementptr i8, ptr %0, i64 6328
   store i64 -1, ptr %220, align 8
-  %221 = getelementptr i8, ptr %0, i64 6308
+  %221 = getelementptr i8, ptr %0, i64 6316
   store i32 -1, ptr %221, align 4
-  %222 = getelementptr i8, ptr %0, i64 6312
+  %222 = getelementptr i8, ptr %0, i64 6320
   store i32 -1, ptr %222, align 4
   %223 = call i32 @llvm.umax.i32(i32 %210, i32 1)
   %224 = zext nneg i32 %223 to i64
   %225 = call ptr @calloc(i64 %224, i64 40)
-  %226 = getelementptr i8, ptr %0, i64 6344
+  %226 = getelementptr i8, ptr %0, i64 6352
   store ptr %225, ptr %226, align 8
   %227 = zext nneg i32 %210 to i64
   %228 = zext nneg i32 %212 to i64
   %229 = mul nuw nsw i64 %228, %227
   %230 = call i64 @llvm.umax.i64(i64 %229, i64 1)
   %231 = call noalias noundef ptr @calloc(i64 %230, i64 4)
-  %232 = getelementptr i8, ptr %0, i64 6352
+  %232 = getelementptr i8, ptr %0, i64 6360
   store ptr %231, ptr %232, align 8
   %233 = call i64 @llvm.umax.i64(i64 %227, i64 1)
   %234 = call noalias noundef ptr @calloc(i64 %233, i64 4)
-  %235 = getelementptr i8, ptr %0, i64 6360
+  %235 = getelementptr i8, ptr %0, i64 6368
   store ptr %234, ptr %235, align 8
   %236 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
   %237 = zext nneg i32 %236 to i64
   %238 = call noalias noundef ptr @calloc(i64 %237, i64 4)
-  %239 = getelementptr i8, ptr %0, i64 6368
+  %239 = getelementptr i8, ptr %0, i64 6376
   store ptr %238, ptr %239, align 8
   %240 = call noalias noundef ptr @calloc(i64 %233, i64 4)
-  %241 = getelementptr i8, ptr %0, i64 6376
+  %241 = getelementptr i8, ptr %0, i64 6384
   store ptr %240, ptr %241, align 8
   %242 = call noalias noundef ptr @calloc(i64 %233, i64 4)
-  %243 = getelementptr i8, ptr %0, i64 6384
+  %243 = getelementptr i8, ptr %0, i64 6392
   store ptr %242, ptr %243, align 8
   %244 = call noalias noundef ptr @calloc(i64 %233, i64 4)
-  %245 = getelementptr i8, ptr %0, i64 6392
+  %245 = getelementptr i8, ptr %0, i64 6400
   store ptr %244, ptr %245, align 8
   %246 = icmp eq ptr %225, null
   br i1 %246, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
@@ -50323,7 +50484,7 @@ merge18.loopexit.i.i.i.i:                         ; preds = %forbody.i.i.i.i
 
 merge18.i.i.i.i:                                  ; preds = %merge18.loopexit.i.i.i.i, %forcond.preheader.i.i.i.i
   %270 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %210, %forcond.preheader.i.i.i.i ]
-  %271 = getelementptr i8, ptr %0, i64 6292
+  %271 = getelementptr i8, ptr %0, i64 6300
   store i32 0, ptr %271, align 4
   %272 = icmp sgt i32 %270, 0
   br i1 %272, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
@@ -50441,9 +50602,9 @@ merge4.i.i.i:                                     ; preds = %merge4.i.i.i.loopex
   br i1 %327, label %forbody.lr.ph.i.i.i.i, label %merge.i40.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge4.i.i.i
-  %328 = getelementptr i8, ptr %0, i64 6600
-  %329 = getelementptr i8, ptr %0, i64 6608
-  %330 = getelementptr i8, ptr %0, i64 6616
+  %328 = getelementptr i8, ptr %0, i64 6608
+  %329 = getelementptr i8, ptr %0, i64 6616
+  %330 = getelementptr i8, ptr %0, i64 6624
   %.pre.i42.i.i.i = load i64, ptr %329, align 8
   br label %forbody.i43.i.i.i
 
@@ -50487,10 +50648,10 @@ merge1.i.i.i.i:                                   ; preds = %merge7.i.i.i.i.i.i,
   br i1 %exitcond.not.i44.i.i.i, label %merge.i40.i.i.i, label %forbody.i43.i.i.i
 
 merge.i40.i.i.i:                                  ; preds = %merge1.i.i.i.i, %merge4.i.i.i
-  %347 = getelementptr i8, ptr %0, i64 6408
+  %347 = getelementptr i8, ptr %0, i64 6416
   %348 = load i32, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
   %349 = sext i32 %348 to i64
-  %350 = getelementptr i8, ptr %0, i64 6424
+  %350 = getelementptr i8, ptr %0, i64 6432
   %351 = load i64, ptr %350, align 8
   %.not.i.i.i.i.i = icmp slt i64 %351, %349
   br i1 %.not.i.i.i.i.i, label %merge.i33.i.i.i.i, label %and.lhs.true8.i.i.i.i
@@ -50511,7 +50672,7 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i33.i.i.i.i
   br label %and.lhs.true8.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i
-  %357 = getelementptr i8, ptr %0, i64 6624
+  %357 = getelementptr i8, ptr %0, i64 6632
   %358 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %359 = sext i32 %358 to i64
   %360 = call fastcc zeroext i1 @"$Vector.reserve.611"(ptr %357, i64 %359)
@@ -50519,15 +50680,15 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %merge7.i53.i.i.i, %and.lhs.true3.i.i.i.i
   %.pre-phi.i.i.i = phi i64 [ %.pre60.i.i.i, %merge7.i53.i.i.i ], [ %365, %and.lhs.true3.i.i.i.i ]
-  %361 = getelementptr i8, ptr %0, i64 6576
+  %361 = getelementptr i8, ptr %0, i64 6584
   %362 = call fastcc zeroext i1 @"$Vector.reserve.604"(ptr %361, i64 %.pre-phi.i.i.i)
   br i1 %362, label %and.lhs.true.i.i.i.i, label %then9.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
-  %363 = getelementptr i8, ptr %0, i64 6552
+  %363 = getelementptr i8, ptr %0, i64 6560
   %364 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %365 = sext i32 %364 to i64
-  %366 = getelementptr i8, ptr %0, i64 6568
+  %366 = getelementptr i8, ptr %0, i64 6576
   %367 = load i64, ptr %366, align 8
   %.not.i48.i.i.i = icmp slt i64 %367, %365
   br i1 %.not.i48.i.i.i, label %merge.i50.i.i.i, label %and.lhs.true2.i.i.i.i
@@ -50551,9 +50712,9 @@ merge7.i53.i.i.i:                                 ; preds = %merge.i50.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
   %373 = phi i32 [ %.pre70.i.i.i.i, %merge7.i39.i.i.i.i ], [ %383, %and.lhs.true5.i.i.i.i ]
-  %374 = getelementptr i8, ptr %0, i64 6528
+  %374 = getelementptr i8, ptr %0, i64 6536
   %375 = sext i32 %373 to i64
-  %376 = getelementptr i8, ptr %0, i64 6544
+  %376 = getelementptr i8, ptr %0, i64 6552
   %377 = load i64, ptr %376, align 8
   %.not.i45.i.i.i = icmp slt i64 %377, %375
   br i1 %.not.i45.i.i.i, label %merge.i47.i.i.i, label %and.lhs.true3.i.i.i.i
@@ -50575,10 +50736,10 @@ merge7.i.i.i.i:                                   ; preds = %merge.i47.i.i.i
 
 and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i45.i.i.i.i, %and.lhs.true6.i.i.i.i
   %383 = phi i32 [ %.pre69.i.i.i.i, %merge7.i45.i.i.i.i ], [ %395, %and.lhs.true6.i.i.i.i ]
-  %384 = getelementptr i8, ptr %0, i64 6504
+  %384 = getelementptr i8, ptr %0, i64 6512
   %385 = shl i32 %383, 2
   %386 = sext i32 %385 to i64
-  %387 = getelementptr i8, ptr %0, i64 6520
+  %387 = getelementptr i8, ptr %0, i64 6528
   %388 = load i64, ptr %387, align 8
   %.not.i34.i.i.i.i = icmp slt i64 %388, %386
   br i1 %.not.i34.i.i.i.i, label %merge.i36.i.i.i.i, label %and.lhs.true4.i.i.i.i
@@ -50600,10 +50761,10 @@ merge7.i39.i.i.i.i:                               ; preds = %merge.i36.i.i.i.i
   br label %and.lhs.true4.i.i.i.i
 
 and.lhs.true6.i.i.i.i:                            ; preds = %merge7.i52.i.i.i.i, %and.lhs.true7.i.i.i.i
-  %394 = getelementptr i8, ptr %0, i64 6480
+  %394 = getelementptr i8, ptr %0, i64 6488
   %395 = load i32, ptr %chosen.sroa.9.0..sroa_idx.i.i, align 4
   %396 = sext i32 %395 to i64
-  %397 = getelementptr i8, ptr %0, i64 6496
+  %397 = getelementptr i8, ptr %0, i64 6504
   %398 = load i64, ptr %397, align 8
   %.not.i40.i.i.i.i = icmp slt i64 %398, %396
   br i1 %.not.i40.i.i.i.i, label %merge.i42.i.i.i.i, label %and.lhs.true5.i.i.i.i
@@ -50626,8 +50787,8 @@ merge7.i45.i.i.i.i:                               ; preds = %merge.i42.i.i.i.i
 
 and.lhs.true7.i.i.i.i:                            ; preds = %merge7.i59.i.i.i.i, %and.lhs.true8.i.i.i.i
   %.pre-phi.i.i.i.i = phi i64 [ %.pre71.i.i.i.i, %merge7.i59.i.i.i.i ], [ %414, %and.lhs.true8.i.i.i.i ]
-  %404 = getelementptr i8, ptr %0, i64 6456
-  %405 = getelementptr i8, ptr %0, i64 6472
+  %404 = getelementptr i8, ptr %0, i64 6464
+  %405 = getelementptr i8, ptr %0, i64 6480
   %406 = load i64, ptr %405, align 8
   %.not.i47.i.i.i.i = icmp slt i64 %406, %.pre-phi.i.i.i.i
   br i1 %.not.i47.i.i.i.i, label %merge.i49.i.i.i.i, label %and.lhs.true6.i.i.i.i
@@ -50648,10 +50809,10 @@ merge7.i52.i.i.i.i:                               ; preds = %merge.i49.i.i.i.i
   br label %and.lhs.true6.i.i.i.i
 
 and.lhs.true8.i.i.i.i:                            ; preds = %merge7.i.i.i.i.i, %merge.i40.i.i.i
-  %412 = getelementptr i8, ptr %0, i64 6432
+  %412 = getelementptr i8, ptr %0, i64 6440
   %413 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %414 = sext i32 %413 to i64
-  %415 = getelementptr i8, ptr %0, i64 6448
+  %415 = getelementptr i8, ptr %0, i64 6456
   %416 = load i64, ptr %415, align 8
   %.not.i54.i.i.i.i = icmp slt i64 %416, %414
   br i1 %.not.i54.i.i.i.i, label %merge.i56.i.i.i.i, label %and.lhs.true7.i.i.i.i
@@ -50674,7 +50835,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   br label %and.lhs.true7.i.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %422 = getelementptr i8, ptr %0, i64 6648
+  %422 = getelementptr i8, ptr %0, i64 6656
   %423 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %424 = sext i32 %423 to i64
   %425 = call fastcc zeroext i1 @"$Vector.reserve.611"(ptr %422, i64 %424)
@@ -50689,42 +50850,42 @@ then13.i.i.i:                                     ; preds = %then9.i.i.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
-  %427 = getelementptr i8, ptr %0, i64 8512
-  %428 = getelementptr i8, ptr %0, i64 6696
+  %427 = getelementptr i8, ptr %0, i64 8520
+  %428 = getelementptr i8, ptr %0, i64 6704
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(56) %427, ptr noundef nonnull align 8 dereferenceable(56) %428, i64 56, i1 false)
   %429 = load i32, ptr %215, align 4
-  %430 = getelementptr i8, ptr %0, i64 8568
+  %430 = getelementptr i8, ptr %0, i64 8576
   store i32 %429, ptr %430, align 4
-  %431 = getelementptr i8, ptr %0, i64 8572
+  %431 = getelementptr i8, ptr %0, i64 8580
   %432 = load <2 x i32>, ptr %271, align 4
   store <2 x i32> %432, ptr %431, align 4
-  %433 = getelementptr i8, ptr %0, i64 6300
+  %433 = getelementptr i8, ptr %0, i64 6308
   %434 = load i32, ptr %433, align 4
-  %435 = getelementptr i8, ptr %0, i64 8580
+  %435 = getelementptr i8, ptr %0, i64 8588
   store i32 %434, ptr %435, align 4
-  %436 = getelementptr i8, ptr %0, i64 6336
+  %436 = getelementptr i8, ptr %0, i64 6344
   %437 = load i64, ptr %436, align 8
-  %438 = getelementptr i8, ptr %0, i64 8584
+  %438 = getelementptr i8, ptr %0, i64 8592
   store i64 %437, ptr %438, align 8
-  %439 = getelementptr i8, ptr %0, i64 6416
+  %439 = getelementptr i8, ptr %0, i64 6424
   %440 = load i64, ptr %439, align 8
   %441 = trunc i64 %440 to i32
-  %442 = getelementptr i8, ptr %0, i64 8592
+  %442 = getelementptr i8, ptr %0, i64 8600
   store i32 %441, ptr %442, align 4
-  %443 = getelementptr i8, ptr %0, i64 6440
+  %443 = getelementptr i8, ptr %0, i64 6448
   %444 = load i64, ptr %443, align 8
   %445 = trunc i64 %444 to i32
-  %446 = getelementptr i8, ptr %0, i64 8596
+  %446 = getelementptr i8, ptr %0, i64 8604
   store i32 %445, ptr %446, align 4
-  %447 = getelementptr i8, ptr %0, i64 6680
+  %447 = getelementptr i8, ptr %0, i64 6688
   %448 = load i32, ptr %447, align 4
-  %449 = getelementptr i8, ptr %0, i64 8600
+  %449 = getelementptr i8, ptr %0, i64 8608
   store i32 %448, ptr %449, align 4
-  %450 = getelementptr i8, ptr %0, i64 8632
-  %451 = getelementptr i8, ptr %0, i64 8608
-  %452 = getelementptr i8, ptr %0, i64 8648
+  %450 = getelementptr i8, ptr %0, i64 8640
+  %451 = getelementptr i8, ptr %0, i64 8616
+  %452 = getelementptr i8, ptr %0, i64 8656
   %453 = load i64, ptr %452, align 8
-  %454 = getelementptr i8, ptr %0, i64 8624
+  %454 = getelementptr i8, ptr %0, i64 8632
   store i64 %453, ptr %454, align 8
   %455 = load <2 x i64>, ptr %450, align 8
   store <2 x i64> %455, ptr %451, align 8
@@ -50828,26 +50989,26 @@ then9:                                            ; preds = %then5
   br label %common.ret
 
 merge4:                                           ; preds = %merge
-  %11 = getelementptr i8, ptr %0, i64 6160
+  %11 = getelementptr i8, ptr %0, i64 6168
   %12 = icmp ne i32 %3, 0
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %13 = icmp eq ptr %6, null
   %spec.select.i = select i1 %13, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
   store ptr null, ptr %5, align 8
-  %14 = getelementptr i8, ptr %0, i64 7104
+  %14 = getelementptr i8, ptr %0, i64 7112
   %15 = tail call i32 @pthread_mutex_lock(ptr %14)
-  %16 = getelementptr i8, ptr %0, i64 7192
+  %16 = getelementptr i8, ptr %0, i64 7200
   %17 = load i64, ptr %16, align 8
   %18 = add i64 %17, 1
   store i64 %18, ptr %16, align 8
-  %19 = getelementptr i8, ptr %0, i64 7200
+  %19 = getelementptr i8, ptr %0, i64 7208
   %20 = load i64, ptr %19, align 8
   %.not8.i.i.i = icmp eq i64 %20, %17
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %21 = getelementptr i8, ptr %0, i64 7144
+  %21 = getelementptr i8, ptr %0, i64 7152
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -50859,30 +51020,30 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge4
   %24 = tail call i32 @pthread_mutex_unlock(ptr nonnull %14)
   tail call fastcc void @"$Loop.land"(ptr nonnull %11)
-  %25 = getelementptr i8, ptr %0, i64 7208
+  %25 = getelementptr i8, ptr %0, i64 7216
   %26 = tail call i32 @pthread_mutex_lock(ptr %25)
-  %27 = getelementptr i8, ptr %0, i64 7356
+  %27 = getelementptr i8, ptr %0, i64 7364
   %28 = load i8, ptr %27, align 1
   %29 = trunc i8 %28 to i1
   br i1 %29, label %merge.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %30 = getelementptr i8, ptr %0, i64 7357
+  %30 = getelementptr i8, ptr %0, i64 7365
   %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.11", ptr %30)
   %32 = tail call i32 @pthread_mutex_unlock(ptr %25)
   br label %"$Loop.prefill.exit"
 
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %33 = tail call i32 @pthread_mutex_unlock(ptr %25)
-  %34 = getelementptr i8, ptr %0, i64 6168
+  %34 = getelementptr i8, ptr %0, i64 6176
   %35 = load ptr, ptr %34, align 8, !noalias !99
   %36 = getelementptr i8, ptr %35, i64 72
   %37 = load i32, ptr %36, align 4, !noalias !99
-  %38 = getelementptr i8, ptr %0, i64 6184
+  %38 = getelementptr i8, ptr %0, i64 6192
   %39 = load i32, ptr %38, align 4
-  %40 = getelementptr i8, ptr %0, i64 6180
+  %40 = getelementptr i8, ptr %0, i64 6188
   %41 = load i32, ptr %40, align 4
-  %42 = getelementptr i8, ptr %0, i64 8568
+  %42 = getelementptr i8, ptr %0, i64 8576
   %43 = load i32, ptr %42, align 4, !noalias !99
   %44 = icmp slt i32 %2, 1
   br i1 %44, label %then.i, label %merge.i
@@ -50931,7 +51092,7 @@ merge5.i.i:                                       ; preds = %forbody.i.i
   br i1 %exitcond.not.i.i, label %merge2.i.i, label %forbody.i.i
 
 merge2.i.i:                                       ; preds = %merge5.i.i
-  %55 = getelementptr i8, ptr %0, i64 6252
+  %55 = getelementptr i8, ptr %0, i64 6260
   %.val.i.i = load i32, ptr %55, align 4
   %56 = add nsw i32 %2, -1
   %57 = add i32 %56, %.val.i.i
@@ -50944,13 +51105,13 @@ then.i.i.i:                                       ; preds = %merge2.i.i
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %61 = getelementptr i8, ptr %0, i64 6608
+  %61 = getelementptr i8, ptr %0, i64 6616
   %62 = load i64, ptr %61, align 8
   %63 = icmp eq i64 %62, 0
   br i1 %63, label %then.i49.i.i, label %merge.i.i.i
 
 then.i49.i.i:                                     ; preds = %merge7.i.i
-  %64 = getelementptr i8, ptr %0, i64 6188
+  %64 = getelementptr i8, ptr %0, i64 6196
   %65 = load i32, ptr %64, align 4
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.615", i32 %65)
   br label %"$Loop.prefill.exit"
@@ -50991,7 +51152,7 @@ merge12.i.i:                                      ; preds = %then.i.i47.i.i
   store i64 %wide.trip.count.i.i, ptr %77, align 8
   %78 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
   store i32 %2, ptr %78, align 4
-  %79 = getelementptr i8, ptr %0, i64 6600
+  %79 = getelementptr i8, ptr %0, i64 6608
   %80 = load i64, ptr %61, align 8
   %81 = add i64 %80, -1
   store i64 %81, ptr %61, align 8
@@ -50999,9 +51160,9 @@ merge12.i.i:                                      ; preds = %then.i.i47.i.i
   %83 = getelementptr i32, ptr %82, i64 %81
   %84 = load i32, ptr %83, align 4
   store i32 %84, ptr %67, align 4
-  %85 = getelementptr i8, ptr %0, i64 6456
+  %85 = getelementptr i8, ptr %0, i64 6464
   %86 = load ptr, ptr %85, align 8
-  %87 = getelementptr i8, ptr %0, i64 6464
+  %87 = getelementptr i8, ptr %0, i64 6472
   %88 = load i64, ptr %87, align 8
   %89 = getelementptr ptr, ptr %86, i64 %88
   store ptr %calloc.i.i.i.i, ptr %89, align 8
@@ -51024,16 +51185,16 @@ merge17.i.i:                                      ; preds = %merge12.i.i
   %common.ret.op.i.i = phi i32 [ %92, %then18.i.i ], [ 0, %merge17.i.i ], [ 7, %then.i.i.i.i ], [ 3, %then.i.i.i ], [ 3, %then.i49.i.i ], [ 3, %merge7.i.i.i ], [ 1, %then.i ], [ 1, %then5.i ], [ 1, %then.i.i ], [ 1, %then6.i.i ]
   call fastcc void @"$Loop.publish"(ptr nonnull %11)
   %93 = call i32 @pthread_mutex_lock(ptr %25)
-  %94 = getelementptr i8, ptr %0, i64 7355
+  %94 = getelementptr i8, ptr %0, i64 7363
   store i8 1, ptr %94, align 1
-  %95 = getelementptr i8, ptr %0, i64 7248
+  %95 = getelementptr i8, ptr %0, i64 7256
   %96 = call i32 @pthread_cond_signal(ptr %95)
   %97 = call i32 @pthread_mutex_unlock(ptr %25)
   %98 = call i32 @pthread_mutex_lock(ptr %14)
   %99 = load i64, ptr %19, align 8
   %100 = add i64 %99, 1
   store i64 %100, ptr %19, align 8
-  %101 = getelementptr i8, ptr %0, i64 7144
+  %101 = getelementptr i8, ptr %0, i64 7152
   %102 = call i32 @pthread_cond_broadcast(ptr %101)
   %103 = call i32 @pthread_mutex_unlock(ptr %14)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -51444,24 +51605,24 @@ common.ret:                                       ; preds = %then2, %then, %"$Lo
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %9 = getelementptr i8, ptr %0, i64 6160
+  %9 = getelementptr i8, ptr %0, i64 6168
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %10 = icmp eq ptr %6, null
   %spec.select.i = select i1 %10, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %11 = getelementptr i8, ptr %0, i64 7104
+  %11 = getelementptr i8, ptr %0, i64 7112
   %12 = tail call i32 @pthread_mutex_lock(ptr %11)
-  %13 = getelementptr i8, ptr %0, i64 7192
+  %13 = getelementptr i8, ptr %0, i64 7200
   %14 = load i64, ptr %13, align 8
   %15 = add i64 %14, 1
   store i64 %15, ptr %13, align 8
-  %16 = getelementptr i8, ptr %0, i64 7200
+  %16 = getelementptr i8, ptr %0, i64 7208
   %17 = load i64, ptr %16, align 8
   %.not8.i.i.i = icmp eq i64 %17, %14
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %18 = getelementptr i8, ptr %0, i64 7144
+  %18 = getelementptr i8, ptr %0, i64 7152
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -51473,23 +51634,23 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %21 = tail call i32 @pthread_mutex_unlock(ptr nonnull %11)
   tail call fastcc void @"$Loop.land"(ptr nonnull %9)
-  %22 = getelementptr i8, ptr %0, i64 7208
+  %22 = getelementptr i8, ptr %0, i64 7216
   %23 = tail call i32 @pthread_mutex_lock(ptr %22)
-  %24 = getelementptr i8, ptr %0, i64 7356
+  %24 = getelementptr i8, ptr %0, i64 7364
   %25 = load i8, ptr %24, align 1
   %26 = trunc i8 %25 to i1
   br i1 %26, label %merge.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %27 = getelementptr i8, ptr %0, i64 7357
+  %27 = getelementptr i8, ptr %0, i64 7365
   %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.11", ptr %27)
   %29 = tail call i32 @pthread_mutex_unlock(ptr %22)
   br label %"$Loop.run_batch_decode.exit"
 
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %30 = tail call i32 @pthread_mutex_unlock(ptr %22)
-  %31 = getelementptr i8, ptr %0, i64 6792
-  %32 = getelementptr i8, ptr %0, i64 6804
+  %31 = getelementptr i8, ptr %0, i64 6800
+  %32 = getelementptr i8, ptr %0, i64 6812
   %33 = load i32, ptr %32, align 4
   %34 = icmp slt i32 %1, 0
   %35 = icmp slt i32 %33, %1
@@ -51539,7 +51700,7 @@ or.lhs.false23.i.i.i:                             ; preds = %and.lhs.true.i.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %or.lhs.false23.i.i.i
   %45 = zext nneg i32 %4 to i64
-  %46 = getelementptr i8, ptr %0, i64 6184
+  %46 = getelementptr i8, ptr %0, i64 6192
   %wide.trip.count.i.i.i = zext nneg i32 %1 to i64
   br label %forbody.i.i.i
 
@@ -51607,7 +51768,7 @@ merge37.i.i.i:                                    ; preds = %merge32.i.i.i
   br i1 %exitcond.not.i.i.i, label %forbody.lr.ph.i.i, label %forbody.i.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge37.i.i.i
-  %67 = getelementptr i8, ptr %0, i64 6252
+  %67 = getelementptr i8, ptr %0, i64 6260
   %.val.i.i = load i32, ptr %67, align 4
   %68 = add nsw i32 %4, -1
   %69 = add i32 %68, %.val.i.i
@@ -51680,9 +51841,9 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
   %.lcssa84 = phi i32 [ %.lcssa84.ph, %merge10.i.i.unr-lcssa ], [ %106, %forbody.i.i.epil ]
-  %107 = getelementptr i8, ptr %0, i64 6292
+  %107 = getelementptr i8, ptr %0, i64 6300
   %.val11.i.i.i = load i32, ptr %107, align 4
-  %108 = getelementptr i8, ptr %0, i64 6300
+  %108 = getelementptr i8, ptr %0, i64 6308
   %.val12.i.i.i = load i32, ptr %108, align 4
   %109 = add i32 %.val12.i.i.i, %.val11.i.i.i
   %110 = icmp slt i32 %109, %.lcssa84
@@ -51706,7 +51867,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
   br label %forbody18.i.i
 
 then.i92.i.i:                                     ; preds = %merge10.i.i
-  %123 = getelementptr i8, ptr %0, i64 6284
+  %123 = getelementptr i8, ptr %0, i64 6292
   %124 = load i32, ptr %123, align 4
   %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.17", i32 %.lcssa84, i32 %109, i32 %124)
   br label %"$Loop.run_batch_decode.exit"
@@ -51715,33 +51876,33 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i
   br i1 %.not77.i.i.i, label %"$Loop.run_batch_decode.exit", label %forbody26.lr.ph.i.i
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
-  %126 = getelementptr i8, ptr %0, i64 6752
-  %127 = getelementptr i8, ptr %0, i64 7096
-  %128 = getelementptr i8, ptr %0, i64 6872
-  %129 = getelementptr i8, ptr %0, i64 7000
-  %130 = getelementptr i8, ptr %0, i64 6180
-  %131 = getelementptr i8, ptr %0, i64 6864
-  %132 = getelementptr i8, ptr %0, i64 6800
-  %133 = getelementptr i8, ptr %0, i64 7032
-  %134 = getelementptr i8, ptr %0, i64 6840
-  %135 = getelementptr i8, ptr %0, i64 6848
-  %136 = getelementptr i8, ptr %0, i64 6856
-  %137 = getelementptr i8, ptr %0, i64 6880
-  %138 = getelementptr i8, ptr %0, i64 6760
-  %139 = getelementptr i8, ptr %0, i64 6888
-  %140 = getelementptr i8, ptr %0, i64 6764
-  %141 = getelementptr i8, ptr %0, i64 6756
-  %142 = getelementptr i8, ptr %0, i64 6248
-  %143 = getelementptr i8, ptr %0, i64 6672
-  %144 = getelementptr i8, ptr %0, i64 6676
-  %145 = getelementptr i8, ptr %0, i64 6400
-  %146 = getelementptr i8, ptr %0, i64 7040
-  %147 = getelementptr i8, ptr %0, i64 6696
-  %148 = getelementptr i8, ptr %0, i64 6260
-  %149 = getelementptr i8, ptr %0, i64 6712
-  %150 = getelementptr i8, ptr %0, i64 6704
-  %151 = getelementptr i8, ptr %0, i64 7064
-  %152 = getelementptr i8, ptr %0, i64 7056
+  %126 = getelementptr i8, ptr %0, i64 6760
+  %127 = getelementptr i8, ptr %0, i64 7104
+  %128 = getelementptr i8, ptr %0, i64 6880
+  %129 = getelementptr i8, ptr %0, i64 7008
+  %130 = getelementptr i8, ptr %0, i64 6188
+  %131 = getelementptr i8, ptr %0, i64 6872
+  %132 = getelementptr i8, ptr %0, i64 6808
+  %133 = getelementptr i8, ptr %0, i64 7040
+  %134 = getelementptr i8, ptr %0, i64 6848
+  %135 = getelementptr i8, ptr %0, i64 6856
+  %136 = getelementptr i8, ptr %0, i64 6864
+  %137 = getelementptr i8, ptr %0, i64 6888
+  %138 = getelementptr i8, ptr %0, i64 6768
+  %139 = getelementptr i8, ptr %0, i64 6896
+  %140 = getelementptr i8, ptr %0, i64 6772
+  %141 = getelementptr i8, ptr %0, i64 6764
+  %142 = getelementptr i8, ptr %0, i64 6256
+  %143 = getelementptr i8, ptr %0, i64 6680
+  %144 = getelementptr i8, ptr %0, i64 6684
+  %145 = getelementptr i8, ptr %0, i64 6408
+  %146 = getelementptr i8, ptr %0, i64 7048
+  %147 = getelementptr i8, ptr %0, i64 6704
+  %148 = getelementptr i8, ptr %0, i64 6268
+  %149 = getelementptr i8, ptr %0, i64 6720
+  %150 = getelementptr i8, ptr %0, i64 6712
+  %151 = getelementptr i8, ptr %0, i64 7072
+  %152 = getelementptr i8, ptr %0, i64 7064
   %smax200.i.i = call i32 @llvm.smax.i32(i32 %4, i32 1)
   %wide.trip.count201.i.i = zext nneg i32 %smax200.i.i to i64
   br label %forbody26.i.i
@@ -52064,7 +52225,7 @@ then.i.i114.i.i:                                  ; preds = %"$Loop.write_batch_
 
 then.i108.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
   %common.ret.op.i26.i.i.i = phi i32 [ %330, %"$RankGroup.step.exit.i.i.i" ], [ %329, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %331 = getelementptr i8, ptr %0, i64 7357
+  %331 = getelementptr i8, ptr %0, i64 7365
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %331, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %9)
   br label %"$Loop.run_batch_decode.exit"
@@ -52190,16 +52351,16 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i108.i.i ], [ 7, %then.i.i.i.i ], [ 0, %merge12.i.i.i ], [ 1, %then.i.i.i ], [ 1, %then5.i.i.i ], [ 1, %then13.i.i.i ], [ 1, %then21.i.i.i ], [ 1, %then3.i.i.i.i ], [ 1, %then.i.i.i.i.i ], [ 1, %then5.i.i.i.i.i ], [ 3, %then.i92.i.i ], [ 8, %common.ret.sink.split.i.i.i ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge34.i.i ], [ %162, %forbody18.i.i ], [ %179, %then2.i98.i.i ], [ %188, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge32.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %9)
   %391 = call i32 @pthread_mutex_lock(ptr %22)
-  %392 = getelementptr i8, ptr %0, i64 7355
+  %392 = getelementptr i8, ptr %0, i64 7363
   store i8 1, ptr %392, align 1
-  %393 = getelementptr i8, ptr %0, i64 7248
+  %393 = getelementptr i8, ptr %0, i64 7256
   %394 = call i32 @pthread_cond_signal(ptr %393)
   %395 = call i32 @pthread_mutex_unlock(ptr %22)
   %396 = call i32 @pthread_mutex_lock(ptr %11)
   %397 = load i64, ptr %16, align 8
   %398 = add i64 %397, 1
   store i64 %398, ptr %16, align 8
-  %399 = getelementptr i8, ptr %0, i64 7144
+  %399 = getelementptr i8, ptr %0, i64 7152
   %400 = call i32 @pthread_cond_broadcast(ptr %399)
   %401 = call i32 @pthread_mutex_unlock(ptr %11)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)

@@ -83,10 +83,13 @@ static const glm_backend* inner;
 static glm_backend table;
 static Stream streams[MAX_DEVICES];
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static int32_t merges_shared_expert;
 static int64_t num_replays;
 static int64_t num_deferred;
 
-__attribute__((visibility("default"))) void queued_open(const char* path) {
+__attribute__((visibility("default"))) void queued_open(const char* path,
+                                                        int32_t merges) {
+  merges_shared_expert = merges;
   snprintf(inner_path, PATH_CAPACITY, "%s", path);
 }
 
@@ -277,6 +280,7 @@ static glm_status describe(glm_device* device, glm_device_info* info) {
   const glm_status status = inner->device_info(device, info);
   info->supports_graphs = 1;
   info->is_asynchronous = 1;
+  info->merges_shared_expert = merges_shared_expert;
   return status;
 }
 
