@@ -1,0 +1,63 @@
+"""Memory of the device and of the process stays where it was after the first requests."""
+
+import ctypes
+import resource
+from pathlib import Path
+
+import pytest
+
+from glm_engine.engine import Request, Sampling
+from tests.devices import device_kind
+from tests.engine.running import open_engine, run_requests
+from tests.native.wrappers import wrapper
+from tests.reference.capitals import CAPITALS
+from tests.shapes import generator
+
+VOCAB = 2048
+WAVE = 100
+NUM_REQUESTS = {"cpu": 1_000, "cuda": 10_000}
+SETTLED_AFTER = {"cpu": 400, "cuda": 100}
+HOST_SLACK = 4 << 20
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def free_device_bytes() -> int:
+    """Free memory of the GPU; 0 on the CPU device, whose memory is the process's."""
+    if device_kind() == "cpu":
+        return 0
+    free, total = ctypes.c_int64(), ctypes.c_int64()
+    wrapper("cudawrap").call("cwCudaMemInfo", ctypes.byref(free), ctypes.byref(total))
+    return free.value
+
+
+def wave(number: int) -> list[Request]:
+    random = generator("memory", number)
+    return [
+        Request(
+            prompt=random.integers(0, VOCAB, int(random.integers(1, 30))).tolist(),
+            max_tokens=int(random.integers(1, 6)),
+            sampling=Sampling(temperature=float(index % 2), seed=index, num_logprobs=index % 3 - 1),
+            ignore_eos=True,
+        )
+        for index in range(WAVE)
+    ]
+
+
+@pytest.mark.timeout(600)
+def test_many_short_requests_leave_no_memory_behind(capsys):
+    with open_engine(CAPITALS, max_batch=64, max_seq=64) as engine:
+        settled, last = (sizes[device_kind()] // WAVE for sizes in (SETTLED_AFTER, NUM_REQUESTS))
+        for number in range(settled):
+            run_requests(engine, wave(number))
+        device, host = free_device_bytes(), resident_bytes()
+        for number in range(settled, last):
+            run_requests(engine, wave(number))
+        lost, grown = device - free_device_bytes(), resident_bytes() - host
+    with capsys.disabled():
+        print(f"\ndevice memory lost {lost} bytes, process grown {grown} bytes", end=" ")
+    assert lost == 0
+    assert grown <= HOST_SLACK
