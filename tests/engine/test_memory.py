@@ -15,7 +15,7 @@ from tests.shapes import generator
 
 VOCAB = 2048
 WAVE = 100
-NUM_REQUESTS = {"cpu": 1_000, "cuda": 10_000}
+NUM_REQUESTS = {"cpu": 600, "cuda": 10_000}
 SETTLED_AFTER = {"cpu": 400, "cuda": 100}
 HOST_SLACK = 4 << 20
 
