@@ -27,6 +27,8 @@ TOOLS = (
     ("nvcc", "NVCC", "--version"),
     ("scons", None, "--version"),
 )
+CAPABILITY_ATTRIBUTES = (75, 76)
+CAPABILITIES = ((9, 0), (10, 0))
 NVIDIA_LIBRARIES = (
     ("cuBLASLt", "libcublasLt.so.*", ("nvidia/cu13/lib", "nvidia/cublas/lib")),
     ("NCCL", "libnccl.so.*", ("nvidia/nccl/lib",)),
@@ -156,10 +158,27 @@ def nvidia_driver():
         detail = f"{libraries.NVIDIA_DRIVER} cannot be opened: the device is the CPU"
         return Finding(name, False, detail, "loader's search path")
     driver = ctypes.CDLL(libraries.NVIDIA_DRIVER)
-    count = ctypes.c_int()
+    count, newest = ctypes.c_int(), ctypes.c_int()
     status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
-    detail = f"{count.value} devices" if status == 0 else f"cuInit gives {status}"
-    return Finding(name, status == 0, detail, libraries.NVIDIA_DRIVER)
+    if status:
+        return Finding(name, False, f"cuInit gives {status}", libraries.NVIDIA_DRIVER)
+    driver.cuDriverGetVersion(ctypes.byref(newest))
+    devices = ", ".join(gpu(driver, number) for number in range(count.value)) or "no GPU"
+    detail = f"CUDA {newest.value // 1000}.{newest.value % 1000 // 10}: {devices}"
+    return Finding(name, count.value > 0, detail, libraries.NVIDIA_DRIVER)
+
+
+def gpu(driver, number):
+    """Name and compute capability of one GPU, and whether there are kernels for it."""
+    title = ctypes.create_string_buffer(128)
+    driver.cuDeviceGetName(title, len(title), number)
+    capability = []
+    for attribute in CAPABILITY_ATTRIBUTES:
+        value = ctypes.c_int()
+        driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, number)
+        capability.append(value.value)
+    text = f"{title.value.decode()} ({capability[0]}.{capability[1]})"
+    return text if tuple(capability) in CAPABILITIES else f"{text}, which has no kernels here"
 
 
 def nvidia_library(name, pattern, folders):
