@@ -66,6 +66,11 @@ def matrices() -> list[tuple[int, int]]:
     return [*tall, *wide, (TILE + 1, TILE + 1)]
 
 
+def wide_rows() -> list[tuple[int, int]]:
+    """(rows, width): rows as wide as models have them, and widths that no vector fits."""
+    return [(3, 4096), (2, 5120), (2, 12288), (2, 12289), (2, 20001), (150, 256)]
+
+
 def products() -> list[tuple[int, int, int]]:
     """(num_tokens, in_features, out_features) of linear layers."""
     plain = [(*pair, TILE + 1) for pair in product(counts(), (PRIME, TILE + 1))]

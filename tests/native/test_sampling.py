@@ -4,6 +4,7 @@ import pytest
 from tests import shapes
 from tests.native.backend import constants
 from tests.native.drawing import MAX_LOGPROBS, draw
+from tests.reference.compare import log_softmax
 from tests.reference.sampling import Controls, History, candidates, sample
 
 PROMPT = constants()["GLM_TOKEN_IN_PROMPT"]
@@ -238,3 +239,38 @@ def test_extreme_controls_still_draw_a_token(device, extreme, temperature):
     drawn = draw(device, logits, controls, 2, counts, [0, 1, 2])
     np.testing.assert_array_equal(drawn.token_ids, 5)
     np.testing.assert_array_equal(drawn.logprob, 0.0)
+
+
+@pytest.mark.parametrize("vocab", [20483, 151552])
+@pytest.mark.parametrize("scale", [0.0, 0.5, 6.0])
+def test_large_vocabularies(device, vocab, scale):
+    rng = shapes.generator("large", vocab, int(10 * scale))
+    wanted = [
+        {"temperature": 0.0},
+        {"top_k": 50, "temperature": 0.8},
+        {"top_p": 0.9},
+        {"min_p": 0.05, "top_k": 40, "top_p": 0.95, "temperature": 1.5},
+    ]
+    controls = [Controls(seed=int(rng.integers(2**40)), **each) for each in wanted]
+    logits = (scale * rng.standard_normal((len(wanted), vocab))).astype(np.float32)
+    drawn = draw(device, logits, controls, MAX_LOGPROBS)
+    for row, control in enumerate(controls):
+        allowed = candidates(logits[row].astype(np.float64), control) if row else logits[row]
+        token = drawn.token_ids[row]
+        assert np.isfinite(allowed[token])
+        if not row:
+            assert token == np.argmax(logits[row])
+        logprobs = log_softmax(logits[row])
+        np.testing.assert_allclose(drawn.logprob[row], logprobs[token], atol=2e-5)
+        best = np.argsort(-logprobs, kind="stable")[:MAX_LOGPROBS]
+        np.testing.assert_array_equal(drawn.top_ids[row], best)
+
+
+def test_many_rows_draw_what_few_rows_draw(device):
+    rng = shapes.generator("many rows")
+    logits = (2 * rng.standard_normal((150, 1031))).astype(np.float32)
+    controls = [Controls(seed=r, temperature=r % 3 / 2, top_p=0.9) for r in range(len(logits))]
+    together = draw(device, logits, controls)
+    for part in (slice(0, 1), slice(40, 57), slice(3, 3 + 33)):
+        few = draw(device, logits[part], controls[part])
+        np.testing.assert_array_equal(few.token_ids, together.token_ids[part])
