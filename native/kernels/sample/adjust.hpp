@@ -20,7 +20,9 @@ __device__ inline float minus_infinity() {
 
 __device__ inline GivenRow given_row(const glm_sample_args& args, int32_t row) {
   const float* logits = args.logits + int64_t{row} * args.vocab_size;
-  return {logits, reinterpret_cast<uintptr_t>(logits) % sizeof(float4) == 0};
+  bool is_aligned = args.vocab_size % kQuad == 0 &&
+                    reinterpret_cast<uintptr_t>(logits) % sizeof(float4) == 0;
+  return {logits, is_aligned};
 }
 
 __device__ inline float bounded(float logit) {
@@ -45,13 +47,16 @@ __device__ Element read_at(const Element* row, int32_t index, int32_t end) {
   return index < end ? row[index] : Element{};
 }
 
-__device__ inline float4 read_quad(const GivenRow& given, int32_t at,
-                                   int32_t end) {
-  if (given.is_aligned && at + kQuad <= end)
-    return __ldcs(reinterpret_cast<const float4*>(given.logits + at));
-  return {read_at(given.logits, at, end), read_at(given.logits, at + 1, end),
-          read_at(given.logits, at + 2, end),
-          read_at(given.logits, at + 3, end)};
+template <bool is_aligned>
+__device__ float4 read_quad(const float* logits, int32_t at, int32_t end) {
+  float4 quad = {};
+  if constexpr (is_aligned) {
+    if (at < end) quad = __ldcs(reinterpret_cast<const float4*>(logits + at));
+  } else {
+    quad = {read_at(logits, at, end), read_at(logits, at + 1, end),
+            read_at(logits, at + 2, end), read_at(logits, at + 3, end)};
+  }
+  return quad;
 }
 
 __device__ inline float4 penalised_quad(const RowControls& controls,
@@ -80,9 +85,8 @@ __device__ inline float nothing_if_finite(const float4& quad) {
   return fmaf(quad.w, 0.0f, sum);
 }
 
-template <int32_t in_flight, typename Visit>
-__device__ bool read_part(const GivenRow& given, const Part& part,
-                          Visit visit) {
+template <int32_t in_flight, bool is_aligned, typename Visit>
+__device__ bool read_quads(const float* logits, const Part& part, Visit visit) {
   float check = 0.0f;
   int32_t end = part.begin + part.count;
   constexpr int32_t kStride = kThreads * kQuad;
@@ -91,7 +95,7 @@ __device__ bool read_part(const GivenRow& given, const Part& part,
     float4 quads[in_flight];
 #pragma unroll
     for (int32_t i = 0; i < in_flight; ++i)
-      quads[i] = read_quad(given, first + i * kStride, end);
+      quads[i] = read_quad<is_aligned>(logits, first + i * kStride, end);
 #pragma unroll
     for (int32_t i = 0; i < in_flight; ++i) {
       check += nothing_if_finite(quads[i]);
@@ -99,6 +103,14 @@ __device__ bool read_part(const GivenRow& given, const Part& part,
     }
   }
   return check == 0.0f;
+}
+
+template <int32_t in_flight, typename Visit>
+__device__ bool read_part(const GivenRow& given, const Part& part,
+                          Visit visit) {
+  if (given.is_aligned)
+    return read_quads<in_flight, true>(given.logits, part, visit);
+  return read_quads<1, false>(given.logits, part, visit);
 }
 
 __device__ inline float adjusted_logit(const glm_sample_args& args,

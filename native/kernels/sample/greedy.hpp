@@ -31,9 +31,9 @@ class Greatest {
   int32_t token_ = -1;
 };
 
-__device__ inline bool is_greedy(const glm_sample_args& args, int32_t row) {
-  return args.temperature[row] == 0.0f && args.num_logprobs[row] < 0 &&
-         args.bias_begin[row] >= args.bias_begin[row + 1];
+__device__ inline bool is_greedy(const RowControls& controls) {
+  return controls.temperature == 0.0f && controls.num_logprobs < 0 &&
+         controls.bias_begin >= controls.bias_end;
 }
 
 template <int32_t in_flight>

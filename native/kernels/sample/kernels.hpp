@@ -33,25 +33,33 @@ __device__ inline void write_token(const RowOutputs& outputs,
     atomicAdd(controls.counts + token, 1u);
 }
 
-__global__ void __launch_bounds__(kThreads, kGreedyResident)
-    take_greatest(glm_sample_args args, int32_t num_blocks) {
-  __shared__ ExchangeShared shared;
-  ptx::wait_for_predecessor();
-  ptx::let_successor_start();
-  int32_t row = static_cast<int32_t>(blockIdx.x) / num_blocks;
-  if (!is_greedy(args, row)) return;
-  ptx::cluster_arrive();
-  RowControls controls = controls_of(args, row);
-  uint64_t own = greatest_rank<kQuadsInFlight>(
-      given_row(args, row), controls, part_of(args.vocab_size, num_blocks));
+template <int32_t in_flight>
+__device__ void take_greatest(const glm_sample_args& args, int32_t row,
+                              const RowControls& controls, Exchange& exchange,
+                              const Part& part) {
+  uint64_t own =
+      greatest_rank<in_flight>(given_row(args, row), controls, part);
   ptx::cluster_wait();
-  Exchange exchange(shared, num_blocks);
   uint64_t best = exchange.best_of({own, 0}).score;
   if (!is_leader()) return;
   bool all_finite = best != kNotFinite;
   RowOutputs outputs = outputs_of(args, row);
   write_token(outputs, controls, all_finite ? token_of(best) : -1, all_finite);
   write_no_logprobs(outputs);
+}
+
+__global__ void __launch_bounds__(kThreads, kGreedyResident)
+    greedy_tokens(glm_sample_args args, int32_t num_blocks) {
+  __shared__ ExchangeShared shared;
+  ptx::wait_for_predecessor();
+  ptx::let_successor_start();
+  int32_t row = static_cast<int32_t>(blockIdx.x) / num_blocks;
+  RowControls controls = controls_of(args, row);
+  if (!is_greedy(controls)) return;
+  ptx::cluster_arrive();
+  Exchange exchange(shared, num_blocks);
+  take_greatest<kQuadsInFlight>(args, row, controls, exchange,
+                                part_of(args.vocab_size, num_blocks));
 }
 
 __device__ inline void add_biases(const glm_sample_args& args,
@@ -132,16 +140,8 @@ __device__ inline void write_row(const glm_sample_args& args,
   if (normaliser.is_wanted) cluster_barrier();
 }
 
-__global__ void __launch_bounds__(kThreads, kDrawResident)
-    draw_tokens(glm_sample_args args) {
-  extern __shared__ uint4 memory[];
-  ptx::wait_for_predecessor();
-  ptx::let_successor_start();
-  int32_t index = static_cast<int32_t>(blockIdx.x) / kRowBlocks;
-  if (is_greedy(args, index)) return;
-  ptx::cluster_arrive();
-  Row row(*reinterpret_cast<RowShared*>(memory), args.vocab_size);
-  RowControls controls = controls_of(args, index);
+__device__ inline void draw_token(const glm_sample_args& args, int32_t index,
+                                  const RowControls& controls, Row& row) {
   RowOutputs outputs = outputs_of(args, index);
   GivenRow given = given_row(args, index);
   bool all_finite = adjust_row(args, given, controls, row);
@@ -159,6 +159,24 @@ __global__ void __launch_bounds__(kThreads, kDrawResident)
   if (token >= 0 && controls.temperature != 0.0f)
     token = draw(row, controls, value_of(largest));
   write_row(args, given, controls, row, outputs, token, normaliser);
+}
+
+__global__ void __launch_bounds__(kThreads, kDrawResident)
+    drawn_tokens(glm_sample_args args, bool takes_greedy) {
+  extern __shared__ uint4 memory[];
+  ptx::wait_for_predecessor();
+  ptx::let_successor_start();
+  int32_t index = static_cast<int32_t>(blockIdx.x) / kRowBlocks;
+  RowControls controls = controls_of(args, index);
+  bool greedy = is_greedy(controls);
+  if (greedy && !takes_greedy) return;
+  ptx::cluster_arrive();
+  Row row(*reinterpret_cast<RowShared*>(memory), args.vocab_size);
+  if (greedy)
+    take_greatest<kQuadsInFlight>(args, index, controls, row.exchange,
+                                  row.part);
+  else
+    draw_token(args, index, controls, row);
 }
 
 }

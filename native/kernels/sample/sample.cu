@@ -11,6 +11,7 @@ namespace {
 using namespace sampling;
 
 constexpr char kWhere[] = "sample";
+constexpr int32_t kMaxRowsOfOneLaunch = 16;
 
 void expect_controls(const glm_sample_args& args) {
   expect_pointer(kWhere, "logits", args.logits);
@@ -64,16 +65,17 @@ void launch_greedy(const Context& context, const glm_sample_args& args) {
   shape.grid = dim3(static_cast<uint32_t>(args.num_rows * blocks));
   shape.block = dim3(kThreads);
   shape.cluster = static_cast<uint32_t>(blocks);
-  launch(kWhere, context.stream, shape, take_greatest, args, blocks);
+  launch(kWhere, context.stream, shape, greedy_tokens, args, blocks);
 }
 
-void launch_draw(const Context& context, const glm_sample_args& args) {
+void launch_drawn(const Context& context, const glm_sample_args& args,
+                  bool takes_greedy) {
   LaunchShape shape;
   shape.grid = dim3(static_cast<uint32_t>(args.num_rows * kRowBlocks));
   shape.block = dim3(kThreads);
   shape.shared_bytes = shared_bytes(args.vocab_size);
   shape.cluster = kRowBlocks;
-  launch(kWhere, context.stream, shape, draw_tokens, args);
+  launch(kWhere, context.stream, shape, drawn_tokens, args, takes_greedy);
 }
 
 }
@@ -83,8 +85,9 @@ void sample(const Context& context, const glm_sample_args& args) {
   if (args.num_rows == 0) return;
   expect_controls(args);
   expect_tables(args);
-  launch_greedy(context, args);
-  launch_draw(context, args);
+  bool is_one_launch = args.num_rows <= kMaxRowsOfOneLaunch;
+  if (!is_one_launch) launch_greedy(context, args);
+  launch_drawn(context, args, is_one_launch);
 }
 
 int64_t sample_scratch_bytes(const glm_workspace_shape&) { return 0; }
