@@ -14,10 +14,8 @@ constexpr int32_t kGroupRows = kMaxGroupHeads;
 constexpr int32_t kHalfBlockBytes = kBlockTokens * kHalfBytes;
 constexpr int32_t kHalfDims = kHalfBytes / 2;
 constexpr int32_t kSegmentsOfLaunch = 512;
-constexpr int32_t kMergeBuffers = 4;
-constexpr int32_t kMergeStride = kHalfDims + 8;
-constexpr int32_t kMergeBytes = kMergeBuffers * kGroupRows * kMergeStride * 4;
 constexpr int32_t kQueryBuffers = 2;
+constexpr int32_t kMergeThreads = 96;
 constexpr int32_t kBufferLimit = 219 * 1024;
 
 struct Arguments {
@@ -35,7 +33,7 @@ struct Arguments {
   int32_t head_dim;
   int32_t page_size;
   float scale;
-  int32_t* arrivals;
+  uint32_t* grid_barrier;
   float* sums;
   float2* weights;
 };
@@ -43,11 +41,13 @@ struct Arguments {
 template <int32_t halves>
 struct Shape {
   static constexpr int32_t kWarps = halves <= 2 ? 8 : 4;
-  static constexpr int32_t kComputeThreads = kWarps * 32;
-  static constexpr int32_t kThreads = kComputeThreads + 32;
+  static constexpr int32_t kFirstMergeThread = kWarps * 32 + 32;
+  static constexpr int32_t kThreads = kFirstMergeThread + kMergeThreads;
   static constexpr int32_t kDims = halves * kHalfDims;
   static constexpr int32_t kBlockBytes = 2 * halves * kHalfBlockBytes;
+  static constexpr int32_t kMergeStride = kDims + 8;
   static constexpr int32_t kQueryStride = kDims * 2 + kChunkBytes;
+  static constexpr int32_t kMergeBytes = kWarps * kGroupRows * kMergeStride * 4;
   static constexpr int32_t kQueryBytes =
       kQueryBuffers * kGroupRows * kQueryStride;
   static constexpr int32_t kStages =
@@ -65,14 +65,15 @@ template <int32_t halves>
 struct Shared {
   using S = Shape<halves>;
   uint8_t ring[S::kStages][S::kBlockBytes];
-  float merged[kMergeBuffers][kGroupRows * kMergeStride];
+  float merged[S::kWarps][kGroupRows * S::kMergeStride];
   uint8_t query[kQueryBuffers][kGroupRows * S::kQueryStride];
   float2 warp_weights[S::kWarps][kGroupRows];
   uint64_t full[S::kStages];
   uint64_t empty[S::kStages];
   uint64_t query_full[kQueryBuffers];
   uint64_t query_empty[kQueryBuffers];
-  int32_t is_last[2];
+  uint64_t merge_full;
+  uint64_t merge_empty;
   Segment segments[1];
 };
 

@@ -77,7 +77,8 @@ __device__ inline float over_row(float value, bool maximum) {
 }
 
 template <int32_t halves>
-__device__ void weigh(float (&scores)[2][4], State<halves>& state) {
+__device__ __forceinline__ void weigh(float (&scores)[2][4],
+                                      State<halves>& state) {
 #pragma unroll
   for (int32_t row = 0; row < 2; ++row) {
     const int32_t a = row * 2;
@@ -110,8 +111,9 @@ __device__ inline uint32_t pack(float low, float high) {
 }
 
 template <int32_t halves>
-__device__ void add_values(const float (&weights)[2][4], uint32_t values,
-                           State<halves>& state) {
+__device__ __forceinline__ void add_values(const float (&weights)[2][4],
+                                           uint32_t values,
+                                           State<halves>& state) {
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
   const int32_t token = lane % 16;
   const int32_t chunk = lane / 16;
@@ -141,9 +143,10 @@ __device__ void clear_values(uint8_t* block, int32_t num_valid) {
 }
 
 template <int32_t halves>
-__device__ void attend_block(const Arguments& args, uint8_t* block,
-                             const uint32_t (&query)[halves * 4][4],
-                             int32_t num_valid, State<halves>& state) {
+__device__ __forceinline__ void attend_block(
+    const Arguments& args, uint8_t* block,
+    const uint32_t (&query)[halves * 4][4], int32_t num_valid,
+    State<halves>& state) {
   const uint32_t keys = ptx::shared_address(block);
   float scores[2][4] = {};
   score_block<halves>(query, keys, scores);
@@ -154,34 +157,46 @@ __device__ void attend_block(const Arguments& args, uint8_t* block,
 }
 
 template <int32_t halves>
-__device__ void attend_item(const Arguments& args, Shared<halves>& shared,
-                            const Item& item,
-                            Cursor<Shape<halves>::kStages> ring,
-                            const Cursor<kQueryBuffers>& query_ring,
-                            State<halves>& state) {
+struct Consumer {
   using S = Shape<halves>;
-  const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32;
-  const bool is_first_lane = threadIdx.x % 32 == 0;
-  uint32_t query[halves * 4][4];
-  ptx::barrier_wait(&shared.query_full[query_ring.slot], query_ring.parity);
-  load_query<halves>(shared.query[query_ring.slot], query);
-  __syncwarp();
-  if (is_first_lane) ptx::barrier_arrive(&shared.query_empty[query_ring.slot]);
-  state.clear();
-  const int32_t num_blocks = item.num_blocks();
-  ring.advance(warp);
-  for (int32_t block = warp; block < num_blocks; block += S::kWarps) {
-    ptx::barrier_wait(&shared.full[ring.slot], ring.parity);
-    const int32_t num_valid = item.end - item.begin - block * kBlockTokens;
-    attend_block<halves>(args, shared.ring[ring.slot], query, num_valid, state);
-    if (num_valid < kBlockTokens) ptx::proxy_fence();
+
+  const Arguments& args;
+  Shared<halves>& shared;
+  int32_t warp;
+  bool is_first_lane;
+  Cursor<S::kStages> ring;
+  Cursor<kQueryBuffers> queries;
+
+  __device__ __forceinline__ void take_query(uint32_t (&query)[halves * 4][4]) {
+    ptx::barrier_wait(&shared.query_full[queries.slot], queries.parity);
+    load_query<halves>(shared.query[queries.slot], query);
     __syncwarp();
-    if (is_first_lane) ptx::barrier_arrive(&shared.empty[ring.slot]);
-    ring.advance(S::kWarps);
+    if (is_first_lane) ptx::barrier_arrive(&shared.query_empty[queries.slot]);
+    queries.advance(1);
   }
-  state.total[0] = over_row(state.total[0], false);
-  state.total[1] = over_row(state.total[1], false);
-}
+
+  __device__ __forceinline__ void attend(const Item& item,
+                                         State<halves>& state) {
+    uint32_t query[halves * 4][4];
+    take_query(query);
+    state.clear();
+    const int32_t num_tokens = item.end - item.begin;
+    for (int32_t begin = 0; begin < num_tokens;
+         begin += S::kWarps * kBlockTokens) {
+      const int32_t num_valid = num_tokens - begin - warp * kBlockTokens;
+      const int32_t slot = ring.slot + warp;
+      ptx::barrier_wait(&shared.full[slot], ring.parity);
+      if (num_valid > 0)
+        attend_block<halves>(args, shared.ring[slot], query, num_valid, state);
+      if (num_valid < kBlockTokens) ptx::proxy_fence();
+      __syncwarp();
+      if (is_first_lane) ptx::barrier_arrive(&shared.empty[slot]);
+      ring.advance(S::kWarps);
+    }
+    state.total[0] = over_row(state.total[0], false);
+    state.total[1] = over_row(state.total[1], false);
+  }
+};
 
 }
 

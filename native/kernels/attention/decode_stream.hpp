@@ -68,16 +68,19 @@ struct Stream {
   }
 
   __device__ void send_group(const uint8_t* source, int32_t count) {
-    if (lane < count) {
-      Cursor<S::kStages> own = ring;
-      own.advance(lane);
-      ptx::barrier_wait(&shared.empty[own.slot], own.parity ^ 1);
-      ptx::barrier_expect(&shared.full[own.slot], S::kBlockBytes);
-      ptx::bulk_copy(shared.ring[own.slot], source, S::kBlockBytes,
-                     &shared.full[own.slot], ptx::kEvictFirst);
+    if (lane < S::kWarps) {
+      const int32_t slot = ring.slot + lane;
+      ptx::barrier_wait(&shared.empty[slot], ring.parity ^ 1);
+      if (lane < count) {
+        ptx::barrier_expect(&shared.full[slot], S::kBlockBytes);
+        ptx::bulk_copy(shared.ring[slot], source, S::kBlockBytes,
+                       &shared.full[slot], ptx::kEvictFirst);
+      } else {
+        ptx::barrier_arrive(&shared.full[slot]);
+      }
     }
     __syncwarp();
-    ring.advance(count);
+    ring.advance(S::kWarps);
   }
 
   __device__ const uint8_t* first_sources(const Item& item) {

@@ -3,6 +3,7 @@
 
 #include "native/base/cuda.hpp"
 #include "native/kernels/attention/decode_attention.hpp"
+#include "native/kernels/attention/decode_combine.hpp"
 #include "native/kernels/attention/decode_items.hpp"
 #include "native/kernels/attention/decode_merge.hpp"
 #include "native/kernels/attention/decode_products.hpp"
@@ -13,6 +14,7 @@ namespace {
 
 using namespace decode;
 
+constexpr int64_t kGridBarrierBytes = 256;
 constexpr float kLog2E = 1.4426950408889634f;
 
 template <int32_t halves>
@@ -31,9 +33,11 @@ __device__ void prepare(const Arguments& args, Shared<halves>& shared) {
       ptx::barrier_init(&shared.query_full[i], 1);
       ptx::barrier_init(&shared.query_empty[i], S::kWarps);
     }
+    ptx::barrier_init(&shared.merge_full, S::kWarps);
+    ptx::barrier_init(&shared.merge_empty, kMergeThreads / 32);
     ptx::barrier_init_fence();
   }
-  if (threadIdx.x >= S::kComputeThreads) list_segments(args, shared.segments);
+  if (threadIdx.x / 32 == S::kWarps) list_segments(args, shared.segments);
   __syncthreads();
 }
 
@@ -62,20 +66,25 @@ __device__ void stream_items(const Arguments& args, Shared<halves>& shared,
 template <int32_t halves>
 __device__ void attend_items(const Arguments& args, Shared<halves>& shared,
                              int32_t num_items) {
-  const int32_t stride = static_cast<int32_t>(gridDim.x);
-  Cursor<Shape<halves>::kStages> ring;
-  Cursor<kQueryBuffers> query;
-  Combiner<halves> combiner = {args, shared};
+  const int32_t thread = static_cast<int32_t>(threadIdx.x);
+  Consumer<halves> consumer = {args, shared, thread / 32, thread % 32 == 0};
+  Cursor<1> merges;
   for (int32_t index = static_cast<int32_t>(blockIdx.x); index < num_items;
-       index += stride) {
-    const Item item = item_at(args, shared.segments, index);
+       index += static_cast<int32_t>(gridDim.x)) {
     State<halves> state;
-    attend_item<halves>(args, shared, item, ring, query, state);
-    combiner.finish(item, state);
-    ring.advance(item.num_blocks());
-    query.advance(1);
+    consumer.attend(item_at(args, shared.segments, index), state);
+    hand_over<halves>(shared, state, merges);
   }
-  combiner.finish_last();
+}
+
+template <int32_t halves>
+__device__ void merge_items(const Arguments& args, Shared<halves>& shared,
+                            int32_t num_items) {
+  Cursor<1> merges;
+  for (int32_t index = static_cast<int32_t>(blockIdx.x); index < num_items;
+       index += static_cast<int32_t>(gridDim.x))
+    merge_item<halves>(args, shared, item_at(args, shared.segments, index),
+                       merges);
 }
 
 template <int32_t halves>
@@ -86,13 +95,18 @@ __global__ __launch_bounds__(Shape<halves>::kThreads,
   prepare<halves>(args, shared);
   const int32_t num_items =
       shared.segments[args.num_segments].first_chunk * args.num_kv_heads;
-  if (threadIdx.x >= Shape<halves>::kComputeThreads) {
+  const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32;
+  if (warp == Shape<halves>::kWarps) {
     stream_items<halves>(args, shared, num_items);
-    return;
+  } else {
+    ptx::wait_for_predecessor();
+    ptx::let_successor_start();
+    if (warp < Shape<halves>::kWarps)
+      attend_items<halves>(args, shared, num_items);
+    else
+      merge_items<halves>(args, shared, num_items);
   }
-  ptx::wait_for_predecessor();
-  ptx::let_successor_start();
-  attend_items<halves>(args, shared, num_items);
+  combine_chunks<halves>(args, shared);
 }
 
 struct ScratchLayout {
@@ -107,7 +121,7 @@ ScratchLayout scratch_layout(int64_t num_segments, int64_t chunks_of_segment,
   const int64_t rows = num_segments * chunks_of_segment * num_heads;
   const int64_t dims = num_halves(GLM_DTYPE_BF16, head_dim) * kHalfDims;
   ScratchLayout layout;
-  layout.weights = round_up(kSegmentsOfLaunch * num_kv_heads * 4, 256);
+  layout.weights = kGridBarrierBytes;
   layout.sums = layout.weights + round_up(rows * 8, 256);
   layout.bytes = layout.sums + rows * dims * 4;
   return layout;
@@ -177,7 +191,7 @@ void decode_attention(const Context& context, const glm_attention_args& args) {
                         std::to_string(layout.bytes) + " bytes, got " +
                         std::to_string(context.scratch.bytes));
     auto* scratch = static_cast<uint8_t*>(context.scratch.data);
-    arguments.arrivals = reinterpret_cast<int32_t*>(scratch);
+    arguments.grid_barrier = reinterpret_cast<uint32_t*>(scratch);
     arguments.weights = reinterpret_cast<float2*>(scratch + layout.weights);
     arguments.sums = reinterpret_cast<float*>(scratch + layout.sums);
     const int64_t max_items =
