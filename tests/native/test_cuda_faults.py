@@ -19,14 +19,10 @@ except BackendError as error:
     print(error)
 """
 LOSING = """
-import numpy as np
 from tests.native.backend import Backend, BackendError, Device
-from tests.native.paging import Heads, PagedCache
 device = Device(Backend("cuda"), 1)
-cache = PagedCache(device, Heads(2, 1, 64), 1, 3, 16)
-page = device.place(np.array([3], np.int32))
-fields = {"source_pages": page, "destination_pages": page}
-device.run("copy_pages", cache=cache.pointer, num_pages=1, **fields)
+fields = {"source_rows": 1 << 20, "sampled_ids": 1 << 20, "token_ids": 1 << 20}
+device.run("select_tokens", num_tokens=1, **fields)
 for call in ("synchronise", "synchronise", "graph_begin"):
     try:
         device.check(getattr(device.table, call)(device.handle))

@@ -154,16 +154,16 @@ def test_sampling_tables(checking):
         draw(checking, logits, [Controls()], num_logprobs=21)
 
 
-def test_pages_outside_the_pool(checking):
-    cache = PagedCache(checking, Heads(2, 1, 4), 1, 3, 4)
-    page = checking.place(np.array([3], np.int32))
+def test_pages_outside_the_pool(device):
+    cache = PagedCache(device, Heads(2, 1, 4), 1, 3, 4)
+    page = np.array([3], np.int32)
     with invalid(r"source_pages\[0\]: expected 0 to 2, got 3"):
-        checking.run(
+        device.run(
             "copy_pages",
             cache=cache.pointer,
             num_pages=1,
-            source_pages=page,
-            destination_pages=page,
+            source_pages=page.ctypes.data,
+            destination_pages=page.ctypes.data,
         )
 
 

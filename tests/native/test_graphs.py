@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests.native.backend import BackendError, address, constants
-from tests.native.paging import Heads, PagedCache
 
 INVALID = constants()["GLM_INVALID_ARGUMENT"]
 
@@ -19,8 +18,28 @@ def capturing(device):
 
 
 @pytest.fixture
-def cache(capturing):
-    return PagedCache(capturing, Heads(2, 2, 8), 2, 5, 16)
+def selecting(capturing):
+    """select_tokens of five tokens, whose rows, ids and output lie in device memory."""
+    return Selecting(capturing)
+
+
+class Selecting:
+    def __init__(self, device):
+        self.device = device
+        self.blocks = {
+            name: device.place(np.zeros(5, np.int32))
+            for name in ("source_rows", "sampled_ids", "token_ids")
+        }
+
+    def write(self, **arrays):
+        for name, values in arrays.items():
+            self.device.upload(self.blocks[name], np.asarray(values, np.int32))
+
+    def run(self):
+        self.device.run("select_tokens", num_tokens=5, **self.blocks)
+
+    def tokens(self):
+        return self.device.download(self.blocks["token_ids"], (5,), np.int32).tolist()
 
 
 def capture(device, work) -> ctypes.c_void_p:
@@ -31,35 +50,23 @@ def capture(device, work) -> ctypes.c_void_p:
     return graph
 
 
-def copy(device, cache, source, destination):
-    fields = {"source_pages": source, "destination_pages": destination}
-    device.run("copy_pages", cache=cache.pointer, num_pages=1, **fields)
-
-
-def filled(cache):
-    size = (5, 2, cache.page_bytes // 2)
-    pages = np.arange(np.prod(size), dtype=np.uint64).astype(np.uint8).reshape(size) + 1
-    pages += np.arange(5, dtype=np.uint8)[:, None, None]
-    cache.fill(pages)
-    return pages
-
-
-def test_a_replay_does_the_work_again_with_new_data(capturing, cache):
-    expected = filled(cache)
-    source, destination = (capturing.place(np.array([page], np.int32)) for page in (0, 3))
-    graph = capture(capturing, lambda: copy(capturing, cache, source, destination))
-    np.testing.assert_array_equal(cache.contents(), expected)
-    for pages in ((0, 3), (2, 4), (1, 0)):
-        for block, page in zip((source, destination), pages, strict=True):
-            capturing.upload(block, np.array([page], np.int32))
+def test_a_replay_does_the_work_again_with_new_data(capturing, selecting):
+    selecting.write(source_rows=[0, 1, 2, 3, 4], sampled_ids=[5, 6, 7, 8, 9], token_ids=[1] * 5)
+    graph = capture(capturing, selecting.run)
+    assert selecting.tokens() == [1] * 5
+    for rows, expected in (
+        ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9]),
+        ([4, -1, 0, -1, 1], [9, 6, 5, 8, 6]),
+        ([-1, 3, 3, 3, -1], [9, 8, 8, 8, 6]),
+    ):
+        selecting.write(source_rows=rows)
         capturing.check(capturing.table.graph_replay(capturing.handle, graph))
-        expected[pages[1]] = expected[pages[0]]
-        np.testing.assert_array_equal(cache.contents(), expected)
+        assert selecting.tokens() == expected
     capturing.check(capturing.table.graph_free(capturing.handle, graph))
 
 
-def test_calls_that_wait_are_refused_while_capturing(capturing, cache):
-    expected = filled(cache)
+def test_calls_that_wait_are_refused_while_capturing(capturing, selecting):
+    selecting.write(token_ids=[3] * 5)
     capturing.check(capturing.table.graph_begin(capturing.handle))
     for status in (
         capturing.table.synchronise(capturing.handle),
@@ -69,8 +76,9 @@ def test_calls_that_wait_are_refused_while_capturing(capturing, cache):
         assert "none while a graph is captured" in capturing.message()
     with pytest.raises(BackendError, match="while a graph is captured"):
         capturing.allocate(8)
+    selecting.run()
     capturing.check(capturing.table.graph_end(capturing.handle, None))
-    np.testing.assert_array_equal(cache.contents(), expected)
+    assert selecting.tokens() == [3] * 5
 
 
 def test_an_end_without_a_begin_is_refused(capturing):

@@ -19,19 +19,16 @@ def fill(cache):
     return pages
 
 
-def ids(device, pages):
-    return device.place(np.asarray(pages, np.int32))
-
-
 @pytest.mark.parametrize("moves", [[], [(2, 5)], [(6, 0), (1, 4), (3, 3)]])
 def test_copy_pages(device, cache, moves):
     expected = fill(cache)
+    ids = np.array(moves, np.int32).reshape(-1, 2).T.copy()
     device.run(
         "copy_pages",
         cache=cache.pointer,
         num_pages=len(moves),
-        source_pages=ids(device, [source for source, _ in moves]),
-        destination_pages=ids(device, [destination for _, destination in moves]),
+        source_pages=ids[0].ctypes.data,
+        destination_pages=ids[1].ctypes.data,
     )
     for source, destination in moves:
         expected[destination] = expected[source]
@@ -43,8 +40,30 @@ def test_saved_pages_come_back_in_other_places(device, cache, pages):
     expected = fill(cache)
     host = np.zeros((max(1, len(pages)), cache.page_bytes), np.uint8)
     fields = {"cache": cache.pointer, "num_pages": len(pages), "host_data": host.ctypes.data}
-    device.run("save_pages", pages=ids(device, pages), **fields)
-    others = [1, 3, 5][: len(pages)]
-    device.run("restore_pages", pages=ids(device, others), **fields)
+    saved, others = (np.array(each[: len(pages)], np.int32) for each in (pages, [1, 3, 5]))
+    device.run("save_pages", pages=saved.ctypes.data, **fields)
+    device.run("restore_pages", pages=others.ctypes.data, **fields)
     expected[others] = expected[pages]
     np.testing.assert_array_equal(cache.contents(), expected)
+
+
+def test_more_pages_than_one_launch_takes(device):
+    many = PagedCache(device, Heads(1, 1, 8), 2, 700, 16)
+    size = (700, 2, many.page_bytes // 2)
+    pages = shapes.generator("many pages").integers(0, 256, size, np.uint8)
+    many.fill(pages)
+    order = shapes.generator("page order").permutation(700).astype(np.int32)
+    source, destination = order[:350].copy(), order[350:].copy()
+    fields = {"source_pages": source.ctypes.data, "destination_pages": destination.ctypes.data}
+    device.run("copy_pages", cache=many.pointer, num_pages=350, **fields)
+    pages[destination] = pages[source]
+    np.testing.assert_array_equal(many.contents(), pages)
+    host = np.zeros((700, many.page_bytes), np.uint8)
+    device.run(
+        "save_pages",
+        cache=many.pointer,
+        num_pages=700,
+        pages=order.ctypes.data,
+        host_data=host.ctypes.data,
+    )
+    np.testing.assert_array_equal(host, pages[order].reshape(700, -1))

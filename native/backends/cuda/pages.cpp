@@ -15,10 +15,9 @@ void expect_transfer(const glm_device& device, const char* where,
                      const glm_transfer_pages_args& args) {
   expect_no_capture(device, where);
   kernels::expect_cache(where, args.cache);
-  expect_range(where, "num_pages", 0, INT32_MAX, args.num_pages);
-  if (args.num_pages == 0) return;
-  expect_pointer(where, "pages", args.pages);
-  expect_pointer(where, "host_data", args.host_data);
+  kernels::expect_pages(where, "pages", *args.cache, args.pages,
+                        args.num_pages);
+  if (args.num_pages > 0) expect_pointer(where, "host_data", args.host_data);
 }
 
 int32_t pages_at_once(const char* where, int64_t page_bytes) {
@@ -45,8 +44,8 @@ void save_pages(glm_device& device, const glm_transfer_pages_args& args) {
   uint8_t* staged = device.staging->memory();
   for (int32_t begin = 0; begin < args.num_pages; begin += most) {
     const int32_t count = std::min(most, args.num_pages - begin);
-    kernels::gather_pages(context, *args.cache, args.pages + begin, count,
-                          staged);
+    kernels::transfer_pages(
+        context, {args.cache, args.pages + begin, count, staged, true});
     check_call(cwCudaStreamSync(wrapped(device.stream)), where);
     std::memcpy(static_cast<char*>(args.host_data) + begin * bytes, staged,
                 static_cast<size_t>(count * bytes));
@@ -67,8 +66,8 @@ void restore_pages(glm_device& device, const glm_transfer_pages_args& args) {
     std::memcpy(staged,
                 static_cast<const char*>(args.host_data) + begin * bytes,
                 static_cast<size_t>(count * bytes));
-    kernels::scatter_pages(context, *args.cache, args.pages + begin, count,
-                           staged);
+    kernels::transfer_pages(
+        context, {args.cache, args.pages + begin, count, staged, false});
   }
   check_call(cwCudaStreamSync(wrapped(device.stream)), where);
 }

@@ -6,9 +6,9 @@
 namespace glm::kernels {
 namespace {
 
-constexpr int32_t kThreads = 512;
-constexpr int32_t kLoads = 8;
-constexpr int32_t kBlocksAMultiprocessor = 4;
+constexpr int32_t kThreads = 1024;
+constexpr int32_t kLoads = 4;
+constexpr int32_t kBlocksAMultiprocessor = 2;
 
 __device__ uint32_t load(const uint4* address) {
   uint4 value;
@@ -27,11 +27,12 @@ __global__ void __launch_bounds__(kThreads)
   int64_t step = int64_t{gridDim.x} * kThreads * kLoads;
   for (int64_t begin = int64_t{blockIdx.x} * kThreads * kLoads + threadIdx.x;
        begin < count; begin += step) {
+    uint32_t values[kLoads];
 #pragma unroll
-    for (int32_t i = 0; i < kLoads; ++i) {
-      int64_t at = begin + i * kThreads;
-      if (at < count) total ^= load(memory + at);
-    }
+    for (int32_t i = 0; i < kLoads; ++i)
+      values[i] = load(memory + min(begin + i * kThreads, count - 1));
+#pragma unroll
+    for (uint32_t value : values) total ^= value;
   }
   if (unless_null != nullptr) *unless_null = total;
 }

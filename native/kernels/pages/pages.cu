@@ -9,6 +9,7 @@ namespace glm::kernels {
 namespace {
 
 constexpr int32_t kThreads = 256;
+constexpr int32_t kMostPages = 256;
 
 struct Pages {
   uint8_t* data;
@@ -30,30 +31,31 @@ __device__ void copy_block(uint8_t* destination, const uint8_t* source,
         *reinterpret_cast<const uint4*>(source + byte);
 }
 
-__device__ bool holds(const Pages& pages, int32_t page) {
-  return 0 <= page && page < pages.num_pages;
+struct PageList {
+  int32_t ids[kMostPages];
+};
+
+PageList list_of(const int32_t* ids, int32_t count) {
+  PageList list = {};
+  std::copy(ids, ids + count, list.ids);
+  return list;
 }
 
 __global__ void __launch_bounds__(kThreads)
-    copy_pages_kernel(Pages pages, const int32_t* source_pages,
-                      const int32_t* destination_pages) {
+    copy_pages_kernel(Pages pages, PageList source, PageList destination) {
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
-  int32_t source = source_pages[blockIdx.x];
-  int32_t destination = destination_pages[blockIdx.x];
-  if (!holds(pages, source) || !holds(pages, destination)) __trap();
-  copy_block(pages.at(blockIdx.y, destination), pages.at(blockIdx.y, source),
+  copy_block(pages.at(blockIdx.y, destination.ids[blockIdx.x]),
+             pages.at(blockIdx.y, source.ids[blockIdx.x]),
              pages.layer_page_bytes);
 }
 
 template <bool gather>
 __global__ void __launch_bounds__(kThreads)
-    transfer_pages_kernel(Pages pages, const int32_t* ids, uint8_t* packed) {
+    transfer_pages_kernel(Pages pages, PageList list, uint8_t* packed) {
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
-  int32_t page = ids[blockIdx.x];
-  if (!holds(pages, page)) __trap();
-  uint8_t* stored = pages.at(blockIdx.y, page);
+  uint8_t* stored = pages.at(blockIdx.y, list.ids[blockIdx.x]);
   uint8_t* outside =
       packed + (int64_t{blockIdx.x} * pages.num_layers + blockIdx.y) *
                    pages.layer_page_bytes;
@@ -105,32 +107,41 @@ void expect_cache(const char* where, const glm_kv_cache* cache) {
   if (cache->num_pages > 0) expect_pointer(where, "cache data", cache->data);
 }
 
+void expect_pages(const char* where, const char* what,
+                  const glm_kv_cache& cache, const int32_t* pages,
+                  int32_t num_pages) {
+  expect_range(where, "num_pages", 0, INT32_MAX, num_pages);
+  expect_each(where, what, 0, cache.num_pages - 1, pages, num_pages);
+}
+
 void copy_pages(const Context& context, const glm_copy_pages_args& args) {
   const char* where = "copy_pages";
   expect_cache(where, args.cache);
-  expect_range(where, "num_pages", 0, INT32_MAX, args.num_pages);
-  if (args.num_pages == 0) return;
-  expect_pointer(where, "source_pages", args.source_pages);
-  expect_pointer(where, "destination_pages", args.destination_pages);
+  expect_pages(where, "source_pages", *args.cache, args.source_pages,
+               args.num_pages);
+  expect_pages(where, "destination_pages", *args.cache, args.destination_pages,
+               args.num_pages);
   Pages pages = pages_of(*args.cache);
-  launch(where, context.stream, shape_of(pages, args.num_pages),
-         copy_pages_kernel, pages, args.source_pages, args.destination_pages);
+  for (int32_t begin = 0; begin < args.num_pages; begin += kMostPages) {
+    int32_t count = std::min(kMostPages, args.num_pages - begin);
+    launch(where, context.stream, shape_of(pages, count), copy_pages_kernel,
+           pages, list_of(args.source_pages + begin, count),
+           list_of(args.destination_pages + begin, count));
+  }
 }
 
-void gather_pages(const Context& context, const glm_kv_cache& cache,
-                  const int32_t* ids, int32_t num_pages, void* packed) {
-  Pages pages = pages_of(cache);
-  launch("save_pages", context.stream, shape_of(pages, num_pages),
-         transfer_pages_kernel<true>, pages, ids,
-         static_cast<uint8_t*>(packed));
-}
-
-void scatter_pages(const Context& context, const glm_kv_cache& cache,
-                   const int32_t* ids, int32_t num_pages, const void* packed) {
-  Pages pages = pages_of(cache);
-  launch("restore_pages", context.stream, shape_of(pages, num_pages),
-         transfer_pages_kernel<false>, pages, ids,
-         static_cast<uint8_t*>(const_cast<void*>(packed)));
+void transfer_pages(const Context& context, const PageTransfer& transfer) {
+  Pages pages = pages_of(*transfer.cache);
+  int64_t bytes = page_bytes(*transfer.cache);
+  for (int32_t begin = 0; begin < transfer.num_pages; begin += kMostPages) {
+    int32_t count = std::min(kMostPages, transfer.num_pages - begin);
+    launch(transfer.is_save ? "save_pages" : "restore_pages", context.stream,
+           shape_of(pages, count),
+           transfer.is_save ? transfer_pages_kernel<true>
+                            : transfer_pages_kernel<false>,
+           pages, list_of(transfer.pages + begin, count),
+           transfer.packed + begin * bytes);
+  }
 }
 
 }
