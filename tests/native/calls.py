@@ -37,6 +37,19 @@ def tolerance(device: Device) -> float:
     return FLOAT32_TOLERANCE if device.activation_type == np.float32 else BF16_TOLERANCE
 
 
+def assert_codes(device: Device, actual: Quantised, plain: np.ndarray, exact: np.ndarray) -> None:
+    """Codes of `plain` bit for bit where activations are float32; else those of the values
+    before they were rounded to BF16, but for one in 500 beside a border between two codes."""
+    if device.activation_type == np.float32:
+        codes, scale = fp8.quantise_per_token(plain)
+        np.testing.assert_array_equal(actual.codes, codes)
+        np.testing.assert_array_equal(actual.scale, scale[:, 0])
+        return
+    codes, scale = fp8.quantise_per_token(exact.astype(np.float32))
+    np.testing.assert_allclose(actual.scale, scale[:, 0], rtol=1e-5)
+    assert np.count_nonzero(actual.codes != codes) <= 1 + codes.size // 500
+
+
 def as_activation(device: Device, values: np.ndarray) -> np.ndarray:
     """float32 values as the device will see them."""
     values = np.asarray(values, dtype=np.float32)

@@ -66,17 +66,13 @@ __device__ void measure(const Bf16Chunk& chunk, const FloatChunk& weight,
   }
 }
 
-__device__ Bf16Chunk normed(const Bf16Chunk& chunk, const FloatChunk& weight,
-                            float factor) {
+__device__ FloatChunk normed(const Bf16Chunk& chunk, const FloatChunk& weight,
+                             float factor) {
   FloatChunk values = rows::widen(chunk);
 #pragma unroll
   for (int32_t i = 0; i < rows::kChunkElements; ++i)
     values.values[i] = (values.values[i] * weight.values[i]) * factor;
-  return rows::narrow(values);
-}
-
-__device__ float rounded(float value) {
-  return __bfloat162float(__float2bfloat16_rn(value));
+  return values;
 }
 
 template <int32_t num_chunks, bool aligned>
@@ -92,17 +88,18 @@ __device__ void norm_row(const NormRows& args, int32_t row,
   rows::RowMeasure whole = rows::block_measure(own, buffer, parity);
   float factor =
       rsqrtf(whole.square_sum / static_cast<float>(args.width) + args.epsilon);
-#pragma unroll
-  for (int32_t i = 0; i < num_chunks; ++i)
-    chunks[i] = normed(chunks[i], weight[i], factor);
+  auto values_of = [&](int32_t i) {
+    return normed(chunks[i], weight[i], factor);
+  };
   if (args.plain != nullptr)
 #pragma unroll
     for (int32_t i = 0; i < num_chunks; ++i)
       rows::store<Bf16Chunk, __nv_bfloat16, aligned>(
-          args.plain + offset, rows::chunk_begin(i), args.width, chunks[i]);
+          args.plain + offset, rows::chunk_begin(i), args.width,
+          rows::narrow(values_of(i)));
   if (args.codes == nullptr) return;
-  float largest = rounded(__uint_as_float(whole.largest_bits) * factor);
-  write_codes<num_chunks, aligned>(chunks, largest, args.width,
+  float largest = __uint_as_float(whole.largest_bits) * factor;
+  write_codes<num_chunks, aligned>(values_of, largest, args.width,
                                    args.codes + offset, args.row_scale + row);
 }
 

@@ -36,18 +36,16 @@ __device__ inline uint32_t largest_bits(const rows::FloatChunk& chunk) {
   return largest;
 }
 
-template <int32_t num_chunks, bool aligned>
-__device__ void write_codes(const rows::Bf16Chunk (&row)[num_chunks],
-                            float largest, int32_t width, uint8_t* codes,
-                            float* row_scale) {
+template <int32_t num_chunks, bool aligned, typename ValuesOf>
+__device__ void write_codes(ValuesOf&& values_of, float largest, int32_t width,
+                            uint8_t* codes, float* row_scale) {
   float scale = row_scale_of(largest);
   if (threadIdx.x == 0) *row_scale = scale;
   RowQuotient quotient(scale);
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i)
     rows::store<rows::CodeChunk, uint8_t, aligned>(
-        codes, rows::chunk_begin(i), width,
-        encode(rows::widen(row[i]), quotient));
+        codes, rows::chunk_begin(i), width, encode(values_of(i), quotient));
 }
 
 }

@@ -33,7 +33,8 @@ __device__ void quantise_row(const QuantiseRows& args, int32_t row,
         max(own.largest_bits, largest_bits(rows::widen(chunks[i])));
   rows::RowMeasure whole = rows::block_measure(own, buffer, parity);
   write_codes<num_chunks, aligned>(
-      chunks, __uint_as_float(whole.largest_bits), args.width,
+      [&](int32_t i) { return rows::widen(chunks[i]); },
+      __uint_as_float(whole.largest_bits), args.width,
       args.codes + int64_t{row} * args.width, args.row_scale + row);
 }
 

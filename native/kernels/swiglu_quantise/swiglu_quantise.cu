@@ -23,8 +23,8 @@ __device__ float silu(float value) {
 }
 
 template <bool aligned>
-__device__ rows::Bf16Chunk gated_chunk(const __nv_bfloat16* gate, int32_t begin,
-                                       int32_t width) {
+__device__ rows::FloatChunk gated_chunk(const __nv_bfloat16* gate,
+                                        int32_t begin, int32_t width) {
   using rows::Bf16Chunk;
   auto g = rows::widen(
       rows::load<Bf16Chunk, __nv_bfloat16, aligned>(gate, begin, width));
@@ -33,7 +33,7 @@ __device__ rows::Bf16Chunk gated_chunk(const __nv_bfloat16* gate, int32_t begin,
 #pragma unroll
   for (int32_t i = 0; i < rows::kChunkElements; ++i)
     g.values[i] = silu(g.values[i]) * u.values[i];
-  return rows::narrow(g);
+  return g;
 }
 
 template <int32_t num_chunks, bool aligned>
@@ -41,7 +41,7 @@ __device__ void gate_row(const SwigluRows& args, int32_t row,
                          rows::MeasureBuffer& buffer, int32_t parity) {
   const __nv_bfloat16* gate = args.gate_up + int64_t{row} * 2 * args.width;
   int64_t offset = int64_t{row} * args.width;
-  rows::Bf16Chunk chunks[num_chunks];
+  rows::FloatChunk chunks[num_chunks];
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i)
     chunks[i] = gated_chunk<aligned>(gate, rows::chunk_begin(i), args.width);
@@ -49,17 +49,17 @@ __device__ void gate_row(const SwigluRows& args, int32_t row,
 #pragma unroll
     for (int32_t i = 0; i < num_chunks; ++i)
       rows::store<rows::Bf16Chunk, __nv_bfloat16, aligned>(
-          args.plain + offset, rows::chunk_begin(i), args.width, chunks[i]);
+          args.plain + offset, rows::chunk_begin(i), args.width,
+          rows::narrow(chunks[i]));
   if (args.codes == nullptr) return;
   rows::RowMeasure own = {0.0f, 0u};
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i)
-    own.largest_bits =
-        max(own.largest_bits, largest_bits(rows::widen(chunks[i])));
+    own.largest_bits = max(own.largest_bits, largest_bits(chunks[i]));
   rows::RowMeasure whole = rows::block_measure(own, buffer, parity);
-  write_codes<num_chunks, aligned>(chunks, __uint_as_float(whole.largest_bits),
-                                   args.width, args.codes + offset,
-                                   args.row_scale + row);
+  write_codes<num_chunks, aligned>(
+      [&](int32_t i) { return chunks[i]; }, __uint_as_float(whole.largest_bits),
+      args.width, args.codes + offset, args.row_scale + row);
 }
 
 template <int32_t num_chunks, bool aligned>
