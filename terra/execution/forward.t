@@ -318,11 +318,24 @@ terra forward.sample(self : &Rank, plan : &StepPlan, message : &C.glm_message) :
   return C.GLM_OK
 end
 
+terra forward.share_samples(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+  var args : C.glm_all_gather_args
+  args.num_rows = 1
+  args.row_bytes = [int64](plan.shape.max_logit_rows) * sizeof(int32)
+  args.input = self.buffers.outputs.token_ids
+  args.output = self.buffers.ids_of_ranks
+  run(self, message, outside_layers, "all_gather", args)
+  return C.GLM_OK
+end
+
 local terra select_tokens(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
   var args : C.glm_select_tokens_args
   args.num_tokens = plan.num_decode_tokens
   args.source_rows = self.inputs.source_rows
   args.sampled_ids = self.buffers.outputs.token_ids
+  if self.shares_samples then
+    args.sampled_ids = self.buffers.ids_of_ranks
+  end
   args.token_ids = self.inputs.token_ids
   run(self, message, outside_layers, "select_tokens", args)
   return C.GLM_OK

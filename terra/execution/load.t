@@ -108,6 +108,7 @@ local terra load_rank(self : &Rank, context : &opaque, message : &C.glm_message)
   var loading = [&Loading](context)
   self.config = &loading.plan.model.config
   self.activation_dtype = loading.plan.activation_dtype
+  self.shares_samples = loading.plan.plans_ahead and self.world_size > 1
   self.checks_operations = loading.plan.options.check_operations ~= 0
   status.try(open_device(self, loading, message))
   status.try(create_events(self, message))

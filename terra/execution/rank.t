@@ -25,6 +25,7 @@ local struct Rank {
   num_graphs : int32
   profile : &profile.Profile
   checks_operations : bool
+  shares_samples : bool
   cache : C.glm_kv_cache
   weight_memory : &opaque
   weight_bytes : int64

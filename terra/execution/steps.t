@@ -71,16 +71,23 @@ local terra download_samples(self : &Rank, launch : &Launch, message : &C.glm_me
   return C.GLM_OK
 end
 
-terra Rank:compute(plan : &StepPlan, message : &C.glm_message) : int32
-  status.try(forward.step(self, plan, message))
-  if self.index ~= 0 then
-    return C.GLM_OK
-  end
+terra Rank:sample(plan : &StepPlan, message : &C.glm_message) : int32
   if plan.logits ~= nil and plan.num_logit_rows > 0 then
     status.try(download_logits(self, plan, message))
   end
   if plan.num_sample_rows > 0 then
     return forward.sample(self, plan, message)
+  end
+  return C.GLM_OK
+end
+
+terra Rank:compute(plan : &StepPlan, message : &C.glm_message) : int32
+  status.try(forward.step(self, plan, message))
+  if self.index == 0 then
+    status.try(self:sample(plan, message))
+  end
+  if self.shares_samples and plan.num_sample_rows > 0 then
+    return forward.share_samples(self, plan, message)
   end
   return C.GLM_OK
 end

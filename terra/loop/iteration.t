@@ -166,7 +166,11 @@ return function(Loop)
     var message : C.glm_message
     message.text[0] = 0
     var code = self:launch(&message)
-    self:land()
+    if code ~= C.GLM_OK and not self.ranks.is_usable then
+      self.scheduler:fail_landing(code, &message.text[0])
+    else
+      self:land()
+    end
     if code ~= C.GLM_OK then
       self.failure = message
       self.scheduler:fail_step(code, &message.text[0])

@@ -6,6 +6,7 @@ local buffers = {}
 
 local struct BufferShape {
   rank : int32
+  world_size : int64
   max_tokens : int64
   activation_bytes : int64
   hidden_size : int64
@@ -40,6 +41,7 @@ local function widest(s) return `terralib.select(s.hidden_size > s.num_heads * s
 local function per_token(s) return `s.max_tokens * 4 end
 local function per_choice(s) return `s.max_tokens * s.top_k * 4 end
 local function rotations(s) return `s.max_seq * (s.rotary_dim / 2) * 4 end
+local function ids_of_ranks(s) return `terralib.select(s.world_size > 1, s.world_size * s.max_logit_rows * 4, [int64](0)) end
 local function counts(s) return `terralib.select(s.rank == 0, s.max_sequences * s.vocab_size * 4, [int64](0)) end
 
 buffers.table = {
@@ -62,6 +64,7 @@ buffers.table = {
   { name = "logits", type = &float, bytes = function(s) return `s.max_logit_rows * s.vocab_size * 4 end },
   { name = "counts", type = &uint32, bytes = counts },
   { name = "count_tokens", type = &int32, bytes = function(s) return `s.max_seq * 4 end },
+  { name = "ids_of_ranks", type = &int32, bytes = ids_of_ranks },
   { name = "cosine", type = &float, bytes = rotations },
   { name = "sine", type = &float, bytes = rotations },
   { name = "workspace", type = &opaque, bytes = function(s) return `s.workspace_bytes end },

@@ -87,6 +87,7 @@ terra Plan:buffer_shape(rank : int32) : buffers.BufferShape
   var c, o, layout = &self.model.config, &self.options, self:layout(rank)
   return buffers.BufferShape {
     rank = rank,
+    world_size = o.world_size,
     max_tokens = o.max_step_tokens,
     activation_bytes = dtypes.bytes(self.activation_dtype),
     hidden_size = c.hidden_size,

@@ -19,7 +19,7 @@ local terra smaller(a : int32, b : int32) : int32
 end
 
 terra Scheduler:prepare_decode_page(item : &Sequence) : bool
-  while item.pages.size * self.options.page_size < item:length() do
+  while item.pages.size * self.options.page_size < item:next_length() do
     var page = self.pool:acquire()
     if page ~= none then
       self:push_page(item, page)
@@ -42,7 +42,7 @@ terra Scheduler:can_plan_ahead() : bool
   var missing : int64 = 0
   for i = 0, self.running.size do
     var item = self.running.data[i]
-    var lacking = self:pages_for(item:length()) - item.pages.size
+    var lacking = self:pages_for(item:next_length()) - item.pages.size
     if lacking > 0 then
       missing = missing + lacking
     end

@@ -182,6 +182,7 @@ terra Scheduler:mark_table_row(row : int32)
 end
 
 terra Scheduler:set_page(item : &Sequence, index : int32, page : int32)
+  check.bounds(index, self.step.shape.max_pages_per_sequence)
   self.step:page_table_of(item.table_row)[index] = page
   self:mark_table_row(item.table_row)
 end

@@ -87,6 +87,13 @@ terra Sequence:awaits_its_end() : bool
   return self.num_pending > 0 and self:num_planned_outputs() >= self.max_outputs
 end
 
+terra Sequence:next_length() : int32
+  if self:awaits_its_end() then
+    return self.tokens.size
+  end
+  return self:length()
+end
+
 terra Sequence:is_decoding() : bool
   return self.num_computed >= self.prompt_length
 end

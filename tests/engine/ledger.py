@@ -6,7 +6,6 @@ knows nothing of pages.
 """
 
 import ctypes
-import os
 
 import numpy as np
 
@@ -33,7 +32,7 @@ DEFAULTS = {
     "vocab_size": 97,
     "eos_token": -1,
     "is_manual": 1,
-    "plans_ahead": int(os.environ.get("GLM_PLAN_AHEAD", "0")),
+    "plans_ahead": 0,
 }
 
 

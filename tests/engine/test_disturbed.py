@@ -165,8 +165,9 @@ def run_disturbed(engine: Engine, requests: list[Request], seed: int) -> list[Ou
         assert surprises == []
 
 
+@pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("seed", range(10))
-def test_disturbed_requests_end_as_alone(seed, model):
+def test_disturbed_requests_end_as_alone(seed, ahead, model):
     draw = random.Random(seed)
     split = Split(draw.choice([1, 1, 2, 8]), draw.choice(list(ExpertLayout)))
     common, page_size = tokens(draw, 20), draw.choice([1, 3, 5, 16])
@@ -174,7 +175,8 @@ def test_disturbed_requests_end_as_alone(seed, model):
     alone = {"max_seq": MAX_SEQ, "max_batch": 1, "page_size": page_size, "prefix_cache": False}
     with open_engine(model, split, **alone) as engine:
         expected = [outcomes(engine, [one])[0] for one in requests]
-    with open_engine(model, split, max_seq=MAX_SEQ, **any_options(draw, page_size)) as engine:
+    options = {"max_seq": MAX_SEQ, "plan_ahead": ahead, **any_options(draw, page_size)}
+    with open_engine(model, split, **options) as engine:
         assert run_disturbed(engine, requests, seed) == expected
         info = engine.info()
     assert (info["owned_pages"], info["live_requests"], info["is_usable"]) == (0, 0, 1)

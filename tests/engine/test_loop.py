@@ -11,12 +11,19 @@ import pytest
 from glm_engine.abi import EVENT_TOKEN
 from glm_engine.errors import EngineError, Status
 from glm_engine.requests import Request, Sampling
-from tests.engine.ledger import Ledger, ends_of, expected_tokens, outputs_of
+from tests.engine.ledger import DEFAULTS, Ledger, ends_of, expected_tokens, outputs_of
 from tests.shapes import generator
 
 FOREVER = 10**6
 LONG = Request(prompt=[1, 2, 3], max_tokens=FOREVER, ignore_eos=True)
 BIG = {"max_seq": 1_000_000, "num_pages": 500_000, "is_manual": 0}
+
+
+@pytest.fixture(autouse=True, params=[0, 1], ids=["landed", "ahead"])
+def plans_ahead(request, monkeypatch):
+    """Every test with steps that land before the next is planned, and with plans ahead."""
+    monkeypatch.setitem(DEFAULTS, "plans_ahead", request.param)
+    return request.param
 
 
 def prompt_of(length: int, *key) -> list[int]:

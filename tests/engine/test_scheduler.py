@@ -496,12 +496,11 @@ class Story:
     num_pages=st.sampled_from([8, 11, 20]),
     prefill_chunk=st.sampled_from([0, 3]),
     prefix_cache=st.integers(0, 1),
+    plans_ahead=st.integers(0, 1),
 )
-def test_pages_and_tokens_hold_under_random_operations(
-    operations, num_pages, prefill_chunk, prefix_cache
-):
+def test_pages_and_tokens_hold_under_random_operations(operations, num_pages, **chosen):
     options = {"num_pages": 20, "max_batch": 4, "max_step_tokens": 9, "max_logit_rows": 4}
-    with Ledger(**options, prefill_chunk=prefill_chunk, prefix_cache=prefix_cache) as ledger:
+    with Ledger(**options, **chosen) as ledger:
         ledger.resize_pool(num_pages)
         story = Story(ledger)
         for name, *arguments in operations:

@@ -53,10 +53,10 @@ target triple = "x86_64-pc-linux-gnu"
 %47 = type { ptr, i64, i64 }
 %48 = type {}
 %49 = type { i64, i64 }
-%50 = type { i32, i32, i32, ptr, ptr, ptr, %51, %53, ptr, [2 x ptr], [2 x ptr], ptr, i32, ptr, i8, %55, ptr, i64, ptr, ptr }
+%50 = type { i32, i32, i32, ptr, ptr, ptr, %51, %53, ptr, [2 x ptr], [2 x ptr], ptr, i32, ptr, i8, i8, %55, ptr, i64, ptr, ptr }
 %51 = type { ptr, %52, ptr, %52, i8, i8, i32, i32, i32, i32, i32 }
 %52 = type { i32, i32, i32, i32, ptr, ptr, ptr }
-%53 = type { %40, %40, %41, [2 x %54], ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
+%53 = type { %40, %40, %41, [2 x %54], ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %54 = type { %40, %40, %41 }
 %55 = type { i32, i32, i32, i32, i32, i32, ptr }
 %56 = type { i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
@@ -143,12 +143,12 @@ target triple = "x86_64-pc-linux-gnu"
 %137 = type { ptr, i64 }
 %138 = type { ptr, ptr, ptr, ptr }
 %139 = type { i32, i32, i32, i32, ptr }
-%140 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %26 }
+%140 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %26 }
 %141 = type { ptr, ptr, ptr, i32, i32, i32, i8 }
 %142 = type { ptr, ptr, ptr, i32, i32, i32, i8 }
 %143 = type { ptr, i64, ptr, ptr }
 %144 = type { ptr, i32, ptr, ptr }
-%145 = type { i32, i32, i64, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, %26 }
+%145 = type { i32, i32, i32, i64, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, %26 }
 %146 = type { i64, i64, i64, i64, i64, i64, i64 }
 %147 = type { ptr, i32, ptr, ptr }
 %148 = type { ptr, i32, ptr, ptr }
@@ -220,15 +220,15 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.16" = private unnamed_addr constant [55 x i8] c"the parent of a cached page is not in the prefix cache\00", align 1
 @"$string.17" = private unnamed_addr constant [22 x i8] c"a free page is shared\00", align 1
 @"$string.18" = private unnamed_addr constant [33 x i8] c"a page without owner is released\00", align 1
-@"$string.19" = private unnamed_addr constant [8 x i8] c"batch.t\00", align 1
-@"$string.20" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
-@"$string.21" = private unnamed_addr constant [10 x i8] c"endings.t\00", align 1
-@"$string.22" = private unnamed_addr constant [31 x i8] c"more events than were reserved\00", align 1
-@"$string.23" = private unnamed_addr constant [3 x i8] c"%s\00", align 1
-@"$string.24" = private unnamed_addr constant [22 x i8] c"a sequence ends twice\00", align 1
-@"$string.25" = private unnamed_addr constant [13 x i8] c"containers.t\00", align 1
-@"$string.26" = private unnamed_addr constant [27 x i8] c"a pop from an empty vector\00", align 1
-@"$string.27" = private unnamed_addr constant [12 x i8] c"scheduler.t\00", align 1
+@"$string.19" = private unnamed_addr constant [12 x i8] c"scheduler.t\00", align 1
+@"$string.20" = private unnamed_addr constant [8 x i8] c"batch.t\00", align 1
+@"$string.21" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
+@"$string.22" = private unnamed_addr constant [10 x i8] c"endings.t\00", align 1
+@"$string.23" = private unnamed_addr constant [31 x i8] c"more events than were reserved\00", align 1
+@"$string.24" = private unnamed_addr constant [3 x i8] c"%s\00", align 1
+@"$string.25" = private unnamed_addr constant [22 x i8] c"a sequence ends twice\00", align 1
+@"$string.26" = private unnamed_addr constant [13 x i8] c"containers.t\00", align 1
+@"$string.27" = private unnamed_addr constant [27 x i8] c"a pop from an empty vector\00", align 1
 @"$string.28" = private unnamed_addr constant [47 x i8] c"a list of sequences outgrows what was reserved\00", align 1
 @"$string.29" = private unnamed_addr constant [73 x i8] c"penalties and biases leave no token to sample for token %d of the output\00", align 1
 @"$string.30" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
@@ -658,131 +658,132 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.536" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
 @"$string.537" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
 @"$string.538" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.539" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.540" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.541" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.542" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.543" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.544" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.545" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.546" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.547" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.548" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.549" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.550" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.551" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.552" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.553" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.554" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.555" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.556" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.557" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.558" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.559" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.560" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.561" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.562" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.563" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.564" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.565" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.566" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.567" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.568" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.569" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.570" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.571" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.572" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.573" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.574" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.575" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.576" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.577" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.578" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.579" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.580" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.581" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.582" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.583" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.584" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.585" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.586" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.587" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.588" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.589" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.590" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.591" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.592" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.593" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.594" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.595" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.596" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.597" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.598" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.599" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.600" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.601" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.602" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.603" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.604" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.605" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.606" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.607" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.608" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.611" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.612" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.613" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.614" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.615" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.616" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.617" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.618" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.619" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.620" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.627" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.628" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.629" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.630" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.631" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.632" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.633" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.634" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.635" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.636" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.637" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.638" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.639" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.640" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.642" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.643" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.648" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.649" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.650" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.651" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.652" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.654" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.655" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.656" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.657" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.658" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.661" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.662" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.683" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.705" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.716" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.718" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.719" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.726" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.727" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.728" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.729" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.730" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.731" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.732" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.750" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.763" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.764" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.765" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.781" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.539" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.540" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.541" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.542" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.543" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.544" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.545" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.546" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.547" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.548" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.549" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.550" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.551" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.552" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.553" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.554" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.555" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.556" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.557" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.558" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.559" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.560" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.561" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.562" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.563" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.564" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.565" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.566" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.567" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.568" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.569" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.570" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.571" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.572" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.573" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.574" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.575" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.576" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.577" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.578" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.579" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.580" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.581" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.582" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.583" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.584" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.585" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.586" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.587" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.588" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.589" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.590" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.591" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.592" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.593" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.594" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.595" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.596" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.597" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.598" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.599" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.600" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.601" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.602" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.603" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.604" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.605" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.606" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.607" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.608" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.609" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.612" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.613" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.614" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.615" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.616" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.617" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.618" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.619" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.620" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.621" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.628" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.629" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.630" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.631" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.632" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.633" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.634" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.635" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.636" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.637" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.638" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.639" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.640" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.641" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.643" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.644" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.649" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.650" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.651" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.652" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.653" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.655" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.656" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.657" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.658" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.659" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.662" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.663" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.684" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.706" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.717" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.719" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.720" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.727" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.728" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.729" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.730" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.731" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.732" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.733" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.751" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.764" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.765" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.766" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.782" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -1274,7 +1275,7 @@ entry:
   br i1 %10, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.4", i32 181, ptr @"$string.5")
+  call void @"$check.fail"(ptr @"$string.4", i32 188, ptr @"$string.5")
   %11 = load %48, ptr %5, align 1
   br label %merge
 
@@ -3834,6 +3835,7 @@ or.lhs.false:                                     ; preds = %entry
 define internal void @"$Scheduler.set_page"(ptr %0, ptr %1, i32 %2, i32 %3) {
 entry:
   %4 = alloca %48, align 8
+  %5 = alloca %48, align 8
   %page = alloca i32, align 4
   %index = alloca i32, align 4
   %item = alloca ptr, align 8
@@ -3842,25 +3844,56 @@ entry:
   store ptr %1, ptr %item, align 8
   store i32 %2, ptr %index, align 4
   store i32 %3, ptr %page, align 4
-  %5 = load i32, ptr %page, align 4
-  %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %33, ptr %6, i32 0, i32 2
-  %8 = load ptr, ptr %7, align 8
-  %9 = load ptr, ptr %item, align 8
-  %10 = getelementptr %60, ptr %9, i32 0, i32 12
-  %11 = load i32, ptr %10, align 4
-  %12 = call ptr @"$StepPlan.page_table_of"(ptr %8, i32 %11)
-  %13 = load i32, ptr %index, align 4
-  %14 = sext i32 %13 to i64
-  %15 = getelementptr i32, ptr %12, i64 %14
-  store i32 %5, ptr %15, align 4
-  %16 = load ptr, ptr %self, align 8
-  %17 = load ptr, ptr %item, align 8
-  %18 = getelementptr %60, ptr %17, i32 0, i32 12
-  %19 = load i32, ptr %18, align 4
-  call void @"$Scheduler.mark_table_row"(ptr %16, i32 %19)
-  %20 = load %48, ptr %4, align 1
+  %6 = load i32, ptr %index, align 4
+  %7 = sext i32 %6 to i64
+  %8 = icmp slt i64 %7, 0
+  %9 = zext i1 %8 to i8
+  %10 = trunc i8 %9 to i1
+  br i1 %10, label %then, label %or.lhs.false
+
+then:                                             ; preds = %or.lhs.false, %entry
+  call void @"$check.fail"(ptr @"$string.19", i32 185, ptr @"$string.13")
+  %11 = load %48, ptr %5, align 1
+  br label %merge
+
+else:                                             ; preds = %or.lhs.false
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %12 = load i32, ptr %page, align 4
+  %13 = load ptr, ptr %self, align 8
+  %14 = getelementptr %33, ptr %13, i32 0, i32 2
+  %15 = load ptr, ptr %14, align 8
+  %16 = load ptr, ptr %item, align 8
+  %17 = getelementptr %60, ptr %16, i32 0, i32 12
+  %18 = load i32, ptr %17, align 4
+  %19 = call ptr @"$StepPlan.page_table_of"(ptr %15, i32 %18)
+  %20 = load i32, ptr %index, align 4
+  %21 = sext i32 %20 to i64
+  %22 = getelementptr i32, ptr %19, i64 %21
+  store i32 %12, ptr %22, align 4
+  %23 = load ptr, ptr %self, align 8
+  %24 = load ptr, ptr %item, align 8
+  %25 = getelementptr %60, ptr %24, i32 0, i32 12
+  %26 = load i32, ptr %25, align 4
+  call void @"$Scheduler.mark_table_row"(ptr %23, i32 %26)
+  %27 = load %48, ptr %4, align 1
   ret void
+
+or.lhs.false:                                     ; preds = %entry
+  %28 = load i32, ptr %index, align 4
+  %29 = sext i32 %28 to i64
+  %30 = load ptr, ptr %self, align 8
+  %31 = getelementptr %33, ptr %30, i32 0, i32 2
+  %32 = load ptr, ptr %31, align 8
+  %33 = getelementptr %39, ptr %32, i32 0, i32 10
+  %34 = getelementptr %26, ptr %33, i32 0, i32 2
+  %35 = load i32, ptr %34, align 4
+  %36 = sext i32 %35 to i64
+  %37 = icmp sge i64 %29, %36
+  %38 = zext i1 %37 to i8
+  %39 = trunc i8 %38 to i1
+  br i1 %39, label %then, label %else
 }
 
 define internal ptr @"$StepPlan.page_table_of"(ptr %0, i32 %1) {
@@ -3878,7 +3911,7 @@ entry:
   br i1 %7, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 203, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.20", i32 203, ptr @"$string.13")
   %8 = load %48, ptr %2, align 1
   br label %merge
 
@@ -4254,7 +4287,7 @@ entry:
   %9 = sub i64 %8, 1
   %10 = load ptr, ptr %item, align 8
   %11 = call i32 @"$Sequence.num_outputs"(ptr %10)
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 256, ptr @"$string.20", i64 %9, i32 %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 256, ptr @"$string.21", i64 %9, i32 %11)
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = getelementptr [256 x i8], ptr %text, i32 0, i32 0
@@ -4292,7 +4325,7 @@ entry:
   %15 = getelementptr [256 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load ptr, ptr %text, align 8
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 256, ptr @"$string.23", ptr %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 256, ptr @"$string.24", ptr %17)
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %item, align 8
   call void @"$Scheduler.retire"(ptr %19, ptr %20)
@@ -4324,7 +4357,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.21", i32 15, ptr @"$string.22")
+  call void @"$check.fail"(ptr @"$string.22", i32 15, ptr @"$string.23")
   %15 = load %48, ptr %3, align 1
   br label %merge
 
@@ -4422,7 +4455,7 @@ entry:
   br i1 %13, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.21", i32 42, ptr @"$string.24")
+  call void @"$check.fail"(ptr @"$string.22", i32 42, ptr @"$string.25")
   %14 = load %48, ptr %7, align 1
   br label %merge
 
@@ -4808,7 +4841,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 80, ptr @"$string.26")
+  call void @"$check.fail"(ptr @"$string.26", i32 80, ptr @"$string.27")
   %8 = load %48, ptr %1, align 1
   br label %merge
 
@@ -5039,7 +5072,7 @@ entry:
   br i1 %11, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.27", i32 88, ptr @"$string.28")
+  call void @"$check.fail"(ptr @"$string.19", i32 88, ptr @"$string.28")
   %12 = load %48, ptr %2, align 1
   br label %merge
 
@@ -5389,7 +5422,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 75, ptr @"$string.32")
+  call void @"$check.fail"(ptr @"$string.26", i32 75, ptr @"$string.32")
   %8 = load %48, ptr %1, align 1
   br label %merge
 
@@ -6446,7 +6479,7 @@ entry:
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.27", i32 190, ptr @"$string.40")
+  call void @"$check.fail"(ptr @"$string.19", i32 191, ptr @"$string.40")
   %16 = load %48, ptr %4, align 1
   br label %merge
 
@@ -6973,7 +7006,7 @@ entry:
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 226, ptr @"$string.45")
+  call void @"$check.fail"(ptr @"$string.20", i32 226, ptr @"$string.45")
   %16 = load %48, ptr %6, align 1
   br label %merge
 
@@ -7043,7 +7076,7 @@ entry:
   br i1 %12, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 208, ptr @"$string.46")
+  call void @"$check.fail"(ptr @"$string.20", i32 208, ptr @"$string.46")
   %13 = load %48, ptr %8, align 1
   br label %merge
 
@@ -7070,7 +7103,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %26, label %else, label %then
 
 then2:                                            ; preds = %or.lhs.false, %merge
-  call void @"$check.fail"(ptr @"$string.19", i32 209, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.20", i32 209, ptr @"$string.13")
   %27 = load %48, ptr %7, align 1
   br label %merge1
 
@@ -7131,7 +7164,7 @@ forbody:                                          ; preds = %forcond
   br i1 %64, label %then6, label %or.lhs.false8
 
 then6:                                            ; preds = %or.lhs.false8, %forbody
-  call void @"$check.fail"(ptr @"$string.19", i32 213, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.20", i32 213, ptr @"$string.13")
   %65 = load %48, ptr %6, align 1
   br label %merge5
 
@@ -7295,7 +7328,7 @@ entry:
   br i1 %10, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 240, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.20", i32 240, ptr @"$string.13")
   %11 = load %48, ptr %2, align 1
   br label %merge
 
@@ -7559,7 +7592,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.4", i32 131, ptr @"$string.47")
+  call void @"$check.fail"(ptr @"$string.4", i32 138, ptr @"$string.47")
   %13 = load %48, ptr %7, align 1
   br label %merge
 
@@ -8943,7 +8976,7 @@ dead:                                             ; No predecessors!
 
 define internal i32 @"$Rank.compute"(ptr %0, ptr %1, ptr %2) {
 entry:
-  %code8 = alloca i32, align 4
+  %code4 = alloca i32, align 4
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %plan = alloca ptr, align 8
@@ -8976,92 +9009,72 @@ merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %50, ptr %12, i32 0, i32 0
   %14 = load i32, ptr %13, align 4
-  %15 = icmp ne i32 %14, 0
+  %15 = icmp eq i32 %14, 0
   %16 = zext i1 %15 to i8
   %17 = trunc i8 %16 to i1
   br i1 %17, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret i32 0
+  %18 = load ptr, ptr %self, align 8
+  %19 = load ptr, ptr %plan, align 8
+  %20 = load ptr, ptr %message, align 8
+  %21 = call i32 @"$Rank.sample"(ptr %18, ptr %19, ptr %20)
+  store i32 %21, ptr %code4, align 4
+  %22 = load i32, ptr %code4, align 4
+  %23 = icmp ne i32 %22, 0
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %then6, label %else7
 
-dead4:                                            ; No predecessors!
+then6:                                            ; preds = %then2
+  %26 = load i32, ptr %code4, align 4
+  ret i32 %26
+
+dead8:                                            ; No predecessors!
+  br label %merge5
+
+else7:                                            ; preds = %then2
+  br label %merge5
+
+merge5:                                           ; preds = %else7, %dead8
   br label %merge1
 
 else3:                                            ; preds = %merge
   br label %merge1
 
-merge1:                                           ; preds = %else3, %dead4
-  %18 = load ptr, ptr %plan, align 8
-  %19 = getelementptr %39, ptr %18, i32 0, i32 13
-  %20 = load ptr, ptr %19, align 8
-  %21 = icmp ne ptr %20, null
-  %22 = zext i1 %21 to i8
-  %23 = trunc i8 %22 to i1
-  br i1 %23, label %and.lhs.true, label %else7
+merge1:                                           ; preds = %else3, %merge5
+  %27 = load ptr, ptr %self, align 8
+  %28 = getelementptr %50, ptr %27, i32 0, i32 15
+  %29 = load i8, ptr %28, align 1
+  %30 = trunc i8 %29 to i1
+  br i1 %30, label %and.lhs.true, label %else11
 
-then6:                                            ; preds = %and.lhs.true
-  %24 = load ptr, ptr %self, align 8
-  %25 = load ptr, ptr %plan, align 8
-  %26 = load ptr, ptr %message, align 8
-  %27 = call i32 @"$download_logits"(ptr %24, ptr %25, ptr %26)
-  store i32 %27, ptr %code8, align 4
-  %28 = load i32, ptr %code8, align 4
-  %29 = icmp ne i32 %28, 0
-  %30 = zext i1 %29 to i8
-  %31 = trunc i8 %30 to i1
-  br i1 %31, label %then10, label %else11
+then10:                                           ; preds = %and.lhs.true
+  %31 = load ptr, ptr %self, align 8
+  %32 = load ptr, ptr %plan, align 8
+  %33 = load ptr, ptr %message, align 8
+  %34 = call i32 @"$forward.share_samples"(ptr %31, ptr %32, ptr %33)
+  ret i32 %34
 
 and.lhs.true:                                     ; preds = %merge1
-  %32 = load ptr, ptr %plan, align 8
-  %33 = getelementptr %39, ptr %32, i32 0, i32 4
-  %34 = load i32, ptr %33, align 4
-  %35 = icmp sgt i32 %34, 0
-  %36 = zext i1 %35 to i8
-  %37 = trunc i8 %36 to i1
-  br i1 %37, label %then6, label %else7
-
-then10:                                           ; preds = %then6
-  %38 = load i32, ptr %code8, align 4
-  ret i32 %38
+  %35 = load ptr, ptr %plan, align 8
+  %36 = getelementptr %39, ptr %35, i32 0, i32 5
+  %37 = load i32, ptr %36, align 4
+  %38 = icmp sgt i32 %37, 0
+  %39 = zext i1 %38 to i8
+  %40 = trunc i8 %39 to i1
+  br i1 %40, label %then10, label %else11
 
 dead12:                                           ; No predecessors!
   br label %merge9
 
-else11:                                           ; preds = %then6
+else11:                                           ; preds = %and.lhs.true, %merge1
   br label %merge9
 
 merge9:                                           ; preds = %else11, %dead12
-  br label %merge5
-
-else7:                                            ; preds = %and.lhs.true, %merge1
-  br label %merge5
-
-merge5:                                           ; preds = %else7, %merge9
-  %39 = load ptr, ptr %plan, align 8
-  %40 = getelementptr %39, ptr %39, i32 0, i32 5
-  %41 = load i32, ptr %40, align 4
-  %42 = icmp sgt i32 %41, 0
-  %43 = zext i1 %42 to i8
-  %44 = trunc i8 %43 to i1
-  br i1 %44, label %then14, label %else15
-
-then14:                                           ; preds = %merge5
-  %45 = load ptr, ptr %self, align 8
-  %46 = load ptr, ptr %plan, align 8
-  %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$forward.sample"(ptr %45, ptr %46, ptr %47)
-  ret i32 %48
-
-dead16:                                           ; No predecessors!
-  br label %merge13
-
-else15:                                           ; preds = %merge5
-  br label %merge13
-
-merge13:                                          ; preds = %else15, %dead16
   ret i32 0
 
-dead17:                                           ; No predecessors!
+dead13:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -9278,85 +9291,104 @@ entry:
   %20 = getelementptr %68, ptr %args, i32 0, i32 2
   store ptr %19, ptr %20, align 8
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %50, ptr %21, i32 0, i32 8
-  %23 = load ptr, ptr %22, align 8
-  %24 = getelementptr %40, ptr %23, i32 0, i32 2
-  %25 = load ptr, ptr %24, align 8
-  %26 = getelementptr %68, ptr %args, i32 0, i32 3
-  store ptr %25, ptr %26, align 8
-  %27 = load ptr, ptr %self, align 8
-  %28 = call zeroext i1 @"$Rank.watches_operations"(ptr %27)
-  %29 = zext i1 %28 to i8
-  store i8 %29, ptr %is_watched, align 1
-  %30 = load i8, ptr %is_watched, align 1
-  %31 = trunc i8 %30 to i1
-  br i1 %31, label %then, label %else
+  %22 = getelementptr %50, ptr %21, i32 0, i32 15
+  %23 = load i8, ptr %22, align 1
+  %24 = trunc i8 %23 to i1
+  br i1 %24, label %then, label %else
 
 then:                                             ; preds = %entry
-  %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %32, ptr @"$string.51")
-  %33 = load %48, ptr %4, align 1
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %50, ptr %25, i32 0, i32 7
+  %27 = getelementptr %53, ptr %26, i32 0, i32 23
+  %28 = load ptr, ptr %27, align 8
+  %29 = getelementptr %68, ptr %args, i32 0, i32 2
+  store ptr %28, ptr %29, align 8
   br label %merge
 
 else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %50, ptr %34, i32 0, i32 3
-  %36 = load ptr, ptr %35, align 8
-  %37 = getelementptr %56, ptr %36, i32 0, i32 55
-  %38 = load ptr, ptr %37, align 8
-  %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %50, ptr %39, i32 0, i32 4
-  %41 = load ptr, ptr %40, align 8
-  %42 = call i32 %38(ptr %41, ptr %args)
-  store i32 %42, ptr %code, align 4
-  %43 = load i32, ptr %code, align 4
-  %44 = icmp eq i32 %43, 0
-  %45 = zext i1 %44 to i8
-  %46 = trunc i8 %45 to i1
-  br i1 %46, label %and.lhs.true, label %else3
+  %30 = load ptr, ptr %self, align 8
+  %31 = getelementptr %50, ptr %30, i32 0, i32 8
+  %32 = load ptr, ptr %31, align 8
+  %33 = getelementptr %40, ptr %32, i32 0, i32 2
+  %34 = load ptr, ptr %33, align 8
+  %35 = getelementptr %68, ptr %args, i32 0, i32 3
+  store ptr %34, ptr %35, align 8
+  %36 = load ptr, ptr %self, align 8
+  %37 = call zeroext i1 @"$Rank.watches_operations"(ptr %36)
+  %38 = zext i1 %37 to i8
+  store i8 %38, ptr %is_watched, align 1
+  %39 = load i8, ptr %is_watched, align 1
+  %40 = trunc i8 %39 to i1
+  br i1 %40, label %then2, label %else3
 
-then2:                                            ; preds = %and.lhs.true
-  %47 = load ptr, ptr %self, align 8
-  %48 = call i32 @"$Rank.end_operation"(ptr %47)
-  store i32 %48, ptr %code, align 4
+then2:                                            ; preds = %merge
+  %41 = load ptr, ptr %self, align 8
+  call void @"$Rank.begin_operation"(ptr %41, ptr @"$string.51")
+  %42 = load %48, ptr %4, align 1
   br label %merge1
 
-else3:                                            ; preds = %and.lhs.true, %merge
+else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %49 = load i32, ptr %code, align 4
-  %50 = icmp ne i32 %49, 0
-  %51 = zext i1 %50 to i8
-  %52 = trunc i8 %51 to i1
-  br i1 %52, label %then5, label %else6
+  %43 = load ptr, ptr %self, align 8
+  %44 = getelementptr %50, ptr %43, i32 0, i32 3
+  %45 = load ptr, ptr %44, align 8
+  %46 = getelementptr %56, ptr %45, i32 0, i32 55
+  %47 = load ptr, ptr %46, align 8
+  %48 = load ptr, ptr %self, align 8
+  %49 = getelementptr %50, ptr %48, i32 0, i32 4
+  %50 = load ptr, ptr %49, align 8
+  %51 = call i32 %47(ptr %50, ptr %args)
+  store i32 %51, ptr %code, align 4
+  %52 = load i32, ptr %code, align 4
+  %53 = icmp eq i32 %52, 0
+  %54 = zext i1 %53 to i8
+  %55 = trunc i8 %54 to i1
+  br i1 %55, label %and.lhs.true, label %else6
 
-and.lhs.true:                                     ; preds = %merge
-  %53 = load i8, ptr %is_watched, align 1
-  %54 = trunc i8 %53 to i1
-  br i1 %54, label %then2, label %else3
+then5:                                            ; preds = %and.lhs.true
+  %56 = load ptr, ptr %self, align 8
+  %57 = call i32 @"$Rank.end_operation"(ptr %56)
+  store i32 %57, ptr %code, align 4
+  br label %merge4
 
-then5:                                            ; preds = %merge1
-  %55 = load ptr, ptr %self, align 8
-  %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.51", i32 -1, ptr %56)
-  %57 = load %48, ptr %3, align 1
+else6:                                            ; preds = %and.lhs.true, %merge1
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %then5
   %58 = load i32, ptr %code, align 4
-  ret i32 %58
+  %59 = icmp ne i32 %58, 0
+  %60 = zext i1 %59 to i8
+  %61 = trunc i8 %60 to i1
+  br i1 %61, label %then8, label %else9
+
+and.lhs.true:                                     ; preds = %merge1
+  %62 = load i8, ptr %is_watched, align 1
+  %63 = trunc i8 %62 to i1
+  br i1 %63, label %then5, label %else6
+
+then8:                                            ; preds = %merge4
+  %64 = load ptr, ptr %self, align 8
+  %65 = load ptr, ptr %message, align 8
+  call void @"$Rank.describe_failure"(ptr %64, ptr @"$string.51", i32 -1, ptr %65)
+  %66 = load %48, ptr %3, align 1
+  %67 = load i32, ptr %code, align 4
+  ret i32 %67
 
 dead:                                             ; No predecessors!
-  br label %merge4
+  br label %merge7
 
-else6:                                            ; preds = %merge1
-  br label %merge4
+else9:                                            ; preds = %merge4
+  br label %merge7
 
-merge4:                                           ; preds = %else6, %dead
+merge7:                                           ; preds = %else9, %dead
   ret i32 0
 
-dead7:                                            ; No predecessors!
+dead10:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -10425,12 +10457,12 @@ entry:
   %40 = getelementptr %77, ptr %args, i32 0, i32 6
   store ptr %39, ptr %40, align 8
   %41 = load ptr, ptr %b, align 8
-  %42 = getelementptr %53, ptr %41, i32 0, i32 23
+  %42 = getelementptr %53, ptr %41, i32 0, i32 24
   %43 = load ptr, ptr %42, align 8
   %44 = getelementptr %77, ptr %args, i32 0, i32 7
   store ptr %43, ptr %44, align 8
   %45 = load ptr, ptr %b, align 8
-  %46 = getelementptr %53, ptr %45, i32 0, i32 24
+  %46 = getelementptr %53, ptr %45, i32 0, i32 25
   %47 = load ptr, ptr %46, align 8
   %48 = getelementptr %77, ptr %args, i32 0, i32 8
   store ptr %47, ptr %48, align 8
@@ -10459,7 +10491,7 @@ entry:
   %68 = getelementptr %77, ptr %args, i32 0, i32 12
   store ptr %67, ptr %68, align 8
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %50, ptr %69, i32 0, i32 15
+  %70 = getelementptr %50, ptr %69, i32 0, i32 16
   %71 = getelementptr %77, ptr %args, i32 0, i32 13
   store ptr %70, ptr %71, align 8
   %72 = load ptr, ptr %self, align 8
@@ -10649,7 +10681,7 @@ entry:
   %83 = getelementptr %78, ptr %args, i32 0, i32 5
   store ptr %82, ptr %83, align 8
   %84 = load ptr, ptr %self, align 8
-  %85 = getelementptr %50, ptr %84, i32 0, i32 15
+  %85 = getelementptr %50, ptr %84, i32 0, i32 16
   %86 = getelementptr %78, ptr %args, i32 0, i32 6
   store ptr %85, ptr %86, align 8
   %87 = load ptr, ptr %b, align 8
@@ -12253,6 +12285,89 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
+define internal i32 @"$Rank.sample"(ptr %0, ptr %1, ptr %2) {
+entry:
+  %code = alloca i32, align 4
+  %message = alloca ptr, align 8
+  %plan = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %plan, align 8
+  store ptr %2, ptr %message, align 8
+  %3 = load ptr, ptr %plan, align 8
+  %4 = getelementptr %39, ptr %3, i32 0, i32 13
+  %5 = load ptr, ptr %4, align 8
+  %6 = icmp ne ptr %5, null
+  %7 = zext i1 %6 to i8
+  %8 = trunc i8 %7 to i1
+  br i1 %8, label %and.lhs.true, label %else
+
+then:                                             ; preds = %and.lhs.true
+  %9 = load ptr, ptr %self, align 8
+  %10 = load ptr, ptr %plan, align 8
+  %11 = load ptr, ptr %message, align 8
+  %12 = call i32 @"$download_logits"(ptr %9, ptr %10, ptr %11)
+  store i32 %12, ptr %code, align 4
+  %13 = load i32, ptr %code, align 4
+  %14 = icmp ne i32 %13, 0
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then2, label %else3
+
+and.lhs.true:                                     ; preds = %entry
+  %17 = load ptr, ptr %plan, align 8
+  %18 = getelementptr %39, ptr %17, i32 0, i32 4
+  %19 = load i32, ptr %18, align 4
+  %20 = icmp sgt i32 %19, 0
+  %21 = zext i1 %20 to i8
+  %22 = trunc i8 %21 to i1
+  br i1 %22, label %then, label %else
+
+then2:                                            ; preds = %then
+  %23 = load i32, ptr %code, align 4
+  ret i32 %23
+
+dead:                                             ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead
+  br label %merge
+
+else:                                             ; preds = %and.lhs.true, %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %merge1
+  %24 = load ptr, ptr %plan, align 8
+  %25 = getelementptr %39, ptr %24, i32 0, i32 5
+  %26 = load i32, ptr %25, align 4
+  %27 = icmp sgt i32 %26, 0
+  %28 = zext i1 %27 to i8
+  %29 = trunc i8 %28 to i1
+  br i1 %29, label %then5, label %else6
+
+then5:                                            ; preds = %merge
+  %30 = load ptr, ptr %self, align 8
+  %31 = load ptr, ptr %plan, align 8
+  %32 = load ptr, ptr %message, align 8
+  %33 = call i32 @"$forward.sample"(ptr %30, ptr %31, ptr %32)
+  ret i32 %33
+
+dead7:                                            ; No predecessors!
+  br label %merge4
+
+else6:                                            ; preds = %merge
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %dead7
+  ret i32 0
+
+dead8:                                            ; No predecessors!
+  ret i32 undef
+}
+
 define internal i32 @"$download_logits"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
@@ -12598,6 +12713,118 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
+define internal i32 @"$forward.share_samples"(ptr %0, ptr %1, ptr %2) {
+entry:
+  %3 = alloca %48, align 8
+  %code = alloca i32, align 4
+  %4 = alloca %48, align 8
+  %is_watched = alloca i8, align 1
+  %args = alloca %88, align 8
+  %message = alloca ptr, align 8
+  %plan = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %plan, align 8
+  store ptr %2, ptr %message, align 8
+  %5 = getelementptr %88, ptr %args, i32 0, i32 0
+  store i64 1, ptr %5, align 8
+  %6 = load ptr, ptr %plan, align 8
+  %7 = getelementptr %39, ptr %6, i32 0, i32 10
+  %8 = getelementptr %26, ptr %7, i32 0, i32 3
+  %9 = load i32, ptr %8, align 4
+  %10 = sext i32 %9 to i64
+  %11 = mul i64 %10, 4
+  %12 = getelementptr %88, ptr %args, i32 0, i32 1
+  store i64 %11, ptr %12, align 8
+  %13 = load ptr, ptr %self, align 8
+  %14 = getelementptr %50, ptr %13, i32 0, i32 7
+  %15 = getelementptr %53, ptr %14, i32 0, i32 2
+  %16 = getelementptr %41, ptr %15, i32 0, i32 2
+  %17 = load ptr, ptr %16, align 8
+  %18 = getelementptr %88, ptr %args, i32 0, i32 2
+  store ptr %17, ptr %18, align 8
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %50, ptr %19, i32 0, i32 7
+  %21 = getelementptr %53, ptr %20, i32 0, i32 23
+  %22 = load ptr, ptr %21, align 8
+  %23 = getelementptr %88, ptr %args, i32 0, i32 3
+  store ptr %22, ptr %23, align 8
+  %24 = load ptr, ptr %self, align 8
+  %25 = call zeroext i1 @"$Rank.watches_operations"(ptr %24)
+  %26 = zext i1 %25 to i8
+  store i8 %26, ptr %is_watched, align 1
+  %27 = load i8, ptr %is_watched, align 1
+  %28 = trunc i8 %27 to i1
+  br i1 %28, label %then, label %else
+
+then:                                             ; preds = %entry
+  %29 = load ptr, ptr %self, align 8
+  call void @"$Rank.begin_operation"(ptr %29, ptr @"$string.67")
+  %30 = load %48, ptr %4, align 1
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %31 = load ptr, ptr %self, align 8
+  %32 = getelementptr %50, ptr %31, i32 0, i32 3
+  %33 = load ptr, ptr %32, align 8
+  %34 = getelementptr %56, ptr %33, i32 0, i32 39
+  %35 = load ptr, ptr %34, align 8
+  %36 = load ptr, ptr %self, align 8
+  %37 = getelementptr %50, ptr %36, i32 0, i32 4
+  %38 = load ptr, ptr %37, align 8
+  %39 = call i32 %35(ptr %38, ptr %args)
+  store i32 %39, ptr %code, align 4
+  %40 = load i32, ptr %code, align 4
+  %41 = icmp eq i32 %40, 0
+  %42 = zext i1 %41 to i8
+  %43 = trunc i8 %42 to i1
+  br i1 %43, label %and.lhs.true, label %else3
+
+then2:                                            ; preds = %and.lhs.true
+  %44 = load ptr, ptr %self, align 8
+  %45 = call i32 @"$Rank.end_operation"(ptr %44)
+  store i32 %45, ptr %code, align 4
+  br label %merge1
+
+else3:                                            ; preds = %and.lhs.true, %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  %46 = load i32, ptr %code, align 4
+  %47 = icmp ne i32 %46, 0
+  %48 = zext i1 %47 to i8
+  %49 = trunc i8 %48 to i1
+  br i1 %49, label %then5, label %else6
+
+and.lhs.true:                                     ; preds = %merge
+  %50 = load i8, ptr %is_watched, align 1
+  %51 = trunc i8 %50 to i1
+  br i1 %51, label %then2, label %else3
+
+then5:                                            ; preds = %merge1
+  %52 = load ptr, ptr %self, align 8
+  %53 = load ptr, ptr %message, align 8
+  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.67", i32 -1, ptr %53)
+  %54 = load %48, ptr %3, align 1
+  %55 = load i32, ptr %code, align 4
+  ret i32 %55
+
+dead:                                             ; No predecessors!
+  br label %merge4
+
+else6:                                            ; preds = %merge1
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %dead
+  ret i32 0
+
+dead7:                                            ; No predecessors!
+  ret i32 undef
+}
+
 define internal i32 @"$download_samples"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
@@ -12841,7 +13068,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 75, ptr @"$string.32")
+  call void @"$check.fail"(ptr @"$string.26", i32 75, ptr @"$string.32")
   %8 = load %48, ptr %1, align 1
   br label %merge
 
@@ -13081,7 +13308,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.80", i32 210, ptr @"$string.81")
+  call void @"$check.fail"(ptr @"$string.80", i32 214, ptr @"$string.81")
   %15 = load %48, ptr %8, align 1
   br label %merge
 
@@ -19347,7 +19574,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -20165,7 +20392,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -28116,7 +28343,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -29123,7 +29350,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -30336,7 +30563,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -31034,7 +31261,7 @@ entry:
 then:                                             ; preds = %entry
   %9 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %10 = getelementptr i8, ptr %9, i64 0
-  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.23", ptr @"$string.276")
+  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.24", ptr @"$string.276")
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
@@ -31058,7 +31285,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %23 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.23", ptr @"$string.281")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.24", ptr @"$string.281")
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
@@ -31083,7 +31310,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %38 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.23", ptr @"$string.282")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.24", ptr @"$string.282")
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -31829,7 +32056,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -33065,7 +33292,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -33865,7 +34092,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -35444,13 +35671,13 @@ merge:                                            ; preds = %else, %dead
   %35 = getelementptr [256 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
   %37 = load ptr, ptr %file, align 8
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 256, ptr @"$string.23", ptr %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 256, ptr @"$string.24", ptr %37)
   %39 = load ptr, ptr %problem, align 8
   %40 = getelementptr %131, ptr %39, i32 0, i32 2
   %41 = getelementptr [256 x i8], ptr %40, i32 0, i32 0
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load ptr, ptr %tensor, align 8
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 256, ptr @"$string.23", ptr %43)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 256, ptr @"$string.24", ptr %43)
   %45 = load ptr, ptr %problem, align 8
   %46 = getelementptr %131, ptr %45, i32 0, i32 3
   %47 = getelementptr [512 x i8], ptr %46, i32 0, i32 0
@@ -35609,7 +35836,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 75, ptr @"$string.32")
+  call void @"$check.fail"(ptr @"$string.26", i32 75, ptr @"$string.32")
   %8 = load %48, ptr %1, align 1
   br label %merge
 
@@ -36022,7 +36249,7 @@ then2:                                            ; preds = %then
   %49 = getelementptr %0, ptr %message, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
   %51 = getelementptr i8, ptr %50, i64 0
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 512, ptr @"$string.23", ptr %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 512, ptr @"$string.24", ptr %51)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -38552,7 +38779,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -42666,7 +42893,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -45122,7 +45349,7 @@ else27:                                           ; preds = %merge20
 merge25:                                          ; preds = %else27, %dead28
   %102 = load ptr, ptr %self, align 8
   call void @"$Plan.buffer_shape"(ptr noalias sret(%140) %8, ptr %102, i32 0)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %8, i64 160, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %8, i64 168, i1 false)
   %103 = call i64 @"$buffers.bytes"(ptr %shape)
   %104 = load ptr, ptr %self, align 8
   %105 = getelementptr %23, ptr %104, i32 0, i32 15
@@ -49698,167 +49925,177 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %"<aggcopy>", i64 40, i1 false)
   %14 = load i32, ptr %rank, align 4
   %15 = load ptr, ptr %o, align 8
-  %16 = getelementptr %24, ptr %15, i32 0, i32 11
+  %16 = getelementptr %24, ptr %15, i32 0, i32 1
   %17 = load i32, ptr %16, align 4
-  %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %23, ptr %18, i32 0, i32 3
+  %18 = load ptr, ptr %o, align 8
+  %19 = getelementptr %24, ptr %18, i32 0, i32 11
   %20 = load i32, ptr %19, align 4
-  %21 = call i64 @"$dtypes.bytes"(i32 %20)
-  %22 = load ptr, ptr %c, align 8
-  %23 = getelementptr %6, ptr %22, i32 0, i32 1
-  %24 = load i32, ptr %23, align 4
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %23, ptr %21, i32 0, i32 3
+  %23 = load i32, ptr %22, align 4
+  %24 = call i64 @"$dtypes.bytes"(i32 %23)
   %25 = load ptr, ptr %c, align 8
-  %26 = getelementptr %6, ptr %25, i32 0, i32 6
+  %26 = getelementptr %6, ptr %25, i32 0, i32 1
   %27 = load i32, ptr %26, align 4
-  %28 = call i32 @"$Layout.num_local_heads"(ptr %layout)
-  %29 = call i32 @"$Layout.num_local_kv_heads"(ptr %layout)
-  %30 = call i32 @"$Layout.local_mlp_width"(ptr %layout)
-  %31 = load ptr, ptr %c, align 8
-  %32 = getelementptr %6, ptr %31, i32 0, i32 19
-  %33 = load i32, ptr %32, align 4
-  %34 = load ptr, ptr %self, align 8
-  %35 = call i32 @"$Plan.num_merged"(ptr %34)
-  %36 = add i32 %33, %35
-  %37 = load ptr, ptr %o, align 8
-  %38 = getelementptr %24, ptr %37, i32 0, i32 16
-  %39 = load i32, ptr %38, align 4
-  %40 = call i32 @"$Layout.local_vocab_size"(ptr %layout)
-  %41 = load ptr, ptr %c, align 8
-  %42 = getelementptr %6, ptr %41, i32 0, i32 3
-  %43 = load i32, ptr %42, align 4
-  %44 = load ptr, ptr %o, align 8
-  %45 = getelementptr %24, ptr %44, i32 0, i32 5
+  %28 = load ptr, ptr %c, align 8
+  %29 = getelementptr %6, ptr %28, i32 0, i32 6
+  %30 = load i32, ptr %29, align 4
+  %31 = call i32 @"$Layout.num_local_heads"(ptr %layout)
+  %32 = call i32 @"$Layout.num_local_kv_heads"(ptr %layout)
+  %33 = call i32 @"$Layout.local_mlp_width"(ptr %layout)
+  %34 = load ptr, ptr %c, align 8
+  %35 = getelementptr %6, ptr %34, i32 0, i32 19
+  %36 = load i32, ptr %35, align 4
+  %37 = load ptr, ptr %self, align 8
+  %38 = call i32 @"$Plan.num_merged"(ptr %37)
+  %39 = add i32 %36, %38
+  %40 = load ptr, ptr %o, align 8
+  %41 = getelementptr %24, ptr %40, i32 0, i32 16
+  %42 = load i32, ptr %41, align 4
+  %43 = call i32 @"$Layout.local_vocab_size"(ptr %layout)
+  %44 = load ptr, ptr %c, align 8
+  %45 = getelementptr %6, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
   %47 = load ptr, ptr %o, align 8
-  %48 = getelementptr %24, ptr %47, i32 0, i32 6
+  %48 = getelementptr %24, ptr %47, i32 0, i32 5
   %49 = load i32, ptr %48, align 4
-  %50 = load ptr, ptr %c, align 8
-  %51 = getelementptr %6, ptr %50, i32 0, i32 7
+  %50 = load ptr, ptr %o, align 8
+  %51 = getelementptr %24, ptr %50, i32 0, i32 6
   %52 = load i32, ptr %51, align 4
-  %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %23, ptr %53, i32 0, i32 16
-  %55 = load i64, ptr %54, align 8
+  %53 = load ptr, ptr %c, align 8
+  %54 = getelementptr %6, ptr %53, i32 0, i32 7
+  %55 = load i32, ptr %54, align 4
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %23, ptr %56, i32 0, i32 19
-  %58 = load %26, ptr %57, align 4
-  %59 = getelementptr %145, ptr %4, i32 0, i32 0
-  store i32 %14, ptr %59, align 4
-  %60 = getelementptr %145, ptr %4, i32 0, i32 1
-  store i32 %17, ptr %60, align 4
-  %61 = getelementptr %145, ptr %4, i32 0, i32 2
-  store i64 %21, ptr %61, align 8
-  %62 = getelementptr %145, ptr %4, i32 0, i32 3
-  store i32 %24, ptr %62, align 4
-  %63 = getelementptr %145, ptr %4, i32 0, i32 4
-  store i32 %27, ptr %63, align 4
-  %64 = getelementptr %145, ptr %4, i32 0, i32 5
-  store i32 %28, ptr %64, align 4
-  %65 = getelementptr %145, ptr %4, i32 0, i32 6
-  store i32 %29, ptr %65, align 4
-  %66 = getelementptr %145, ptr %4, i32 0, i32 7
-  store i32 %30, ptr %66, align 4
-  %67 = getelementptr %145, ptr %4, i32 0, i32 8
-  store i32 %36, ptr %67, align 4
-  %68 = getelementptr %145, ptr %4, i32 0, i32 9
-  store i32 %39, ptr %68, align 4
-  %69 = getelementptr %145, ptr %4, i32 0, i32 10
-  store i32 %40, ptr %69, align 4
-  %70 = getelementptr %145, ptr %4, i32 0, i32 11
-  store i32 %43, ptr %70, align 4
-  %71 = getelementptr %145, ptr %4, i32 0, i32 12
-  store i32 %46, ptr %71, align 4
-  %72 = getelementptr %145, ptr %4, i32 0, i32 13
-  store i32 %49, ptr %72, align 4
-  %73 = getelementptr %145, ptr %4, i32 0, i32 14
-  store i32 %52, ptr %73, align 4
-  %74 = getelementptr %145, ptr %4, i32 0, i32 15
-  store i64 %55, ptr %74, align 8
-  %75 = getelementptr %145, ptr %4, i32 0, i32 16
-  store %26 %58, ptr %75, align 4
-  %76 = load %145, ptr %4, align 8
-  store %145 %76, ptr %"<structcast>", align 8
-  %77 = getelementptr %140, ptr %3, i32 0, i32 0
-  %78 = getelementptr %145, ptr %"<structcast>", i32 0, i32 0
-  %79 = load i32, ptr %78, align 4
-  store i32 %79, ptr %77, align 4
-  %80 = getelementptr %140, ptr %3, i32 0, i32 1
-  %81 = getelementptr %145, ptr %"<structcast>", i32 0, i32 1
-  %82 = load i32, ptr %81, align 4
-  %83 = sext i32 %82 to i64
-  store i64 %83, ptr %80, align 8
-  %84 = getelementptr %140, ptr %3, i32 0, i32 2
-  %85 = getelementptr %145, ptr %"<structcast>", i32 0, i32 2
-  %86 = load i64, ptr %85, align 8
-  store i64 %86, ptr %84, align 8
-  %87 = getelementptr %140, ptr %3, i32 0, i32 3
-  %88 = getelementptr %145, ptr %"<structcast>", i32 0, i32 3
-  %89 = load i32, ptr %88, align 4
-  %90 = sext i32 %89 to i64
-  store i64 %90, ptr %87, align 8
-  %91 = getelementptr %140, ptr %3, i32 0, i32 4
-  %92 = getelementptr %145, ptr %"<structcast>", i32 0, i32 4
-  %93 = load i32, ptr %92, align 4
-  %94 = sext i32 %93 to i64
-  store i64 %94, ptr %91, align 8
-  %95 = getelementptr %140, ptr %3, i32 0, i32 5
-  %96 = getelementptr %145, ptr %"<structcast>", i32 0, i32 5
+  %57 = getelementptr %23, ptr %56, i32 0, i32 16
+  %58 = load i64, ptr %57, align 8
+  %59 = load ptr, ptr %self, align 8
+  %60 = getelementptr %23, ptr %59, i32 0, i32 19
+  %61 = load %26, ptr %60, align 4
+  %62 = getelementptr %145, ptr %4, i32 0, i32 0
+  store i32 %14, ptr %62, align 4
+  %63 = getelementptr %145, ptr %4, i32 0, i32 1
+  store i32 %17, ptr %63, align 4
+  %64 = getelementptr %145, ptr %4, i32 0, i32 2
+  store i32 %20, ptr %64, align 4
+  %65 = getelementptr %145, ptr %4, i32 0, i32 3
+  store i64 %24, ptr %65, align 8
+  %66 = getelementptr %145, ptr %4, i32 0, i32 4
+  store i32 %27, ptr %66, align 4
+  %67 = getelementptr %145, ptr %4, i32 0, i32 5
+  store i32 %30, ptr %67, align 4
+  %68 = getelementptr %145, ptr %4, i32 0, i32 6
+  store i32 %31, ptr %68, align 4
+  %69 = getelementptr %145, ptr %4, i32 0, i32 7
+  store i32 %32, ptr %69, align 4
+  %70 = getelementptr %145, ptr %4, i32 0, i32 8
+  store i32 %33, ptr %70, align 4
+  %71 = getelementptr %145, ptr %4, i32 0, i32 9
+  store i32 %39, ptr %71, align 4
+  %72 = getelementptr %145, ptr %4, i32 0, i32 10
+  store i32 %42, ptr %72, align 4
+  %73 = getelementptr %145, ptr %4, i32 0, i32 11
+  store i32 %43, ptr %73, align 4
+  %74 = getelementptr %145, ptr %4, i32 0, i32 12
+  store i32 %46, ptr %74, align 4
+  %75 = getelementptr %145, ptr %4, i32 0, i32 13
+  store i32 %49, ptr %75, align 4
+  %76 = getelementptr %145, ptr %4, i32 0, i32 14
+  store i32 %52, ptr %76, align 4
+  %77 = getelementptr %145, ptr %4, i32 0, i32 15
+  store i32 %55, ptr %77, align 4
+  %78 = getelementptr %145, ptr %4, i32 0, i32 16
+  store i64 %58, ptr %78, align 8
+  %79 = getelementptr %145, ptr %4, i32 0, i32 17
+  store %26 %61, ptr %79, align 4
+  %80 = load %145, ptr %4, align 8
+  store %145 %80, ptr %"<structcast>", align 8
+  %81 = getelementptr %140, ptr %3, i32 0, i32 0
+  %82 = getelementptr %145, ptr %"<structcast>", i32 0, i32 0
+  %83 = load i32, ptr %82, align 4
+  store i32 %83, ptr %81, align 4
+  %84 = getelementptr %140, ptr %3, i32 0, i32 1
+  %85 = getelementptr %145, ptr %"<structcast>", i32 0, i32 1
+  %86 = load i32, ptr %85, align 4
+  %87 = sext i32 %86 to i64
+  store i64 %87, ptr %84, align 8
+  %88 = getelementptr %140, ptr %3, i32 0, i32 2
+  %89 = getelementptr %145, ptr %"<structcast>", i32 0, i32 2
+  %90 = load i32, ptr %89, align 4
+  %91 = sext i32 %90 to i64
+  store i64 %91, ptr %88, align 8
+  %92 = getelementptr %140, ptr %3, i32 0, i32 3
+  %93 = getelementptr %145, ptr %"<structcast>", i32 0, i32 3
+  %94 = load i64, ptr %93, align 8
+  store i64 %94, ptr %92, align 8
+  %95 = getelementptr %140, ptr %3, i32 0, i32 4
+  %96 = getelementptr %145, ptr %"<structcast>", i32 0, i32 4
   %97 = load i32, ptr %96, align 4
   %98 = sext i32 %97 to i64
   store i64 %98, ptr %95, align 8
-  %99 = getelementptr %140, ptr %3, i32 0, i32 6
-  %100 = getelementptr %145, ptr %"<structcast>", i32 0, i32 6
+  %99 = getelementptr %140, ptr %3, i32 0, i32 5
+  %100 = getelementptr %145, ptr %"<structcast>", i32 0, i32 5
   %101 = load i32, ptr %100, align 4
   %102 = sext i32 %101 to i64
   store i64 %102, ptr %99, align 8
-  %103 = getelementptr %140, ptr %3, i32 0, i32 7
-  %104 = getelementptr %145, ptr %"<structcast>", i32 0, i32 7
+  %103 = getelementptr %140, ptr %3, i32 0, i32 6
+  %104 = getelementptr %145, ptr %"<structcast>", i32 0, i32 6
   %105 = load i32, ptr %104, align 4
   %106 = sext i32 %105 to i64
   store i64 %106, ptr %103, align 8
-  %107 = getelementptr %140, ptr %3, i32 0, i32 8
-  %108 = getelementptr %145, ptr %"<structcast>", i32 0, i32 8
+  %107 = getelementptr %140, ptr %3, i32 0, i32 7
+  %108 = getelementptr %145, ptr %"<structcast>", i32 0, i32 7
   %109 = load i32, ptr %108, align 4
   %110 = sext i32 %109 to i64
   store i64 %110, ptr %107, align 8
-  %111 = getelementptr %140, ptr %3, i32 0, i32 9
-  %112 = getelementptr %145, ptr %"<structcast>", i32 0, i32 9
+  %111 = getelementptr %140, ptr %3, i32 0, i32 8
+  %112 = getelementptr %145, ptr %"<structcast>", i32 0, i32 8
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
   store i64 %114, ptr %111, align 8
-  %115 = getelementptr %140, ptr %3, i32 0, i32 10
-  %116 = getelementptr %145, ptr %"<structcast>", i32 0, i32 10
+  %115 = getelementptr %140, ptr %3, i32 0, i32 9
+  %116 = getelementptr %145, ptr %"<structcast>", i32 0, i32 9
   %117 = load i32, ptr %116, align 4
   %118 = sext i32 %117 to i64
   store i64 %118, ptr %115, align 8
-  %119 = getelementptr %140, ptr %3, i32 0, i32 11
-  %120 = getelementptr %145, ptr %"<structcast>", i32 0, i32 11
+  %119 = getelementptr %140, ptr %3, i32 0, i32 10
+  %120 = getelementptr %145, ptr %"<structcast>", i32 0, i32 10
   %121 = load i32, ptr %120, align 4
   %122 = sext i32 %121 to i64
   store i64 %122, ptr %119, align 8
-  %123 = getelementptr %140, ptr %3, i32 0, i32 12
-  %124 = getelementptr %145, ptr %"<structcast>", i32 0, i32 12
+  %123 = getelementptr %140, ptr %3, i32 0, i32 11
+  %124 = getelementptr %145, ptr %"<structcast>", i32 0, i32 11
   %125 = load i32, ptr %124, align 4
   %126 = sext i32 %125 to i64
   store i64 %126, ptr %123, align 8
-  %127 = getelementptr %140, ptr %3, i32 0, i32 13
-  %128 = getelementptr %145, ptr %"<structcast>", i32 0, i32 13
+  %127 = getelementptr %140, ptr %3, i32 0, i32 12
+  %128 = getelementptr %145, ptr %"<structcast>", i32 0, i32 12
   %129 = load i32, ptr %128, align 4
   %130 = sext i32 %129 to i64
   store i64 %130, ptr %127, align 8
-  %131 = getelementptr %140, ptr %3, i32 0, i32 14
-  %132 = getelementptr %145, ptr %"<structcast>", i32 0, i32 14
+  %131 = getelementptr %140, ptr %3, i32 0, i32 13
+  %132 = getelementptr %145, ptr %"<structcast>", i32 0, i32 13
   %133 = load i32, ptr %132, align 4
   %134 = sext i32 %133 to i64
   store i64 %134, ptr %131, align 8
-  %135 = getelementptr %140, ptr %3, i32 0, i32 15
-  %136 = getelementptr %145, ptr %"<structcast>", i32 0, i32 15
-  %137 = load i64, ptr %136, align 8
-  store i64 %137, ptr %135, align 8
-  %138 = getelementptr %140, ptr %3, i32 0, i32 16
-  %139 = getelementptr %145, ptr %"<structcast>", i32 0, i32 16
-  %140 = load %26, ptr %139, align 4
-  store %26 %140, ptr %138, align 4
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %3, i64 160, i1 false)
+  %135 = getelementptr %140, ptr %3, i32 0, i32 14
+  %136 = getelementptr %145, ptr %"<structcast>", i32 0, i32 14
+  %137 = load i32, ptr %136, align 4
+  %138 = sext i32 %137 to i64
+  store i64 %138, ptr %135, align 8
+  %139 = getelementptr %140, ptr %3, i32 0, i32 15
+  %140 = getelementptr %145, ptr %"<structcast>", i32 0, i32 15
+  %141 = load i32, ptr %140, align 4
+  %142 = sext i32 %141 to i64
+  store i64 %142, ptr %139, align 8
+  %143 = getelementptr %140, ptr %3, i32 0, i32 16
+  %144 = getelementptr %145, ptr %"<structcast>", i32 0, i32 16
+  %145 = load i64, ptr %144, align 8
+  store i64 %145, ptr %143, align 8
+  %146 = getelementptr %140, ptr %3, i32 0, i32 17
+  %147 = getelementptr %145, ptr %"<structcast>", i32 0, i32 17
+  %148 = load %26, ptr %147, align 4
+  store %26 %148, ptr %146, align 4
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %3, i64 168, i1 false)
   ret void
 
 dead:                                             ; No predecessors!
@@ -49880,6 +50117,7 @@ dead:                                             ; No predecessors!
 
 define internal i64 @"$RankBuffers.bind"(ptr %0, ptr %1, ptr %2) {
 entry:
+  %bytes85 = alloca i64, align 8
   %bytes81 = alloca i64, align 8
   %bytes77 = alloca i64, align 8
   %bytes73 = alloca i64, align 8
@@ -49913,20 +50151,20 @@ entry:
   store ptr %1, ptr %shape, align 8
   store ptr %2, ptr %base, align 8
   %6 = load ptr, ptr %shape, align 8
-  %7 = getelementptr %140, ptr %6, i32 0, i32 16
+  %7 = getelementptr %140, ptr %6, i32 0, i32 17
   %8 = call i64 @"$step_bytes"(ptr %7)
   store i64 %8, ptr %offset, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %53, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %shape, align 8
-  %12 = getelementptr %140, ptr %11, i32 0, i32 16
+  %12 = getelementptr %140, ptr %11, i32 0, i32 17
   %13 = load ptr, ptr %base, align 8
   call void @"$anon (./terra/scheduling/batch.t:110)"(ptr %10, ptr %12, ptr %13)
   %14 = load %48, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %53, ptr %15, i32 0, i32 1
   %17 = load ptr, ptr %shape, align 8
-  %18 = getelementptr %140, ptr %17, i32 0, i32 16
+  %18 = getelementptr %140, ptr %17, i32 0, i32 17
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr %53, ptr %19, i32 0, i32 0
   call void @"$batch.StepInputs.bind_decode"(ptr %16, ptr %18, ptr %20)
@@ -49934,24 +50172,24 @@ entry:
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %53, ptr %22, i32 0, i32 2
   %24 = load ptr, ptr %shape, align 8
-  %25 = getelementptr %140, ptr %24, i32 0, i32 16
+  %25 = getelementptr %140, ptr %24, i32 0, i32 17
   %26 = load ptr, ptr %base, align 8
   %27 = load ptr, ptr %shape, align 8
-  %28 = getelementptr %140, ptr %27, i32 0, i32 16
+  %28 = getelementptr %140, ptr %27, i32 0, i32 17
   %29 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %28)
   %30 = call i64 @"$aligned"(i64 %29)
   %31 = getelementptr i8, ptr %26, i64 %30
   call void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %23, ptr %25, ptr %31)
   %32 = load %48, ptr %3, align 1
   %33 = load ptr, ptr %shape, align 8
-  %34 = getelementptr %140, ptr %33, i32 0, i32 1
+  %34 = getelementptr %140, ptr %33, i32 0, i32 2
   %35 = load i64, ptr %34, align 8
   %36 = load ptr, ptr %shape, align 8
-  %37 = getelementptr %140, ptr %36, i32 0, i32 3
+  %37 = getelementptr %140, ptr %36, i32 0, i32 4
   %38 = load i64, ptr %37, align 8
   %39 = mul i64 %35, %38
   %40 = load ptr, ptr %shape, align 8
-  %41 = getelementptr %140, ptr %40, i32 0, i32 2
+  %41 = getelementptr %140, ptr %40, i32 0, i32 3
   %42 = load i64, ptr %41, align 8
   %43 = mul i64 %39, %42
   store i64 %43, ptr %bytes, align 8
@@ -49983,14 +50221,14 @@ merge:                                            ; preds = %else, %then
   %58 = add i64 %55, %57
   store i64 %58, ptr %offset, align 8
   %59 = load ptr, ptr %shape, align 8
-  %60 = getelementptr %140, ptr %59, i32 0, i32 1
+  %60 = getelementptr %140, ptr %59, i32 0, i32 2
   %61 = load i64, ptr %60, align 8
   %62 = load ptr, ptr %shape, align 8
-  %63 = getelementptr %140, ptr %62, i32 0, i32 3
+  %63 = getelementptr %140, ptr %62, i32 0, i32 4
   %64 = load i64, ptr %63, align 8
   %65 = mul i64 %61, %64
   %66 = load ptr, ptr %shape, align 8
-  %67 = getelementptr %140, ptr %66, i32 0, i32 2
+  %67 = getelementptr %140, ptr %66, i32 0, i32 3
   %68 = load i64, ptr %67, align 8
   %69 = mul i64 %65, %68
   store i64 %69, ptr %bytes1, align 8
@@ -50022,14 +50260,14 @@ merge2:                                           ; preds = %else4, %then3
   %84 = add i64 %81, %83
   store i64 %84, ptr %offset, align 8
   %85 = load ptr, ptr %shape, align 8
-  %86 = getelementptr %140, ptr %85, i32 0, i32 1
+  %86 = getelementptr %140, ptr %85, i32 0, i32 2
   %87 = load i64, ptr %86, align 8
   %88 = load ptr, ptr %shape, align 8
-  %89 = getelementptr %140, ptr %88, i32 0, i32 3
+  %89 = getelementptr %140, ptr %88, i32 0, i32 4
   %90 = load i64, ptr %89, align 8
   %91 = mul i64 %87, %90
   %92 = load ptr, ptr %shape, align 8
-  %93 = getelementptr %140, ptr %92, i32 0, i32 2
+  %93 = getelementptr %140, ptr %92, i32 0, i32 3
   %94 = load i64, ptr %93, align 8
   %95 = mul i64 %91, %94
   store i64 %95, ptr %bytes5, align 8
@@ -50061,28 +50299,28 @@ merge6:                                           ; preds = %else8, %then7
   %110 = add i64 %107, %109
   store i64 %110, ptr %offset, align 8
   %111 = load ptr, ptr %shape, align 8
-  %112 = getelementptr %140, ptr %111, i32 0, i32 1
+  %112 = getelementptr %140, ptr %111, i32 0, i32 2
   %113 = load i64, ptr %112, align 8
   %114 = load ptr, ptr %shape, align 8
-  %115 = getelementptr %140, ptr %114, i32 0, i32 3
+  %115 = getelementptr %140, ptr %114, i32 0, i32 4
   %116 = load i64, ptr %115, align 8
   %117 = load ptr, ptr %shape, align 8
-  %118 = getelementptr %140, ptr %117, i32 0, i32 5
+  %118 = getelementptr %140, ptr %117, i32 0, i32 6
   %119 = load i64, ptr %118, align 8
   %120 = load ptr, ptr %shape, align 8
-  %121 = getelementptr %140, ptr %120, i32 0, i32 4
+  %121 = getelementptr %140, ptr %120, i32 0, i32 5
   %122 = load i64, ptr %121, align 8
   %123 = mul i64 %119, %122
   %124 = icmp sgt i64 %116, %123
   %125 = zext i1 %124 to i8
   %126 = load ptr, ptr %shape, align 8
-  %127 = getelementptr %140, ptr %126, i32 0, i32 3
+  %127 = getelementptr %140, ptr %126, i32 0, i32 4
   %128 = load i64, ptr %127, align 8
   %129 = load ptr, ptr %shape, align 8
-  %130 = getelementptr %140, ptr %129, i32 0, i32 5
+  %130 = getelementptr %140, ptr %129, i32 0, i32 6
   %131 = load i64, ptr %130, align 8
   %132 = load ptr, ptr %shape, align 8
-  %133 = getelementptr %140, ptr %132, i32 0, i32 4
+  %133 = getelementptr %140, ptr %132, i32 0, i32 5
   %134 = load i64, ptr %133, align 8
   %135 = mul i64 %131, %134
   %136 = trunc i8 %125 to i1
@@ -50117,7 +50355,7 @@ merge10:                                          ; preds = %else12, %then11
   %153 = add i64 %150, %152
   store i64 %153, ptr %offset, align 8
   %154 = load ptr, ptr %shape, align 8
-  %155 = getelementptr %140, ptr %154, i32 0, i32 1
+  %155 = getelementptr %140, ptr %154, i32 0, i32 2
   %156 = load i64, ptr %155, align 8
   %157 = mul i64 %156, 4
   store i64 %157, ptr %bytes13, align 8
@@ -50149,23 +50387,23 @@ merge14:                                          ; preds = %else16, %then15
   %172 = add i64 %169, %171
   store i64 %172, ptr %offset, align 8
   %173 = load ptr, ptr %shape, align 8
-  %174 = getelementptr %140, ptr %173, i32 0, i32 1
+  %174 = getelementptr %140, ptr %173, i32 0, i32 2
   %175 = load i64, ptr %174, align 8
   %176 = load ptr, ptr %shape, align 8
-  %177 = getelementptr %140, ptr %176, i32 0, i32 5
+  %177 = getelementptr %140, ptr %176, i32 0, i32 6
   %178 = load i64, ptr %177, align 8
   %179 = load ptr, ptr %shape, align 8
-  %180 = getelementptr %140, ptr %179, i32 0, i32 6
+  %180 = getelementptr %140, ptr %179, i32 0, i32 7
   %181 = load i64, ptr %180, align 8
   %182 = mul i64 2, %181
   %183 = add i64 %178, %182
   %184 = load ptr, ptr %shape, align 8
-  %185 = getelementptr %140, ptr %184, i32 0, i32 4
+  %185 = getelementptr %140, ptr %184, i32 0, i32 5
   %186 = load i64, ptr %185, align 8
   %187 = mul i64 %183, %186
   %188 = mul i64 %175, %187
   %189 = load ptr, ptr %shape, align 8
-  %190 = getelementptr %140, ptr %189, i32 0, i32 2
+  %190 = getelementptr %140, ptr %189, i32 0, i32 3
   %191 = load i64, ptr %190, align 8
   %192 = mul i64 %188, %191
   store i64 %192, ptr %bytes17, align 8
@@ -50197,18 +50435,18 @@ merge18:                                          ; preds = %else20, %then19
   %207 = add i64 %204, %206
   store i64 %207, ptr %offset, align 8
   %208 = load ptr, ptr %shape, align 8
-  %209 = getelementptr %140, ptr %208, i32 0, i32 1
+  %209 = getelementptr %140, ptr %208, i32 0, i32 2
   %210 = load i64, ptr %209, align 8
   %211 = load ptr, ptr %shape, align 8
-  %212 = getelementptr %140, ptr %211, i32 0, i32 5
+  %212 = getelementptr %140, ptr %211, i32 0, i32 6
   %213 = load i64, ptr %212, align 8
   %214 = load ptr, ptr %shape, align 8
-  %215 = getelementptr %140, ptr %214, i32 0, i32 4
+  %215 = getelementptr %140, ptr %214, i32 0, i32 5
   %216 = load i64, ptr %215, align 8
   %217 = mul i64 %213, %216
   %218 = mul i64 %210, %217
   %219 = load ptr, ptr %shape, align 8
-  %220 = getelementptr %140, ptr %219, i32 0, i32 2
+  %220 = getelementptr %140, ptr %219, i32 0, i32 3
   %221 = load i64, ptr %220, align 8
   %222 = mul i64 %218, %221
   store i64 %222, ptr %bytes21, align 8
@@ -50240,18 +50478,18 @@ merge22:                                          ; preds = %else24, %then23
   %237 = add i64 %234, %236
   store i64 %237, ptr %offset, align 8
   %238 = load ptr, ptr %shape, align 8
-  %239 = getelementptr %140, ptr %238, i32 0, i32 1
+  %239 = getelementptr %140, ptr %238, i32 0, i32 2
   %240 = load i64, ptr %239, align 8
   %241 = load ptr, ptr %shape, align 8
-  %242 = getelementptr %140, ptr %241, i32 0, i32 5
+  %242 = getelementptr %140, ptr %241, i32 0, i32 6
   %243 = load i64, ptr %242, align 8
   %244 = load ptr, ptr %shape, align 8
-  %245 = getelementptr %140, ptr %244, i32 0, i32 4
+  %245 = getelementptr %140, ptr %244, i32 0, i32 5
   %246 = load i64, ptr %245, align 8
   %247 = mul i64 %243, %246
   %248 = mul i64 %240, %247
   %249 = load ptr, ptr %shape, align 8
-  %250 = getelementptr %140, ptr %249, i32 0, i32 2
+  %250 = getelementptr %140, ptr %249, i32 0, i32 3
   %251 = load i64, ptr %250, align 8
   %252 = mul i64 %248, %251
   store i64 %252, ptr %bytes25, align 8
@@ -50283,15 +50521,15 @@ merge26:                                          ; preds = %else28, %then27
   %267 = add i64 %264, %266
   store i64 %267, ptr %offset, align 8
   %268 = load ptr, ptr %shape, align 8
-  %269 = getelementptr %140, ptr %268, i32 0, i32 1
+  %269 = getelementptr %140, ptr %268, i32 0, i32 2
   %270 = load i64, ptr %269, align 8
   %271 = load ptr, ptr %shape, align 8
-  %272 = getelementptr %140, ptr %271, i32 0, i32 7
+  %272 = getelementptr %140, ptr %271, i32 0, i32 8
   %273 = load i64, ptr %272, align 8
   %274 = mul i64 2, %273
   %275 = mul i64 %270, %274
   %276 = load ptr, ptr %shape, align 8
-  %277 = getelementptr %140, ptr %276, i32 0, i32 2
+  %277 = getelementptr %140, ptr %276, i32 0, i32 3
   %278 = load i64, ptr %277, align 8
   %279 = mul i64 %275, %278
   store i64 %279, ptr %bytes29, align 8
@@ -50323,14 +50561,14 @@ merge30:                                          ; preds = %else32, %then31
   %294 = add i64 %291, %293
   store i64 %294, ptr %offset, align 8
   %295 = load ptr, ptr %shape, align 8
-  %296 = getelementptr %140, ptr %295, i32 0, i32 1
+  %296 = getelementptr %140, ptr %295, i32 0, i32 2
   %297 = load i64, ptr %296, align 8
   %298 = load ptr, ptr %shape, align 8
-  %299 = getelementptr %140, ptr %298, i32 0, i32 7
+  %299 = getelementptr %140, ptr %298, i32 0, i32 8
   %300 = load i64, ptr %299, align 8
   %301 = mul i64 %297, %300
   %302 = load ptr, ptr %shape, align 8
-  %303 = getelementptr %140, ptr %302, i32 0, i32 2
+  %303 = getelementptr %140, ptr %302, i32 0, i32 3
   %304 = load i64, ptr %303, align 8
   %305 = mul i64 %301, %304
   store i64 %305, ptr %bytes33, align 8
@@ -50362,10 +50600,10 @@ merge34:                                          ; preds = %else36, %then35
   %320 = add i64 %317, %319
   store i64 %320, ptr %offset, align 8
   %321 = load ptr, ptr %shape, align 8
-  %322 = getelementptr %140, ptr %321, i32 0, i32 1
+  %322 = getelementptr %140, ptr %321, i32 0, i32 2
   %323 = load i64, ptr %322, align 8
   %324 = load ptr, ptr %shape, align 8
-  %325 = getelementptr %140, ptr %324, i32 0, i32 7
+  %325 = getelementptr %140, ptr %324, i32 0, i32 8
   %326 = load i64, ptr %325, align 8
   %327 = mul i64 %323, %326
   store i64 %327, ptr %bytes37, align 8
@@ -50397,7 +50635,7 @@ merge38:                                          ; preds = %else40, %then39
   %342 = add i64 %339, %341
   store i64 %342, ptr %offset, align 8
   %343 = load ptr, ptr %shape, align 8
-  %344 = getelementptr %140, ptr %343, i32 0, i32 1
+  %344 = getelementptr %140, ptr %343, i32 0, i32 2
   %345 = load i64, ptr %344, align 8
   %346 = mul i64 %345, 4
   store i64 %346, ptr %bytes41, align 8
@@ -50429,14 +50667,14 @@ merge42:                                          ; preds = %else44, %then43
   %361 = add i64 %358, %360
   store i64 %361, ptr %offset, align 8
   %362 = load ptr, ptr %shape, align 8
-  %363 = getelementptr %140, ptr %362, i32 0, i32 1
+  %363 = getelementptr %140, ptr %362, i32 0, i32 2
   %364 = load i64, ptr %363, align 8
   %365 = load ptr, ptr %shape, align 8
-  %366 = getelementptr %140, ptr %365, i32 0, i32 3
+  %366 = getelementptr %140, ptr %365, i32 0, i32 4
   %367 = load i64, ptr %366, align 8
   %368 = mul i64 %364, %367
   %369 = load ptr, ptr %shape, align 8
-  %370 = getelementptr %140, ptr %369, i32 0, i32 2
+  %370 = getelementptr %140, ptr %369, i32 0, i32 3
   %371 = load i64, ptr %370, align 8
   %372 = mul i64 %368, %371
   store i64 %372, ptr %bytes45, align 8
@@ -50468,10 +50706,10 @@ merge46:                                          ; preds = %else48, %then47
   %387 = add i64 %384, %386
   store i64 %387, ptr %offset, align 8
   %388 = load ptr, ptr %shape, align 8
-  %389 = getelementptr %140, ptr %388, i32 0, i32 1
+  %389 = getelementptr %140, ptr %388, i32 0, i32 2
   %390 = load i64, ptr %389, align 8
   %391 = load ptr, ptr %shape, align 8
-  %392 = getelementptr %140, ptr %391, i32 0, i32 8
+  %392 = getelementptr %140, ptr %391, i32 0, i32 9
   %393 = load i64, ptr %392, align 8
   %394 = mul i64 %390, %393
   %395 = mul i64 %394, 4
@@ -50504,10 +50742,10 @@ merge50:                                          ; preds = %else52, %then51
   %410 = add i64 %407, %409
   store i64 %410, ptr %offset, align 8
   %411 = load ptr, ptr %shape, align 8
-  %412 = getelementptr %140, ptr %411, i32 0, i32 1
+  %412 = getelementptr %140, ptr %411, i32 0, i32 2
   %413 = load i64, ptr %412, align 8
   %414 = load ptr, ptr %shape, align 8
-  %415 = getelementptr %140, ptr %414, i32 0, i32 8
+  %415 = getelementptr %140, ptr %414, i32 0, i32 9
   %416 = load i64, ptr %415, align 8
   %417 = mul i64 %413, %416
   %418 = mul i64 %417, 4
@@ -50540,10 +50778,10 @@ merge54:                                          ; preds = %else56, %then55
   %433 = add i64 %430, %432
   store i64 %433, ptr %offset, align 8
   %434 = load ptr, ptr %shape, align 8
-  %435 = getelementptr %140, ptr %434, i32 0, i32 9
+  %435 = getelementptr %140, ptr %434, i32 0, i32 10
   %436 = load i64, ptr %435, align 8
   %437 = load ptr, ptr %shape, align 8
-  %438 = getelementptr %140, ptr %437, i32 0, i32 10
+  %438 = getelementptr %140, ptr %437, i32 0, i32 11
   %439 = load i64, ptr %438, align 8
   %440 = mul i64 %436, %439
   %441 = mul i64 %440, 4
@@ -50576,10 +50814,10 @@ merge58:                                          ; preds = %else60, %then59
   %456 = add i64 %453, %455
   store i64 %456, ptr %offset, align 8
   %457 = load ptr, ptr %shape, align 8
-  %458 = getelementptr %140, ptr %457, i32 0, i32 9
+  %458 = getelementptr %140, ptr %457, i32 0, i32 10
   %459 = load i64, ptr %458, align 8
   %460 = load ptr, ptr %shape, align 8
-  %461 = getelementptr %140, ptr %460, i32 0, i32 11
+  %461 = getelementptr %140, ptr %460, i32 0, i32 12
   %462 = load i64, ptr %461, align 8
   %463 = mul i64 %459, %462
   %464 = mul i64 %463, 4
@@ -50617,10 +50855,10 @@ merge62:                                          ; preds = %else64, %then63
   %483 = icmp eq i32 %482, 0
   %484 = zext i1 %483 to i8
   %485 = load ptr, ptr %shape, align 8
-  %486 = getelementptr %140, ptr %485, i32 0, i32 12
+  %486 = getelementptr %140, ptr %485, i32 0, i32 13
   %487 = load i64, ptr %486, align 8
   %488 = load ptr, ptr %shape, align 8
-  %489 = getelementptr %140, ptr %488, i32 0, i32 11
+  %489 = getelementptr %140, ptr %488, i32 0, i32 12
   %490 = load i64, ptr %489, align 8
   %491 = mul i64 %487, %490
   %492 = mul i64 %491, 4
@@ -50655,7 +50893,7 @@ merge66:                                          ; preds = %else68, %then67
   %509 = add i64 %506, %508
   store i64 %509, ptr %offset, align 8
   %510 = load ptr, ptr %shape, align 8
-  %511 = getelementptr %140, ptr %510, i32 0, i32 13
+  %511 = getelementptr %140, ptr %510, i32 0, i32 14
   %512 = load i64, ptr %511, align 8
   %513 = mul i64 %512, 4
   store i64 %513, ptr %bytes69, align 8
@@ -50687,112 +50925,155 @@ merge70:                                          ; preds = %else72, %then71
   %528 = add i64 %525, %527
   store i64 %528, ptr %offset, align 8
   %529 = load ptr, ptr %shape, align 8
-  %530 = getelementptr %140, ptr %529, i32 0, i32 13
+  %530 = getelementptr %140, ptr %529, i32 0, i32 1
   %531 = load i64, ptr %530, align 8
-  %532 = load ptr, ptr %shape, align 8
-  %533 = getelementptr %140, ptr %532, i32 0, i32 14
-  %534 = load i64, ptr %533, align 8
-  %535 = sdiv i64 %534, 2
-  %536 = mul i64 %531, %535
-  %537 = mul i64 %536, 4
-  store i64 %537, ptr %bytes73, align 8
-  %538 = load ptr, ptr %self, align 8
-  %539 = getelementptr %53, ptr %538, i32 0, i32 23
-  store ptr null, ptr %539, align 8
-  %540 = load i64, ptr %bytes73, align 8
-  %541 = icmp sgt i64 %540, 0
-  %542 = zext i1 %541 to i8
-  %543 = trunc i8 %542 to i1
-  br i1 %543, label %then75, label %else76
+  %532 = icmp sgt i64 %531, 1
+  %533 = zext i1 %532 to i8
+  %534 = load ptr, ptr %shape, align 8
+  %535 = getelementptr %140, ptr %534, i32 0, i32 1
+  %536 = load i64, ptr %535, align 8
+  %537 = load ptr, ptr %shape, align 8
+  %538 = getelementptr %140, ptr %537, i32 0, i32 10
+  %539 = load i64, ptr %538, align 8
+  %540 = mul i64 %536, %539
+  %541 = mul i64 %540, 4
+  %542 = trunc i8 %533 to i1
+  %543 = select i1 %542, i64 %541, i64 0
+  store i64 %543, ptr %bytes73, align 8
+  %544 = load ptr, ptr %self, align 8
+  %545 = getelementptr %53, ptr %544, i32 0, i32 23
+  store ptr null, ptr %545, align 8
+  %546 = load i64, ptr %bytes73, align 8
+  %547 = icmp sgt i64 %546, 0
+  %548 = zext i1 %547 to i8
+  %549 = trunc i8 %548 to i1
+  br i1 %549, label %then75, label %else76
 
 then75:                                           ; preds = %merge70
-  %544 = load ptr, ptr %base, align 8
-  %545 = load i64, ptr %offset, align 8
-  %546 = getelementptr i8, ptr %544, i64 %545
-  %547 = load ptr, ptr %self, align 8
-  %548 = getelementptr %53, ptr %547, i32 0, i32 23
-  store ptr %546, ptr %548, align 8
+  %550 = load ptr, ptr %base, align 8
+  %551 = load i64, ptr %offset, align 8
+  %552 = getelementptr i8, ptr %550, i64 %551
+  %553 = load ptr, ptr %self, align 8
+  %554 = getelementptr %53, ptr %553, i32 0, i32 23
+  store ptr %552, ptr %554, align 8
   br label %merge74
 
 else76:                                           ; preds = %merge70
   br label %merge74
 
 merge74:                                          ; preds = %else76, %then75
-  %549 = load i64, ptr %offset, align 8
-  %550 = load i64, ptr %bytes73, align 8
-  %551 = call i64 @"$aligned"(i64 %550)
-  %552 = add i64 %549, %551
-  store i64 %552, ptr %offset, align 8
-  %553 = load ptr, ptr %shape, align 8
-  %554 = getelementptr %140, ptr %553, i32 0, i32 13
-  %555 = load i64, ptr %554, align 8
-  %556 = load ptr, ptr %shape, align 8
-  %557 = getelementptr %140, ptr %556, i32 0, i32 14
-  %558 = load i64, ptr %557, align 8
-  %559 = sdiv i64 %558, 2
-  %560 = mul i64 %555, %559
-  %561 = mul i64 %560, 4
-  store i64 %561, ptr %bytes77, align 8
-  %562 = load ptr, ptr %self, align 8
-  %563 = getelementptr %53, ptr %562, i32 0, i32 24
-  store ptr null, ptr %563, align 8
-  %564 = load i64, ptr %bytes77, align 8
-  %565 = icmp sgt i64 %564, 0
-  %566 = zext i1 %565 to i8
-  %567 = trunc i8 %566 to i1
-  br i1 %567, label %then79, label %else80
+  %555 = load i64, ptr %offset, align 8
+  %556 = load i64, ptr %bytes73, align 8
+  %557 = call i64 @"$aligned"(i64 %556)
+  %558 = add i64 %555, %557
+  store i64 %558, ptr %offset, align 8
+  %559 = load ptr, ptr %shape, align 8
+  %560 = getelementptr %140, ptr %559, i32 0, i32 14
+  %561 = load i64, ptr %560, align 8
+  %562 = load ptr, ptr %shape, align 8
+  %563 = getelementptr %140, ptr %562, i32 0, i32 15
+  %564 = load i64, ptr %563, align 8
+  %565 = sdiv i64 %564, 2
+  %566 = mul i64 %561, %565
+  %567 = mul i64 %566, 4
+  store i64 %567, ptr %bytes77, align 8
+  %568 = load ptr, ptr %self, align 8
+  %569 = getelementptr %53, ptr %568, i32 0, i32 24
+  store ptr null, ptr %569, align 8
+  %570 = load i64, ptr %bytes77, align 8
+  %571 = icmp sgt i64 %570, 0
+  %572 = zext i1 %571 to i8
+  %573 = trunc i8 %572 to i1
+  br i1 %573, label %then79, label %else80
 
 then79:                                           ; preds = %merge74
-  %568 = load ptr, ptr %base, align 8
-  %569 = load i64, ptr %offset, align 8
-  %570 = getelementptr i8, ptr %568, i64 %569
-  %571 = load ptr, ptr %self, align 8
-  %572 = getelementptr %53, ptr %571, i32 0, i32 24
-  store ptr %570, ptr %572, align 8
+  %574 = load ptr, ptr %base, align 8
+  %575 = load i64, ptr %offset, align 8
+  %576 = getelementptr i8, ptr %574, i64 %575
+  %577 = load ptr, ptr %self, align 8
+  %578 = getelementptr %53, ptr %577, i32 0, i32 24
+  store ptr %576, ptr %578, align 8
   br label %merge78
 
 else80:                                           ; preds = %merge74
   br label %merge78
 
 merge78:                                          ; preds = %else80, %then79
-  %573 = load i64, ptr %offset, align 8
-  %574 = load i64, ptr %bytes77, align 8
-  %575 = call i64 @"$aligned"(i64 %574)
-  %576 = add i64 %573, %575
-  store i64 %576, ptr %offset, align 8
-  %577 = load ptr, ptr %shape, align 8
-  %578 = getelementptr %140, ptr %577, i32 0, i32 15
-  %579 = load i64, ptr %578, align 8
-  store i64 %579, ptr %bytes81, align 8
-  %580 = load ptr, ptr %self, align 8
-  %581 = getelementptr %53, ptr %580, i32 0, i32 25
-  store ptr null, ptr %581, align 8
-  %582 = load i64, ptr %bytes81, align 8
-  %583 = icmp sgt i64 %582, 0
-  %584 = zext i1 %583 to i8
-  %585 = trunc i8 %584 to i1
-  br i1 %585, label %then83, label %else84
+  %579 = load i64, ptr %offset, align 8
+  %580 = load i64, ptr %bytes77, align 8
+  %581 = call i64 @"$aligned"(i64 %580)
+  %582 = add i64 %579, %581
+  store i64 %582, ptr %offset, align 8
+  %583 = load ptr, ptr %shape, align 8
+  %584 = getelementptr %140, ptr %583, i32 0, i32 14
+  %585 = load i64, ptr %584, align 8
+  %586 = load ptr, ptr %shape, align 8
+  %587 = getelementptr %140, ptr %586, i32 0, i32 15
+  %588 = load i64, ptr %587, align 8
+  %589 = sdiv i64 %588, 2
+  %590 = mul i64 %585, %589
+  %591 = mul i64 %590, 4
+  store i64 %591, ptr %bytes81, align 8
+  %592 = load ptr, ptr %self, align 8
+  %593 = getelementptr %53, ptr %592, i32 0, i32 25
+  store ptr null, ptr %593, align 8
+  %594 = load i64, ptr %bytes81, align 8
+  %595 = icmp sgt i64 %594, 0
+  %596 = zext i1 %595 to i8
+  %597 = trunc i8 %596 to i1
+  br i1 %597, label %then83, label %else84
 
 then83:                                           ; preds = %merge78
-  %586 = load ptr, ptr %base, align 8
-  %587 = load i64, ptr %offset, align 8
-  %588 = getelementptr i8, ptr %586, i64 %587
-  %589 = load ptr, ptr %self, align 8
-  %590 = getelementptr %53, ptr %589, i32 0, i32 25
-  store ptr %588, ptr %590, align 8
+  %598 = load ptr, ptr %base, align 8
+  %599 = load i64, ptr %offset, align 8
+  %600 = getelementptr i8, ptr %598, i64 %599
+  %601 = load ptr, ptr %self, align 8
+  %602 = getelementptr %53, ptr %601, i32 0, i32 25
+  store ptr %600, ptr %602, align 8
   br label %merge82
 
 else84:                                           ; preds = %merge78
   br label %merge82
 
 merge82:                                          ; preds = %else84, %then83
-  %591 = load i64, ptr %offset, align 8
-  %592 = load i64, ptr %bytes81, align 8
-  %593 = call i64 @"$aligned"(i64 %592)
-  %594 = add i64 %591, %593
-  store i64 %594, ptr %offset, align 8
-  %595 = load i64, ptr %offset, align 8
-  ret i64 %595
+  %603 = load i64, ptr %offset, align 8
+  %604 = load i64, ptr %bytes81, align 8
+  %605 = call i64 @"$aligned"(i64 %604)
+  %606 = add i64 %603, %605
+  store i64 %606, ptr %offset, align 8
+  %607 = load ptr, ptr %shape, align 8
+  %608 = getelementptr %140, ptr %607, i32 0, i32 16
+  %609 = load i64, ptr %608, align 8
+  store i64 %609, ptr %bytes85, align 8
+  %610 = load ptr, ptr %self, align 8
+  %611 = getelementptr %53, ptr %610, i32 0, i32 26
+  store ptr null, ptr %611, align 8
+  %612 = load i64, ptr %bytes85, align 8
+  %613 = icmp sgt i64 %612, 0
+  %614 = zext i1 %613 to i8
+  %615 = trunc i8 %614 to i1
+  br i1 %615, label %then87, label %else88
+
+then87:                                           ; preds = %merge82
+  %616 = load ptr, ptr %base, align 8
+  %617 = load i64, ptr %offset, align 8
+  %618 = getelementptr i8, ptr %616, i64 %617
+  %619 = load ptr, ptr %self, align 8
+  %620 = getelementptr %53, ptr %619, i32 0, i32 26
+  store ptr %618, ptr %620, align 8
+  br label %merge86
+
+else88:                                           ; preds = %merge82
+  br label %merge86
+
+merge86:                                          ; preds = %else88, %then87
+  %621 = load i64, ptr %offset, align 8
+  %622 = load i64, ptr %bytes85, align 8
+  %623 = call i64 @"$aligned"(i64 %622)
+  %624 = add i64 %621, %623
+  store i64 %624, ptr %offset, align 8
+  %625 = load i64, ptr %offset, align 8
+  ret i64 %625
 
 dead:                                             ; No predecessors!
   ret i64 undef
@@ -51897,7 +52178,7 @@ entry:
   %shape = alloca ptr, align 8
   store ptr %0, ptr %shape, align 8
   %1 = load ptr, ptr %shape, align 8
-  %2 = getelementptr %140, ptr %1, i32 0, i32 16
+  %2 = getelementptr %140, ptr %1, i32 0, i32 17
   %3 = call i64 @"$step_bytes"(ptr %2)
   %4 = mul i64 2, %3
   ret i64 %4
@@ -52238,7 +52519,7 @@ entry:
   %6 = getelementptr [512 x i8], ptr %5, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load ptr, ptr %reason, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 512, ptr @"$string.23", ptr %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 512, ptr @"$string.24", ptr %8)
   ret void
 }
 
@@ -52471,7 +52752,7 @@ entry:
   call void @"$write_buffers"(ptr %86, ptr %87)
   %88 = load %48, ptr %8, align 1
   %89 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.542")
+  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.543")
   %90 = load %48, ptr %7, align 1
   %91 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %91)
@@ -52846,263 +53127,279 @@ entry:
   %24 = alloca %48, align 8
   %25 = alloca %48, align 8
   %26 = alloca %48, align 8
+  %27 = alloca %48, align 8
   %shape = alloca %140, align 8
-  %27 = alloca %140, align 8
+  %28 = alloca %140, align 8
   %made = alloca ptr, align 8
   %out = alloca ptr, align 8
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %made, align 8
-  %28 = load ptr, ptr %made, align 8
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%140) %27, ptr %28, i32 0)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %27, i64 160, i1 false)
-  %29 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %29, ptr @"$string.520")
-  %30 = load %48, ptr %26, align 1
-  %31 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.begin_object"(ptr %31)
-  %32 = load %48, ptr %25, align 1
-  %33 = load ptr, ptr %out, align 8
-  %34 = getelementptr %140, ptr %shape, i32 0, i32 1
-  %35 = load i64, ptr %34, align 8
-  %36 = getelementptr %140, ptr %shape, i32 0, i32 3
-  %37 = load i64, ptr %36, align 8
-  %38 = mul i64 %35, %37
-  %39 = getelementptr %140, ptr %shape, i32 0, i32 2
-  %40 = load i64, ptr %39, align 8
-  %41 = mul i64 %38, %40
-  call void @"$JsonWriter.integer_field"(ptr %33, ptr @"$string.521", i64 %41)
-  %42 = load %48, ptr %24, align 1
-  %43 = load ptr, ptr %out, align 8
-  %44 = getelementptr %140, ptr %shape, i32 0, i32 1
-  %45 = load i64, ptr %44, align 8
-  %46 = getelementptr %140, ptr %shape, i32 0, i32 3
-  %47 = load i64, ptr %46, align 8
-  %48 = mul i64 %45, %47
-  %49 = getelementptr %140, ptr %shape, i32 0, i32 2
-  %50 = load i64, ptr %49, align 8
-  %51 = mul i64 %48, %50
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.522", i64 %51)
-  %52 = load %48, ptr %23, align 1
-  %53 = load ptr, ptr %out, align 8
-  %54 = getelementptr %140, ptr %shape, i32 0, i32 1
-  %55 = load i64, ptr %54, align 8
-  %56 = getelementptr %140, ptr %shape, i32 0, i32 3
-  %57 = load i64, ptr %56, align 8
-  %58 = mul i64 %55, %57
-  %59 = getelementptr %140, ptr %shape, i32 0, i32 2
-  %60 = load i64, ptr %59, align 8
-  %61 = mul i64 %58, %60
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.523", i64 %61)
-  %62 = load %48, ptr %22, align 1
-  %63 = load ptr, ptr %out, align 8
-  %64 = getelementptr %140, ptr %shape, i32 0, i32 1
-  %65 = load i64, ptr %64, align 8
-  %66 = getelementptr %140, ptr %shape, i32 0, i32 3
-  %67 = load i64, ptr %66, align 8
-  %68 = getelementptr %140, ptr %shape, i32 0, i32 5
-  %69 = load i64, ptr %68, align 8
-  %70 = getelementptr %140, ptr %shape, i32 0, i32 4
-  %71 = load i64, ptr %70, align 8
-  %72 = mul i64 %69, %71
-  %73 = icmp sgt i64 %67, %72
-  %74 = zext i1 %73 to i8
-  %75 = getelementptr %140, ptr %shape, i32 0, i32 3
-  %76 = load i64, ptr %75, align 8
-  %77 = getelementptr %140, ptr %shape, i32 0, i32 5
-  %78 = load i64, ptr %77, align 8
-  %79 = getelementptr %140, ptr %shape, i32 0, i32 4
-  %80 = load i64, ptr %79, align 8
-  %81 = mul i64 %78, %80
-  %82 = trunc i8 %74 to i1
-  %83 = select i1 %82, i64 %76, i64 %81
-  %84 = mul i64 %65, %83
-  call void @"$JsonWriter.integer_field"(ptr %63, ptr @"$string.524", i64 %84)
-  %85 = load %48, ptr %21, align 1
-  %86 = load ptr, ptr %out, align 8
-  %87 = getelementptr %140, ptr %shape, i32 0, i32 1
-  %88 = load i64, ptr %87, align 8
-  %89 = mul i64 %88, 4
-  call void @"$JsonWriter.integer_field"(ptr %86, ptr @"$string.525", i64 %89)
-  %90 = load %48, ptr %20, align 1
-  %91 = load ptr, ptr %out, align 8
-  %92 = getelementptr %140, ptr %shape, i32 0, i32 1
-  %93 = load i64, ptr %92, align 8
-  %94 = getelementptr %140, ptr %shape, i32 0, i32 5
-  %95 = load i64, ptr %94, align 8
-  %96 = getelementptr %140, ptr %shape, i32 0, i32 6
-  %97 = load i64, ptr %96, align 8
-  %98 = mul i64 2, %97
-  %99 = add i64 %95, %98
-  %100 = getelementptr %140, ptr %shape, i32 0, i32 4
-  %101 = load i64, ptr %100, align 8
-  %102 = mul i64 %99, %101
-  %103 = mul i64 %93, %102
-  %104 = getelementptr %140, ptr %shape, i32 0, i32 2
-  %105 = load i64, ptr %104, align 8
-  %106 = mul i64 %103, %105
-  call void @"$JsonWriter.integer_field"(ptr %91, ptr @"$string.526", i64 %106)
-  %107 = load %48, ptr %19, align 1
-  %108 = load ptr, ptr %out, align 8
-  %109 = getelementptr %140, ptr %shape, i32 0, i32 1
-  %110 = load i64, ptr %109, align 8
-  %111 = getelementptr %140, ptr %shape, i32 0, i32 5
-  %112 = load i64, ptr %111, align 8
-  %113 = getelementptr %140, ptr %shape, i32 0, i32 4
-  %114 = load i64, ptr %113, align 8
-  %115 = mul i64 %112, %114
-  %116 = mul i64 %110, %115
-  %117 = getelementptr %140, ptr %shape, i32 0, i32 2
-  %118 = load i64, ptr %117, align 8
-  %119 = mul i64 %116, %118
-  call void @"$JsonWriter.integer_field"(ptr %108, ptr @"$string.527", i64 %119)
-  %120 = load %48, ptr %18, align 1
-  %121 = load ptr, ptr %out, align 8
-  %122 = getelementptr %140, ptr %shape, i32 0, i32 1
-  %123 = load i64, ptr %122, align 8
-  %124 = getelementptr %140, ptr %shape, i32 0, i32 5
-  %125 = load i64, ptr %124, align 8
-  %126 = getelementptr %140, ptr %shape, i32 0, i32 4
-  %127 = load i64, ptr %126, align 8
-  %128 = mul i64 %125, %127
-  %129 = mul i64 %123, %128
-  %130 = getelementptr %140, ptr %shape, i32 0, i32 2
-  %131 = load i64, ptr %130, align 8
-  %132 = mul i64 %129, %131
-  call void @"$JsonWriter.integer_field"(ptr %121, ptr @"$string.528", i64 %132)
-  %133 = load %48, ptr %17, align 1
-  %134 = load ptr, ptr %out, align 8
-  %135 = getelementptr %140, ptr %shape, i32 0, i32 1
-  %136 = load i64, ptr %135, align 8
-  %137 = getelementptr %140, ptr %shape, i32 0, i32 7
-  %138 = load i64, ptr %137, align 8
-  %139 = mul i64 2, %138
-  %140 = mul i64 %136, %139
-  %141 = getelementptr %140, ptr %shape, i32 0, i32 2
-  %142 = load i64, ptr %141, align 8
-  %143 = mul i64 %140, %142
-  call void @"$JsonWriter.integer_field"(ptr %134, ptr @"$string.529", i64 %143)
-  %144 = load %48, ptr %16, align 1
-  %145 = load ptr, ptr %out, align 8
-  %146 = getelementptr %140, ptr %shape, i32 0, i32 1
-  %147 = load i64, ptr %146, align 8
-  %148 = getelementptr %140, ptr %shape, i32 0, i32 7
-  %149 = load i64, ptr %148, align 8
-  %150 = mul i64 %147, %149
-  %151 = getelementptr %140, ptr %shape, i32 0, i32 2
-  %152 = load i64, ptr %151, align 8
-  %153 = mul i64 %150, %152
-  call void @"$JsonWriter.integer_field"(ptr %145, ptr @"$string.530", i64 %153)
-  %154 = load %48, ptr %15, align 1
-  %155 = load ptr, ptr %out, align 8
-  %156 = getelementptr %140, ptr %shape, i32 0, i32 1
-  %157 = load i64, ptr %156, align 8
-  %158 = getelementptr %140, ptr %shape, i32 0, i32 7
-  %159 = load i64, ptr %158, align 8
-  %160 = mul i64 %157, %159
-  call void @"$JsonWriter.integer_field"(ptr %155, ptr @"$string.531", i64 %160)
-  %161 = load %48, ptr %14, align 1
-  %162 = load ptr, ptr %out, align 8
-  %163 = getelementptr %140, ptr %shape, i32 0, i32 1
-  %164 = load i64, ptr %163, align 8
-  %165 = mul i64 %164, 4
-  call void @"$JsonWriter.integer_field"(ptr %162, ptr @"$string.532", i64 %165)
-  %166 = load %48, ptr %13, align 1
-  %167 = load ptr, ptr %out, align 8
-  %168 = getelementptr %140, ptr %shape, i32 0, i32 1
-  %169 = load i64, ptr %168, align 8
-  %170 = getelementptr %140, ptr %shape, i32 0, i32 3
-  %171 = load i64, ptr %170, align 8
-  %172 = mul i64 %169, %171
-  %173 = getelementptr %140, ptr %shape, i32 0, i32 2
-  %174 = load i64, ptr %173, align 8
-  %175 = mul i64 %172, %174
-  call void @"$JsonWriter.integer_field"(ptr %167, ptr @"$string.533", i64 %175)
-  %176 = load %48, ptr %12, align 1
-  %177 = load ptr, ptr %out, align 8
-  %178 = getelementptr %140, ptr %shape, i32 0, i32 1
-  %179 = load i64, ptr %178, align 8
-  %180 = getelementptr %140, ptr %shape, i32 0, i32 8
-  %181 = load i64, ptr %180, align 8
-  %182 = mul i64 %179, %181
-  %183 = mul i64 %182, 4
-  call void @"$JsonWriter.integer_field"(ptr %177, ptr @"$string.534", i64 %183)
-  %184 = load %48, ptr %11, align 1
-  %185 = load ptr, ptr %out, align 8
-  %186 = getelementptr %140, ptr %shape, i32 0, i32 1
-  %187 = load i64, ptr %186, align 8
-  %188 = getelementptr %140, ptr %shape, i32 0, i32 8
-  %189 = load i64, ptr %188, align 8
-  %190 = mul i64 %187, %189
-  %191 = mul i64 %190, 4
-  call void @"$JsonWriter.integer_field"(ptr %185, ptr @"$string.535", i64 %191)
-  %192 = load %48, ptr %10, align 1
-  %193 = load ptr, ptr %out, align 8
-  %194 = getelementptr %140, ptr %shape, i32 0, i32 9
-  %195 = load i64, ptr %194, align 8
-  %196 = getelementptr %140, ptr %shape, i32 0, i32 10
-  %197 = load i64, ptr %196, align 8
-  %198 = mul i64 %195, %197
-  %199 = mul i64 %198, 4
-  call void @"$JsonWriter.integer_field"(ptr %193, ptr @"$string.536", i64 %199)
-  %200 = load %48, ptr %9, align 1
-  %201 = load ptr, ptr %out, align 8
-  %202 = getelementptr %140, ptr %shape, i32 0, i32 9
-  %203 = load i64, ptr %202, align 8
-  %204 = getelementptr %140, ptr %shape, i32 0, i32 11
-  %205 = load i64, ptr %204, align 8
-  %206 = mul i64 %203, %205
-  %207 = mul i64 %206, 4
-  call void @"$JsonWriter.integer_field"(ptr %201, ptr @"$string.66", i64 %207)
-  %208 = load %48, ptr %8, align 1
-  %209 = load ptr, ptr %out, align 8
-  %210 = getelementptr %140, ptr %shape, i32 0, i32 0
-  %211 = load i32, ptr %210, align 4
-  %212 = icmp eq i32 %211, 0
-  %213 = zext i1 %212 to i8
-  %214 = getelementptr %140, ptr %shape, i32 0, i32 12
-  %215 = load i64, ptr %214, align 8
-  %216 = getelementptr %140, ptr %shape, i32 0, i32 11
-  %217 = load i64, ptr %216, align 8
-  %218 = mul i64 %215, %217
-  %219 = mul i64 %218, 4
-  %220 = trunc i8 %213 to i1
-  %221 = select i1 %220, i64 %219, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %209, ptr @"$string.537", i64 %221)
-  %222 = load %48, ptr %7, align 1
-  %223 = load ptr, ptr %out, align 8
-  %224 = getelementptr %140, ptr %shape, i32 0, i32 13
-  %225 = load i64, ptr %224, align 8
-  %226 = mul i64 %225, 4
-  call void @"$JsonWriter.integer_field"(ptr %223, ptr @"$string.538", i64 %226)
-  %227 = load %48, ptr %6, align 1
-  %228 = load ptr, ptr %out, align 8
-  %229 = getelementptr %140, ptr %shape, i32 0, i32 13
-  %230 = load i64, ptr %229, align 8
-  %231 = getelementptr %140, ptr %shape, i32 0, i32 14
-  %232 = load i64, ptr %231, align 8
-  %233 = sdiv i64 %232, 2
-  %234 = mul i64 %230, %233
-  %235 = mul i64 %234, 4
-  call void @"$JsonWriter.integer_field"(ptr %228, ptr @"$string.539", i64 %235)
-  %236 = load %48, ptr %5, align 1
-  %237 = load ptr, ptr %out, align 8
-  %238 = getelementptr %140, ptr %shape, i32 0, i32 13
-  %239 = load i64, ptr %238, align 8
-  %240 = getelementptr %140, ptr %shape, i32 0, i32 14
-  %241 = load i64, ptr %240, align 8
-  %242 = sdiv i64 %241, 2
-  %243 = mul i64 %239, %242
-  %244 = mul i64 %243, 4
-  call void @"$JsonWriter.integer_field"(ptr %237, ptr @"$string.540", i64 %244)
-  %245 = load %48, ptr %4, align 1
-  %246 = load ptr, ptr %out, align 8
-  %247 = getelementptr %140, ptr %shape, i32 0, i32 15
-  %248 = load i64, ptr %247, align 8
-  call void @"$JsonWriter.integer_field"(ptr %246, ptr @"$string.541", i64 %248)
-  %249 = load %48, ptr %3, align 1
-  %250 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.end_object"(ptr %250)
-  %251 = load %48, ptr %2, align 1
+  %29 = load ptr, ptr %made, align 8
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%140) %28, ptr %29, i32 0)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %28, i64 168, i1 false)
+  %30 = load ptr, ptr %out, align 8
+  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.520")
+  %31 = load %48, ptr %27, align 1
+  %32 = load ptr, ptr %out, align 8
+  call void @"$JsonWriter.begin_object"(ptr %32)
+  %33 = load %48, ptr %26, align 1
+  %34 = load ptr, ptr %out, align 8
+  %35 = getelementptr %140, ptr %shape, i32 0, i32 2
+  %36 = load i64, ptr %35, align 8
+  %37 = getelementptr %140, ptr %shape, i32 0, i32 4
+  %38 = load i64, ptr %37, align 8
+  %39 = mul i64 %36, %38
+  %40 = getelementptr %140, ptr %shape, i32 0, i32 3
+  %41 = load i64, ptr %40, align 8
+  %42 = mul i64 %39, %41
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.521", i64 %42)
+  %43 = load %48, ptr %25, align 1
+  %44 = load ptr, ptr %out, align 8
+  %45 = getelementptr %140, ptr %shape, i32 0, i32 2
+  %46 = load i64, ptr %45, align 8
+  %47 = getelementptr %140, ptr %shape, i32 0, i32 4
+  %48 = load i64, ptr %47, align 8
+  %49 = mul i64 %46, %48
+  %50 = getelementptr %140, ptr %shape, i32 0, i32 3
+  %51 = load i64, ptr %50, align 8
+  %52 = mul i64 %49, %51
+  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.522", i64 %52)
+  %53 = load %48, ptr %24, align 1
+  %54 = load ptr, ptr %out, align 8
+  %55 = getelementptr %140, ptr %shape, i32 0, i32 2
+  %56 = load i64, ptr %55, align 8
+  %57 = getelementptr %140, ptr %shape, i32 0, i32 4
+  %58 = load i64, ptr %57, align 8
+  %59 = mul i64 %56, %58
+  %60 = getelementptr %140, ptr %shape, i32 0, i32 3
+  %61 = load i64, ptr %60, align 8
+  %62 = mul i64 %59, %61
+  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.523", i64 %62)
+  %63 = load %48, ptr %23, align 1
+  %64 = load ptr, ptr %out, align 8
+  %65 = getelementptr %140, ptr %shape, i32 0, i32 2
+  %66 = load i64, ptr %65, align 8
+  %67 = getelementptr %140, ptr %shape, i32 0, i32 4
+  %68 = load i64, ptr %67, align 8
+  %69 = getelementptr %140, ptr %shape, i32 0, i32 6
+  %70 = load i64, ptr %69, align 8
+  %71 = getelementptr %140, ptr %shape, i32 0, i32 5
+  %72 = load i64, ptr %71, align 8
+  %73 = mul i64 %70, %72
+  %74 = icmp sgt i64 %68, %73
+  %75 = zext i1 %74 to i8
+  %76 = getelementptr %140, ptr %shape, i32 0, i32 4
+  %77 = load i64, ptr %76, align 8
+  %78 = getelementptr %140, ptr %shape, i32 0, i32 6
+  %79 = load i64, ptr %78, align 8
+  %80 = getelementptr %140, ptr %shape, i32 0, i32 5
+  %81 = load i64, ptr %80, align 8
+  %82 = mul i64 %79, %81
+  %83 = trunc i8 %75 to i1
+  %84 = select i1 %83, i64 %77, i64 %82
+  %85 = mul i64 %66, %84
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.524", i64 %85)
+  %86 = load %48, ptr %22, align 1
+  %87 = load ptr, ptr %out, align 8
+  %88 = getelementptr %140, ptr %shape, i32 0, i32 2
+  %89 = load i64, ptr %88, align 8
+  %90 = mul i64 %89, 4
+  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.525", i64 %90)
+  %91 = load %48, ptr %21, align 1
+  %92 = load ptr, ptr %out, align 8
+  %93 = getelementptr %140, ptr %shape, i32 0, i32 2
+  %94 = load i64, ptr %93, align 8
+  %95 = getelementptr %140, ptr %shape, i32 0, i32 6
+  %96 = load i64, ptr %95, align 8
+  %97 = getelementptr %140, ptr %shape, i32 0, i32 7
+  %98 = load i64, ptr %97, align 8
+  %99 = mul i64 2, %98
+  %100 = add i64 %96, %99
+  %101 = getelementptr %140, ptr %shape, i32 0, i32 5
+  %102 = load i64, ptr %101, align 8
+  %103 = mul i64 %100, %102
+  %104 = mul i64 %94, %103
+  %105 = getelementptr %140, ptr %shape, i32 0, i32 3
+  %106 = load i64, ptr %105, align 8
+  %107 = mul i64 %104, %106
+  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.526", i64 %107)
+  %108 = load %48, ptr %20, align 1
+  %109 = load ptr, ptr %out, align 8
+  %110 = getelementptr %140, ptr %shape, i32 0, i32 2
+  %111 = load i64, ptr %110, align 8
+  %112 = getelementptr %140, ptr %shape, i32 0, i32 6
+  %113 = load i64, ptr %112, align 8
+  %114 = getelementptr %140, ptr %shape, i32 0, i32 5
+  %115 = load i64, ptr %114, align 8
+  %116 = mul i64 %113, %115
+  %117 = mul i64 %111, %116
+  %118 = getelementptr %140, ptr %shape, i32 0, i32 3
+  %119 = load i64, ptr %118, align 8
+  %120 = mul i64 %117, %119
+  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.527", i64 %120)
+  %121 = load %48, ptr %19, align 1
+  %122 = load ptr, ptr %out, align 8
+  %123 = getelementptr %140, ptr %shape, i32 0, i32 2
+  %124 = load i64, ptr %123, align 8
+  %125 = getelementptr %140, ptr %shape, i32 0, i32 6
+  %126 = load i64, ptr %125, align 8
+  %127 = getelementptr %140, ptr %shape, i32 0, i32 5
+  %128 = load i64, ptr %127, align 8
+  %129 = mul i64 %126, %128
+  %130 = mul i64 %124, %129
+  %131 = getelementptr %140, ptr %shape, i32 0, i32 3
+  %132 = load i64, ptr %131, align 8
+  %133 = mul i64 %130, %132
+  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.528", i64 %133)
+  %134 = load %48, ptr %18, align 1
+  %135 = load ptr, ptr %out, align 8
+  %136 = getelementptr %140, ptr %shape, i32 0, i32 2
+  %137 = load i64, ptr %136, align 8
+  %138 = getelementptr %140, ptr %shape, i32 0, i32 8
+  %139 = load i64, ptr %138, align 8
+  %140 = mul i64 2, %139
+  %141 = mul i64 %137, %140
+  %142 = getelementptr %140, ptr %shape, i32 0, i32 3
+  %143 = load i64, ptr %142, align 8
+  %144 = mul i64 %141, %143
+  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.529", i64 %144)
+  %145 = load %48, ptr %17, align 1
+  %146 = load ptr, ptr %out, align 8
+  %147 = getelementptr %140, ptr %shape, i32 0, i32 2
+  %148 = load i64, ptr %147, align 8
+  %149 = getelementptr %140, ptr %shape, i32 0, i32 8
+  %150 = load i64, ptr %149, align 8
+  %151 = mul i64 %148, %150
+  %152 = getelementptr %140, ptr %shape, i32 0, i32 3
+  %153 = load i64, ptr %152, align 8
+  %154 = mul i64 %151, %153
+  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.530", i64 %154)
+  %155 = load %48, ptr %16, align 1
+  %156 = load ptr, ptr %out, align 8
+  %157 = getelementptr %140, ptr %shape, i32 0, i32 2
+  %158 = load i64, ptr %157, align 8
+  %159 = getelementptr %140, ptr %shape, i32 0, i32 8
+  %160 = load i64, ptr %159, align 8
+  %161 = mul i64 %158, %160
+  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.531", i64 %161)
+  %162 = load %48, ptr %15, align 1
+  %163 = load ptr, ptr %out, align 8
+  %164 = getelementptr %140, ptr %shape, i32 0, i32 2
+  %165 = load i64, ptr %164, align 8
+  %166 = mul i64 %165, 4
+  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.532", i64 %166)
+  %167 = load %48, ptr %14, align 1
+  %168 = load ptr, ptr %out, align 8
+  %169 = getelementptr %140, ptr %shape, i32 0, i32 2
+  %170 = load i64, ptr %169, align 8
+  %171 = getelementptr %140, ptr %shape, i32 0, i32 4
+  %172 = load i64, ptr %171, align 8
+  %173 = mul i64 %170, %172
+  %174 = getelementptr %140, ptr %shape, i32 0, i32 3
+  %175 = load i64, ptr %174, align 8
+  %176 = mul i64 %173, %175
+  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.533", i64 %176)
+  %177 = load %48, ptr %13, align 1
+  %178 = load ptr, ptr %out, align 8
+  %179 = getelementptr %140, ptr %shape, i32 0, i32 2
+  %180 = load i64, ptr %179, align 8
+  %181 = getelementptr %140, ptr %shape, i32 0, i32 9
+  %182 = load i64, ptr %181, align 8
+  %183 = mul i64 %180, %182
+  %184 = mul i64 %183, 4
+  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.534", i64 %184)
+  %185 = load %48, ptr %12, align 1
+  %186 = load ptr, ptr %out, align 8
+  %187 = getelementptr %140, ptr %shape, i32 0, i32 2
+  %188 = load i64, ptr %187, align 8
+  %189 = getelementptr %140, ptr %shape, i32 0, i32 9
+  %190 = load i64, ptr %189, align 8
+  %191 = mul i64 %188, %190
+  %192 = mul i64 %191, 4
+  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.535", i64 %192)
+  %193 = load %48, ptr %11, align 1
+  %194 = load ptr, ptr %out, align 8
+  %195 = getelementptr %140, ptr %shape, i32 0, i32 10
+  %196 = load i64, ptr %195, align 8
+  %197 = getelementptr %140, ptr %shape, i32 0, i32 11
+  %198 = load i64, ptr %197, align 8
+  %199 = mul i64 %196, %198
+  %200 = mul i64 %199, 4
+  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.536", i64 %200)
+  %201 = load %48, ptr %10, align 1
+  %202 = load ptr, ptr %out, align 8
+  %203 = getelementptr %140, ptr %shape, i32 0, i32 10
+  %204 = load i64, ptr %203, align 8
+  %205 = getelementptr %140, ptr %shape, i32 0, i32 12
+  %206 = load i64, ptr %205, align 8
+  %207 = mul i64 %204, %206
+  %208 = mul i64 %207, 4
+  call void @"$JsonWriter.integer_field"(ptr %202, ptr @"$string.66", i64 %208)
+  %209 = load %48, ptr %9, align 1
+  %210 = load ptr, ptr %out, align 8
+  %211 = getelementptr %140, ptr %shape, i32 0, i32 0
+  %212 = load i32, ptr %211, align 4
+  %213 = icmp eq i32 %212, 0
+  %214 = zext i1 %213 to i8
+  %215 = getelementptr %140, ptr %shape, i32 0, i32 13
+  %216 = load i64, ptr %215, align 8
+  %217 = getelementptr %140, ptr %shape, i32 0, i32 12
+  %218 = load i64, ptr %217, align 8
+  %219 = mul i64 %216, %218
+  %220 = mul i64 %219, 4
+  %221 = trunc i8 %214 to i1
+  %222 = select i1 %221, i64 %220, i64 0
+  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.537", i64 %222)
+  %223 = load %48, ptr %8, align 1
+  %224 = load ptr, ptr %out, align 8
+  %225 = getelementptr %140, ptr %shape, i32 0, i32 14
+  %226 = load i64, ptr %225, align 8
+  %227 = mul i64 %226, 4
+  call void @"$JsonWriter.integer_field"(ptr %224, ptr @"$string.538", i64 %227)
+  %228 = load %48, ptr %7, align 1
+  %229 = load ptr, ptr %out, align 8
+  %230 = getelementptr %140, ptr %shape, i32 0, i32 1
+  %231 = load i64, ptr %230, align 8
+  %232 = icmp sgt i64 %231, 1
+  %233 = zext i1 %232 to i8
+  %234 = getelementptr %140, ptr %shape, i32 0, i32 1
+  %235 = load i64, ptr %234, align 8
+  %236 = getelementptr %140, ptr %shape, i32 0, i32 10
+  %237 = load i64, ptr %236, align 8
+  %238 = mul i64 %235, %237
+  %239 = mul i64 %238, 4
+  %240 = trunc i8 %233 to i1
+  %241 = select i1 %240, i64 %239, i64 0
+  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.539", i64 %241)
+  %242 = load %48, ptr %6, align 1
+  %243 = load ptr, ptr %out, align 8
+  %244 = getelementptr %140, ptr %shape, i32 0, i32 14
+  %245 = load i64, ptr %244, align 8
+  %246 = getelementptr %140, ptr %shape, i32 0, i32 15
+  %247 = load i64, ptr %246, align 8
+  %248 = sdiv i64 %247, 2
+  %249 = mul i64 %245, %248
+  %250 = mul i64 %249, 4
+  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.540", i64 %250)
+  %251 = load %48, ptr %5, align 1
+  %252 = load ptr, ptr %out, align 8
+  %253 = getelementptr %140, ptr %shape, i32 0, i32 14
+  %254 = load i64, ptr %253, align 8
+  %255 = getelementptr %140, ptr %shape, i32 0, i32 15
+  %256 = load i64, ptr %255, align 8
+  %257 = sdiv i64 %256, 2
+  %258 = mul i64 %254, %257
+  %259 = mul i64 %258, 4
+  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.541", i64 %259)
+  %260 = load %48, ptr %4, align 1
+  %261 = load ptr, ptr %out, align 8
+  %262 = getelementptr %140, ptr %shape, i32 0, i32 16
+  %263 = load i64, ptr %262, align 8
+  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.542", i64 %263)
+  %264 = load %48, ptr %3, align 1
+  %265 = load ptr, ptr %out, align 8
+  call void @"$JsonWriter.end_object"(ptr %265)
+  %266 = load %48, ptr %2, align 1
   ret void
 }
 
@@ -53136,42 +53433,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.543", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.544", i64 %20)
   %21 = load %48, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %146, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.544", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.545", i64 %24)
   %25 = load %48, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %146, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.545", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.546", i64 %28)
   %29 = load %48, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %146, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.546", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.547", i64 %32)
   %33 = load %48, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %146, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.547", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.548", i64 %36)
   %37 = load %48, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %146, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.548", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.549", i64 %40)
   %41 = load %48, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %146, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.549", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.550", i64 %44)
   %45 = load %48, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %146, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.550", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.551", i64 %48)
   %49 = load %48, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -53191,7 +53488,7 @@ entry:
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %rank, align 4
   call void @"$Plan.buffer_shape"(ptr noalias sret(%140) %3, ptr %4, i32 %5)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %3, i64 160, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %3, i64 168, i1 false)
   %6 = call ptr @memset(ptr %result, i32 0, i64 56)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %23, ptr %7, i32 0, i32 14
@@ -53712,7 +54009,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %0, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.551")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.552")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -54046,7 +54343,7 @@ then3:                                            ; preds = %then
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %capacity, align 4
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.552", i32 %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.553", i32 %59)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -54260,7 +54557,7 @@ then10:                                           ; preds = %then6
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.553")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.554")
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -54334,7 +54631,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr %0, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.554")
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.555")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -54402,9 +54699,9 @@ entry:
   %17 = load ptr, ptr %made, align 8
   %18 = getelementptr %57, ptr %17, i32 0, i32 10
   %19 = load i64, ptr %18, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.555", i64 %19)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.556", i64 %19)
   %20 = load %48, ptr %12, align 1
-  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.556")
+  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.557")
   %21 = load %48, ptr %11, align 1
   call void @"$JsonWriter.begin_array"(ptr %out)
   %22 = load %48, ptr %10, align 1
@@ -54441,12 +54738,12 @@ forbody:                                          ; preds = %forcond
   %43 = load ptr, ptr %total, align 8
   %44 = getelementptr %58, ptr %43, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.557", i64 %45)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.558", i64 %45)
   %46 = load %48, ptr %7, align 1
   %47 = load ptr, ptr %total, align 8
   %48 = getelementptr %58, ptr %47, i32 0, i32 2
   %49 = load i64, ptr %48, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.558", i64 %49)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.559", i64 %49)
   %50 = load %48, ptr %6, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %48, ptr %5, align 1
@@ -54534,7 +54831,7 @@ then9:                                            ; preds = %then5
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.559")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.560")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -54640,7 +54937,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %50, ptr %10, i32 0, i32 17
+  %11 = getelementptr %50, ptr %10, i32 0, i32 18
   %12 = load i64, ptr %11, align 8
   store i64 %12, ptr %bytes, align 8
   %13 = load i64, ptr %bytes, align 8
@@ -54666,7 +54963,7 @@ merge1:                                           ; preds = %else3, %then2
   %23 = getelementptr %50, ptr %22, i32 0, i32 4
   %24 = load ptr, ptr %23, align 8
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %50, ptr %25, i32 0, i32 16
+  %26 = getelementptr %50, ptr %25, i32 0, i32 17
   %27 = load ptr, ptr %26, align 8
   %28 = load i64, ptr %bytes, align 8
   %29 = load ptr, ptr %context, align 8
@@ -54681,7 +54978,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %35 = load ptr, ptr %self, align 8
   %36 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %35, ptr @"$string.560", i32 -1, ptr %36)
+  call void @"$Rank.describe_failure"(ptr %35, ptr @"$string.561", i32 -1, ptr %36)
   %37 = load %48, ptr %3, align 1
   %38 = load i32, ptr %code, align 4
   ret i32 %38
@@ -54870,7 +55167,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %35, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.567", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.568", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -55058,7 +55355,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %31, ptr %25, i32 0, i32 2
   %27 = getelementptr %32, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.561", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.562", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -55105,7 +55402,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.562", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.563", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -55151,7 +55448,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %31, ptr %73, i32 0, i32 19
   %75 = getelementptr %44, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.563", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.564", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -55270,7 +55567,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %60, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.564", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.565", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -55414,7 +55711,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.21", i32 79, ptr @"$string.565")
+  call void @"$check.fail"(ptr @"$string.22", i32 79, ptr @"$string.566")
   %15 = load %48, ptr %8, align 1
   br label %merge
 
@@ -55432,7 +55729,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.21", i32 80, ptr @"$string.566")
+  call void @"$check.fail"(ptr @"$string.22", i32 80, ptr @"$string.567")
   %23 = load %48, ptr %7, align 1
   br label %merge1
 
@@ -56013,7 +56310,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %60, ptr %37, i32 0, i32 15
   %39 = getelementptr %11, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.568", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.569", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -56084,7 +56381,7 @@ entry:
   %7 = getelementptr %27, ptr %6, i32 0, i32 1
   %8 = load ptr, ptr %7, align 8
   %9 = getelementptr %50, ptr %8, i64 0
-  %10 = getelementptr %50, ptr %9, i32 0, i32 15
+  %10 = getelementptr %50, ptr %9, i32 0, i32 16
   %11 = call i32 %5(ptr %10, ptr %bytes)
   %12 = load i64, ptr %bytes, align 8
   ret i64 %12
@@ -56205,7 +56502,7 @@ entry:
   %8 = getelementptr %149, ptr %7, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %args, ptr align 8 %8, i64 32, i1 false)
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %50, ptr %9, i32 0, i32 15
+  %10 = getelementptr %50, ptr %9, i32 0, i32 16
   %11 = getelementptr %147, ptr %args, i32 0, i32 0
   store ptr %10, ptr %11, align 8
   %12 = getelementptr %147, ptr %args, i32 0, i32 3
@@ -56251,7 +56548,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.569", i32 -1, ptr %46)
+  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.570", i32 -1, ptr %46)
   %47 = load %48, ptr %5, align 1
   %48 = load i32, ptr %code, align 4
   ret i32 %48
@@ -56285,7 +56582,7 @@ else:                                             ; preds = %entry
 then6:                                            ; preds = %else
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.570", i32 -1, ptr %63)
+  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.571", i32 -1, ptr %63)
   %64 = load %48, ptr %4, align 1
   %65 = load i32, ptr %code4, align 4
   ret i32 %65
@@ -56319,7 +56616,7 @@ merge:                                            ; preds = %merge5, %merge1
 then11:                                           ; preds = %merge
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.571", i32 -1, ptr %80)
+  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.572", i32 -1, ptr %80)
   %81 = load %48, ptr %3, align 1
   %82 = load i32, ptr %code9, align 4
   ret i32 %82
@@ -56636,7 +56933,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.572", i32 -1, ptr %52)
+  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.573", i32 -1, ptr %52)
   %53 = load %48, ptr %4, align 1
   %54 = load i32, ptr %code, align 4
   ret i32 %54
@@ -56739,7 +57036,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.74", i32 10, ptr @"$string.573")
+  call void @"$check.fail"(ptr @"$string.74", i32 10, ptr @"$string.574")
   %9 = load %48, ptr %4, align 1
   br label %merge
 
@@ -56767,7 +57064,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.74", i32 11, ptr @"$string.574")
+  call void @"$check.fail"(ptr @"$string.74", i32 11, ptr @"$string.575")
   %24 = load %48, ptr %3, align 1
   br label %merge1
 
@@ -56981,7 +57278,7 @@ entry:
   %4 = load ptr, ptr %context, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %args, ptr align 8 %4, i64 32, i1 false)
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %50, ptr %5, i32 0, i32 15
+  %6 = getelementptr %50, ptr %5, i32 0, i32 16
   %7 = getelementptr %151, ptr %args, i32 0, i32 0
   store ptr %6, ptr %7, align 8
   %8 = load ptr, ptr %self, align 8
@@ -57003,7 +57300,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.575", i32 -1, ptr %22)
+  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.576", i32 -1, ptr %22)
   %23 = load %48, ptr %3, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -57926,7 +58223,7 @@ then8:                                            ; preds = %merge4
   %44 = load ptr, ptr %r, align 8
   %45 = getelementptr %90, ptr %44, i32 0, i32 1
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.611", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.612", i32 %46)
   br label %merge7
 
 else9:                                            ; preds = %merge4
@@ -57981,7 +58278,7 @@ then16:                                           ; preds = %then12
   %74 = getelementptr i8, ptr %73, i64 0
   %75 = load i64, ptr %count, align 8
   %76 = load i32, ptr %most, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.612", i64 %75, i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.613", i64 %75, i32 %76)
   br label %merge15
 
 else17:                                           ; preds = %then12
@@ -58041,7 +58338,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.576")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.577")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -58083,7 +58380,7 @@ then9:                                            ; preds = %then5
   %33 = load ptr, ptr %r, align 8
   %34 = getelementptr %90, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %34, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.577", i32 %35, i32 144)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.578", i32 %35, i32 144)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -58168,7 +58465,7 @@ then26:                                           ; preds = %then22
   %70 = load ptr, ptr %r, align 8
   %71 = getelementptr %90, ptr %70, i32 0, i32 7
   %72 = load i32, ptr %71, align 4
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.597", i32 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.598", i32 %72)
   br label %merge25
 
 else27:                                           ; preds = %then22
@@ -58194,7 +58491,7 @@ merge21:                                          ; preds = %else23, %dead28
   %81 = getelementptr %153, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = load ptr, ptr %message, align 8
-  %84 = call i32 @"$request.check_tokens"(ptr @"$string.598", ptr %76, i32 %79, i32 %82, ptr %83)
+  %84 = call i32 @"$request.check_tokens"(ptr @"$string.599", ptr %76, i32 %79, i32 %82, ptr %83)
   store i32 %84, ptr %code29, align 4
   %85 = load i32, ptr %code29, align 4
   %86 = icmp ne i32 %85, 0
@@ -58312,7 +58609,7 @@ then5:                                            ; preds = %then2
   %32 = load ptr, ptr %r, align 8
   %33 = getelementptr %90, ptr %32, i32 0, i32 3
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.581", i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.582", i32 %34)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -58368,7 +58665,7 @@ then13:                                           ; preds = %then9
   %63 = load ptr, ptr %r, align 8
   %64 = getelementptr %90, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.582", i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.583", i32 %62, i32 %65)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -58409,7 +58706,7 @@ then21:                                           ; preds = %then17
   %82 = load ptr, ptr %r, align 8
   %83 = getelementptr %90, ptr %82, i32 0, i32 18
   %84 = load i64, ptr %83, align 8
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.583", i64 %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.584", i64 %84)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -58450,7 +58747,7 @@ then29:                                           ; preds = %then25
   %101 = load ptr, ptr %r, align 8
   %102 = getelementptr %90, ptr %101, i32 0, i32 16
   %103 = load i32, ptr %102, align 4
-  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.584", i32 %103)
+  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.585", i32 %103)
   br label %merge28
 
 else30:                                           ; preds = %then25
@@ -58503,7 +58800,7 @@ then37:                                           ; preds = %then33
   %129 = load ptr, ptr %limits, align 8
   %130 = getelementptr %153, ptr %129, i32 0, i32 0
   %131 = load i32, ptr %130, align 4
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.585", i32 %128, i32 %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.586", i32 %128, i32 %131)
   br label %merge36
 
 else38:                                           ; preds = %then33
@@ -58580,7 +58877,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %num_tokens, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.578", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.579", i32 %17)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -58623,7 +58920,7 @@ then9:                                            ; preds = %then5
   %36 = load ptr, ptr %limits, align 8
   %37 = getelementptr %153, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.579", i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.580", i32 %35, i32 %38)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -58645,7 +58942,7 @@ merge4:                                           ; preds = %else6, %dead11
   %43 = getelementptr %153, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$request.check_tokens"(ptr @"$string.580", ptr %40, i32 %41, i32 %44, ptr %45)
+  %46 = call i32 @"$request.check_tokens"(ptr @"$string.581", ptr %40, i32 %41, i32 %44, ptr %45)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -58725,7 +59022,7 @@ then2:                                            ; preds = %then
   %23 = load ptr, ptr %limits, align 8
   %24 = getelementptr %153, ptr %23, i32 0, i32 4
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.586", i32 %19, i32 %22, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.587", i32 %19, i32 %22, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -58796,7 +59093,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %61, ptr %23, i32 0, i32 0
   %25 = load float, ptr %24, align 4
   %26 = fpext float %25 to double
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.587", double %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.588", double %26)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -58816,7 +59113,7 @@ merge:                                            ; preds = %else, %dead
   %29 = getelementptr %61, ptr %28, i32 0, i32 1
   %30 = load float, ptr %29, align 4
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$check_unit_range"(ptr @"$string.590", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
+  %32 = call i32 @"$check_unit_range"(ptr @"$string.591", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
   store i32 %32, ptr %code, align 4
   %33 = load i32, ptr %code, align 4
   %34 = icmp ne i32 %33, 0
@@ -58839,7 +59136,7 @@ merge4:                                           ; preds = %else6, %dead7
   %39 = getelementptr %61, ptr %38, i32 0, i32 2
   %40 = load float, ptr %39, align 4
   %41 = load ptr, ptr %message, align 8
-  %42 = call i32 @"$check_unit_range"(ptr @"$string.591", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
+  %42 = call i32 @"$check_unit_range"(ptr @"$string.592", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
   store i32 %42, ptr %code8, align 4
   %43 = load i32, ptr %code8, align 4
   %44 = icmp ne i32 %43, 0
@@ -58883,7 +59180,7 @@ then18:                                           ; preds = %then14
   %63 = load ptr, ptr %s, align 8
   %64 = getelementptr %61, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.592", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.593", i32 %65)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -58934,7 +59231,7 @@ then27:                                           ; preds = %then22
   %89 = getelementptr %61, ptr %88, i32 0, i32 4
   %90 = load float, ptr %89, align 4
   %91 = fpext float %90 to double
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.593", double %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.594", double %91)
   br label %merge26
 
 else28:                                           ; preds = %then22
@@ -58976,7 +59273,7 @@ then35:                                           ; preds = %then31
   %109 = getelementptr %61, ptr %108, i32 0, i32 5
   %110 = load float, ptr %109, align 4
   %111 = fpext float %110 to double
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.594", double %111)
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.595", double %111)
   br label %merge34
 
 else36:                                           ; preds = %then31
@@ -59018,7 +59315,7 @@ then43:                                           ; preds = %then39
   %129 = getelementptr %61, ptr %128, i32 0, i32 6
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.595", double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.596", double %131)
   br label %merge42
 
 else44:                                           ; preds = %then39
@@ -59068,7 +59365,7 @@ then51:                                           ; preds = %then47
   %154 = load ptr, ptr %s, align 8
   %155 = getelementptr %61, ptr %154, i32 0, i32 7
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.596", i32 %156, i32 20)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.597", i32 %156, i32 20)
   br label %merge50
 
 else52:                                           ; preds = %then47
@@ -59200,7 +59497,7 @@ then5:                                            ; preds = %then2
   %44 = fpext float %43 to double
   %45 = load float, ptr %lowest, align 4
   %46 = fpext float %45 to double
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.588", ptr %42, double %44, double %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.589", ptr %42, double %44, double %46)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -59234,7 +59531,7 @@ then9:                                            ; preds = %merge1
   %59 = fpext float %58 to double
   %60 = load float, ptr %lowest, align 4
   %61 = fpext float %60 to double
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.589", ptr %57, double %59, double %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.590", ptr %57, double %59, double %61)
   br label %merge8
 
 else10:                                           ; preds = %merge1
@@ -59304,7 +59601,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %r, align 8
   %25 = getelementptr %90, ptr %24, i32 0, i32 9
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.599", i32 %26, i32 1024)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.600", i32 %26, i32 1024)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59364,7 +59661,7 @@ then13:                                           ; preds = %then9
   %50 = getelementptr %90, ptr %49, i32 0, i32 9
   %51 = load i32, ptr %50, align 4
   %52 = add i32 %51, 1
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.600", i32 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.601", i32 %52)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -59409,7 +59706,7 @@ then21:                                           ; preds = %then17
   %73 = load ptr, ptr %72, align 8
   %74 = getelementptr i32, ptr %73, i64 0
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.601", i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.602", i32 %75)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -59480,7 +59777,7 @@ then30:                                           ; preds = %then26
   %114 = getelementptr i8, ptr %113, i64 0
   %115 = load i32, ptr %i, align 4
   %116 = load i32, ptr %length, align 4
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.602", i32 %115, i32 %116)
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.603", i32 %115, i32 %116)
   br label %merge29
 
 else31:                                           ; preds = %then26
@@ -59517,7 +59814,7 @@ merge24:                                          ; preds = %forcond
   %132 = getelementptr %153, ptr %131, i32 0, i32 0
   %133 = load i32, ptr %132, align 4
   %134 = load ptr, ptr %message, align 8
-  %135 = call i32 @"$request.check_tokens"(ptr @"$string.603", ptr %121, i32 %130, i32 %133, ptr %134)
+  %135 = call i32 @"$request.check_tokens"(ptr @"$string.604", ptr %121, i32 %130, i32 %133, ptr %134)
   ret i32 %135
 
 dead33:                                           ; No predecessors!
@@ -59587,7 +59884,7 @@ then2:                                            ; preds = %then
   %36 = getelementptr %90, ptr %35, i32 0, i32 10
   %37 = load i32, ptr %36, align 4
   %38 = load i32, ptr %most, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.604", i32 %37, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.605", i32 %37, i32 %38)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59613,7 +59910,7 @@ merge:                                            ; preds = %else, %dead
   %47 = getelementptr %153, ptr %46, i32 0, i32 0
   %48 = load i32, ptr %47, align 4
   %49 = load ptr, ptr %message, align 8
-  %50 = call i32 @"$request.check_tokens"(ptr @"$string.605", ptr %42, i32 %45, i32 %48, ptr %49)
+  %50 = call i32 @"$request.check_tokens"(ptr @"$string.606", ptr %42, i32 %45, i32 %48, ptr %49)
   store i32 %50, ptr %code, align 4
   %51 = load i32, ptr %code, align 4
   %52 = icmp ne i32 %51, 0
@@ -59666,7 +59963,7 @@ then13:                                           ; preds = %then9
   %77 = load ptr, ptr %r, align 8
   %78 = getelementptr %90, ptr %77, i32 0, i32 10
   %79 = load i32, ptr %78, align 4
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.606", i32 %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.607", i32 %79)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -59733,7 +60030,7 @@ then22:                                           ; preds = %then18
   %115 = getelementptr float, ptr %112, i64 %114
   %116 = load float, ptr %115, align 4
   %117 = fpext float %116 to double
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.607", i32 %109, double %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.608", i32 %109, double %117)
   br label %merge21
 
 else23:                                           ; preds = %then18
@@ -59804,7 +60101,7 @@ then33:                                           ; preds = %then29
   %157 = sext i32 %156 to i64
   %158 = getelementptr i32, ptr %155, i64 %157
   %159 = load i32, ptr %158, align 4
-  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.608", i32 %152, i32 %159)
+  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.609", i32 %152, i32 %159)
   br label %merge32
 
 else34:                                           ; preds = %then29
@@ -60400,7 +60697,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.609"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.610"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -60445,7 +60742,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.609"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.610"(ptr %0, i64 %1) {
 entry:
   %value = alloca %155, align 8
   %self = alloca ptr, align 8
@@ -60457,7 +60754,7 @@ entry:
   %5 = getelementptr %62, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.610"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.611"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -60493,7 +60790,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.610"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.611"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -60645,7 +60942,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.609"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.610"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -60705,7 +61002,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.609"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.610"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -60974,7 +61271,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %31, ptr %42, i32 0, i32 2
   %44 = getelementptr %32, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.613", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.614", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -61069,7 +61366,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %32, ptr %42, i32 0, i32 8
   %44 = getelementptr %26, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.614", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.615", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -61147,7 +61444,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.620", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.621", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -61679,7 +61976,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.27", i32 215, ptr @"$string.615")
+  call void @"$check.fail"(ptr @"$string.19", i32 216, ptr @"$string.616")
   %13 = load %48, ptr %3, align 1
   br label %merge
 
@@ -62112,7 +62409,7 @@ forbody:                                          ; preds = %forcond
   store ptr %17, ptr %item, align 8
   %18 = load ptr, ptr %self, align 8
   %19 = load ptr, ptr %item, align 8
-  %20 = call i32 @"$Sequence.length"(ptr %19)
+  %20 = call i32 @"$Sequence.next_length"(ptr %19)
   %21 = call i32 @"$Scheduler.pages_for"(ptr %18, i32 %20)
   %22 = sext i32 %21 to i64
   %23 = load ptr, ptr %item, align 8
@@ -62155,6 +62452,88 @@ merge:                                            ; preds = %forcond
 
 dead:                                             ; No predecessors!
   ret i1 undef
+}
+
+define internal i32 @"$Sequence.next_length"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = call zeroext i1 @"$Sequence.awaits_its_end"(ptr %1)
+  %3 = zext i1 %2 to i8
+  %4 = trunc i8 %3 to i1
+  br i1 %4, label %then, label %else
+
+then:                                             ; preds = %entry
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %60, ptr %5, i32 0, i32 3
+  %7 = getelementptr %11, ptr %6, i32 0, i32 1
+  %8 = load i64, ptr %7, align 8
+  %9 = trunc i64 %8 to i32
+  ret i32 %9
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %10 = load ptr, ptr %self, align 8
+  %11 = call i32 @"$Sequence.length"(ptr %10)
+  ret i32 %11
+
+dead1:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal zeroext i1 @"$Sequence.awaits_its_end"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %60, ptr %1, i32 0, i32 8
+  %3 = load i32, ptr %2, align 4
+  %4 = icmp sgt i32 %3, 0
+  %5 = zext i1 %4 to i8
+  %6 = trunc i8 %5 to i1
+  br i1 %6, label %and.rhs, label %and.end
+
+and.rhs:                                          ; preds = %entry
+  %7 = load ptr, ptr %self, align 8
+  %8 = call i32 @"$Sequence.num_planned_outputs"(ptr %7)
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %60, ptr %9, i32 0, i32 5
+  %11 = load i32, ptr %10, align 4
+  %12 = icmp sge i32 %8, %11
+  %13 = zext i1 %12 to i8
+  %14 = trunc i8 %13 to i1
+  br label %and.end
+
+and.end:                                          ; preds = %and.rhs, %entry
+  %15 = phi i1 [ false, %entry ], [ %14, %and.rhs ]
+  %16 = zext i1 %15 to i8
+  %17 = icmp ne i8 %16, 0
+  ret i1 %17
+
+dead:                                             ; No predecessors!
+  ret i1 undef
+}
+
+define internal i32 @"$Sequence.num_planned_outputs"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = call i32 @"$Sequence.length"(ptr %1)
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %60, ptr %3, i32 0, i32 4
+  %5 = load i32, ptr %4, align 4
+  %6 = sub i32 %2, %5
+  ret i32 %6
+
+dead:                                             ; No predecessors!
+  ret i32 undef
 }
 
 define internal zeroext i1 @"$Scheduler.prepare_running"(ptr %0) {
@@ -62249,7 +62628,7 @@ condition:                                        ; preds = %merge1, %entry
   %12 = sext i32 %11 to i64
   %13 = mul i64 %7, %12
   %14 = load ptr, ptr %item, align 8
-  %15 = call i32 @"$Sequence.length"(ptr %14)
+  %15 = call i32 @"$Sequence.next_length"(ptr %14)
   %16 = sext i32 %15 to i64
   %17 = icmp slt i64 %13, %16
   %18 = zext i1 %17 to i8
@@ -63337,55 +63716,6 @@ and.lhs.true2:                                    ; preds = %and.end
   br i1 %55, label %and.lhs.true, label %else
 }
 
-define internal zeroext i1 @"$Sequence.awaits_its_end"(ptr %0) {
-entry:
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %60, ptr %1, i32 0, i32 8
-  %3 = load i32, ptr %2, align 4
-  %4 = icmp sgt i32 %3, 0
-  %5 = zext i1 %4 to i8
-  %6 = trunc i8 %5 to i1
-  br i1 %6, label %and.rhs, label %and.end
-
-and.rhs:                                          ; preds = %entry
-  %7 = load ptr, ptr %self, align 8
-  %8 = call i32 @"$Sequence.num_planned_outputs"(ptr %7)
-  %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %60, ptr %9, i32 0, i32 5
-  %11 = load i32, ptr %10, align 4
-  %12 = icmp sge i32 %8, %11
-  %13 = zext i1 %12 to i8
-  %14 = trunc i8 %13 to i1
-  br label %and.end
-
-and.end:                                          ; preds = %and.rhs, %entry
-  %15 = phi i1 [ false, %entry ], [ %14, %and.rhs ]
-  %16 = zext i1 %15 to i8
-  %17 = icmp ne i8 %16, 0
-  ret i1 %17
-
-dead:                                             ; No predecessors!
-  ret i1 undef
-}
-
-define internal i32 @"$Sequence.num_planned_outputs"(ptr %0) {
-entry:
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %1 = load ptr, ptr %self, align 8
-  %2 = call i32 @"$Sequence.length"(ptr %1)
-  %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %60, ptr %3, i32 0, i32 4
-  %5 = load i32, ptr %4, align 4
-  %6 = sub i32 %2, %5
-  ret i32 %6
-
-dead:                                             ; No predecessors!
-  ret i32 undef
-}
-
 define internal zeroext i1 @"$Scheduler.can_sample"(ptr %0, ptr %1) {
 entry:
   %step = alloca ptr, align 8
@@ -63490,7 +63820,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.616", i32 198, ptr @"$string.617")
+  call void @"$check.fail"(ptr @"$string.617", i32 198, ptr @"$string.618")
   %10 = load %48, ptr %4, align 1
   br label %merge
 
@@ -63765,7 +64095,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 247, ptr @"$string.618")
+  call void @"$check.fail"(ptr @"$string.20", i32 247, ptr @"$string.619")
   %15 = load %48, ptr %5, align 1
   br label %merge
 
@@ -63935,7 +64265,7 @@ entry:
   br i1 %10, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 268, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.20", i32 268, ptr @"$string.13")
   %11 = load %48, ptr %3, align 1
   br label %merge
 
@@ -64184,92 +64514,123 @@ entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
   %5 = alloca %48, align 8
+  %6 = alloca %48, align 8
   %code = alloca i32, align 4
   %message = alloca %0, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  %6 = getelementptr %0, ptr %message, i32 0, i32 0
-  %7 = getelementptr [1024 x i8], ptr %6, i32 0, i32 0
-  %8 = getelementptr i8, ptr %7, i64 0
-  store i8 0, ptr %8, align 1
-  %9 = load ptr, ptr %self, align 8
-  %10 = call i32 @"$Loop.launch"(ptr %9, ptr %message)
-  store i32 %10, ptr %code, align 4
-  %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land"(ptr %11)
-  %12 = load %48, ptr %5, align 1
-  %13 = load i32, ptr %code, align 4
-  %14 = icmp ne i32 %13, 0
-  %15 = zext i1 %14 to i8
-  %16 = trunc i8 %15 to i1
-  br i1 %16, label %then, label %else
+  %7 = getelementptr %0, ptr %message, i32 0, i32 0
+  %8 = getelementptr [1024 x i8], ptr %7, i32 0, i32 0
+  %9 = getelementptr i8, ptr %8, i64 0
+  store i8 0, ptr %9, align 1
+  %10 = load ptr, ptr %self, align 8
+  %11 = call i32 @"$Loop.launch"(ptr %10, ptr %message)
+  store i32 %11, ptr %code, align 4
+  %12 = load i32, ptr %code, align 4
+  %13 = icmp ne i32 %12, 0
+  %14 = zext i1 %13 to i8
+  %15 = trunc i8 %14 to i1
+  br i1 %15, label %and.lhs.true, label %else
 
-then:                                             ; preds = %entry
-  %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %31, ptr %17, i32 0, i32 15
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %18, ptr align 1 %message, i64 1024, i1 false)
-  %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %31, ptr %19, i32 0, i32 3
-  %21 = load i32, ptr %code, align 4
-  %22 = getelementptr %0, ptr %message, i32 0, i32 0
-  %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
-  %24 = getelementptr i8, ptr %23, i64 0
-  call void @"$Scheduler.fail_step"(ptr %20, i32 %21, ptr %24)
-  %25 = load %48, ptr %4, align 1
-  %26 = load %48, ptr %3, align 1
+then:                                             ; preds = %and.lhs.true
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %31, ptr %16, i32 0, i32 3
+  %18 = load i32, ptr %code, align 4
+  %19 = getelementptr %0, ptr %message, i32 0, i32 0
+  %20 = getelementptr [1024 x i8], ptr %19, i32 0, i32 0
+  %21 = getelementptr i8, ptr %20, i64 0
+  call void @"$Scheduler.fail_landing"(ptr %17, i32 %18, ptr %21)
+  %22 = load %48, ptr %6, align 1
+  br label %merge
+
+else:                                             ; preds = %and.lhs.true, %entry
+  %23 = load ptr, ptr %self, align 8
+  call void @"$Loop.land"(ptr %23)
+  %24 = load %48, ptr %5, align 1
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %25 = load i32, ptr %code, align 4
+  %26 = icmp ne i32 %25, 0
+  %27 = zext i1 %26 to i8
+  %28 = trunc i8 %27 to i1
+  br i1 %28, label %then2, label %else3
+
+and.lhs.true:                                     ; preds = %entry
+  %29 = load ptr, ptr %self, align 8
+  %30 = getelementptr %31, ptr %29, i32 0, i32 0
+  %31 = load ptr, ptr %30, align 8
+  %32 = getelementptr %27, ptr %31, i32 0, i32 12
+  %33 = load i8, ptr %32, align 1
+  %34 = trunc i8 %33 to i1
+  br i1 %34, label %else, label %then
+
+then2:                                            ; preds = %merge
+  %35 = load ptr, ptr %self, align 8
+  %36 = getelementptr %31, ptr %35, i32 0, i32 15
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %36, ptr align 1 %message, i64 1024, i1 false)
+  %37 = load ptr, ptr %self, align 8
+  %38 = getelementptr %31, ptr %37, i32 0, i32 3
+  %39 = load i32, ptr %code, align 4
+  %40 = getelementptr %0, ptr %message, i32 0, i32 0
+  %41 = getelementptr [1024 x i8], ptr %40, i32 0, i32 0
+  %42 = getelementptr i8, ptr %41, i64 0
+  call void @"$Scheduler.fail_step"(ptr %38, i32 %39, ptr %42)
+  %43 = load %48, ptr %4, align 1
+  %44 = load %48, ptr %3, align 1
   ret void
 
 dead:                                             ; No predecessors!
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %dead
-  %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %31, ptr %27, i32 0, i32 3
-  call void @"$Scheduler.launch"(ptr %28)
-  %29 = load %48, ptr %2, align 1
-  %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %31, ptr %30, i32 0, i32 29
-  %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %31, ptr %32, i32 0, i32 30
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %33, ptr align 8 %31, i64 56, i1 false)
-  %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %31, ptr %34, i32 0, i32 2
-  %36 = getelementptr %32, ptr %35, i32 0, i32 7
-  %37 = load i8, ptr %36, align 1
-  %38 = trunc i8 %37 to i1
-  br i1 %38, label %or.lhs.false4, label %then2
-
-then2:                                            ; preds = %or.lhs.false, %or.lhs.false4, %merge
-  %39 = load ptr, ptr %self, align 8
-  call void @"$Loop.land"(ptr %39)
-  %40 = load %48, ptr %1, align 1
   br label %merge1
 
-else3:                                            ; preds = %or.lhs.false
+else3:                                            ; preds = %merge
   br label %merge1
 
-merge1:                                           ; preds = %else3, %then2
+merge1:                                           ; preds = %else3, %dead
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %31, ptr %45, i32 0, i32 3
+  call void @"$Scheduler.launch"(ptr %46)
+  %47 = load %48, ptr %2, align 1
+  %48 = load ptr, ptr %self, align 8
+  %49 = getelementptr %31, ptr %48, i32 0, i32 29
+  %50 = load ptr, ptr %self, align 8
+  %51 = getelementptr %31, ptr %50, i32 0, i32 30
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %51, ptr align 8 %49, i64 56, i1 false)
+  %52 = load ptr, ptr %self, align 8
+  %53 = getelementptr %31, ptr %52, i32 0, i32 2
+  %54 = getelementptr %32, ptr %53, i32 0, i32 7
+  %55 = load i8, ptr %54, align 1
+  %56 = trunc i8 %55 to i1
+  br i1 %56, label %or.lhs.false7, label %then5
+
+then5:                                            ; preds = %or.lhs.false, %or.lhs.false7, %merge1
+  %57 = load ptr, ptr %self, align 8
+  call void @"$Loop.land"(ptr %57)
+  %58 = load %48, ptr %1, align 1
+  br label %merge4
+
+else6:                                            ; preds = %or.lhs.false
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %then5
   ret void
 
-or.lhs.false:                                     ; preds = %or.lhs.false4
-  %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %31, ptr %41, i32 0, i32 4
-  %43 = getelementptr %39, ptr %42, i32 0, i32 13
-  %44 = load ptr, ptr %43, align 8
-  %45 = icmp ne ptr %44, null
-  %46 = zext i1 %45 to i8
-  %47 = trunc i8 %46 to i1
-  br i1 %47, label %then2, label %else3
+or.lhs.false:                                     ; preds = %or.lhs.false7
+  %59 = load ptr, ptr %self, align 8
+  %60 = getelementptr %31, ptr %59, i32 0, i32 4
+  %61 = getelementptr %39, ptr %60, i32 0, i32 13
+  %62 = load ptr, ptr %61, align 8
+  %63 = icmp ne ptr %62, null
+  %64 = zext i1 %63 to i8
+  %65 = trunc i8 %64 to i1
+  br i1 %65, label %then5, label %else6
 
-or.lhs.false4:                                    ; preds = %merge
-  %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %31, ptr %48, i32 0, i32 32
-  %50 = load i8, ptr %49, align 1
-  %51 = trunc i8 %50 to i1
-  br i1 %51, label %then2, label %or.lhs.false
+or.lhs.false7:                                    ; preds = %merge1
+  %66 = load ptr, ptr %self, align 8
+  %67 = getelementptr %31, ptr %66, i32 0, i32 32
+  %68 = load i8, ptr %67, align 1
+  %69 = trunc i8 %68 to i1
+  br i1 %69, label %then5, label %or.lhs.false
 }
 
 define internal i32 @"$Loop.launch"(ptr %0, ptr %1) {
@@ -64525,7 +64886,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.30", i32 121, ptr @"$string.619")
+  call void @"$check.fail"(ptr @"$string.30", i32 121, ptr @"$string.620")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -65270,11 +65631,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %31, ptr %39, i32 0, i32 16
-  call void @"$Vector.free.621"(ptr %40)
+  call void @"$Vector.free.622"(ptr %40)
   %41 = load %48, ptr %7, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %31, ptr %42, i32 0, i32 17
-  call void @"$Vector.free.621"(ptr %43)
+  call void @"$Vector.free.622"(ptr %43)
   %44 = load %48, ptr %6, align 1
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %31, ptr %45, i32 0, i32 3
@@ -65376,7 +65737,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.621"(ptr %0) {
+define internal void @"$Vector.free.622"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -65388,12 +65749,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.622"(ptr %7)
+  call void @"$Vector.init.623"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.622"(ptr %0) {
+define internal void @"$Vector.init.623"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -65443,19 +65804,19 @@ entry:
   %24 = load %48, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %33, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.623"(ptr %26)
+  call void @"$Vector.free.624"(ptr %26)
   %27 = load %48, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %33, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.621"(ptr %29)
+  call void @"$Vector.free.622"(ptr %29)
   %30 = load %48, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %33, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.621"(ptr %32)
+  call void @"$Vector.free.622"(ptr %32)
   %33 = load %48, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %33, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.621"(ptr %35)
+  call void @"$Vector.free.622"(ptr %35)
   %36 = load %48, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %33, ptr %37, i32 0, i32 11
@@ -65463,11 +65824,11 @@ entry:
   %39 = load %48, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %33, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.625"(ptr %41)
+  call void @"$Vector.free.626"(ptr %41)
   %42 = load %48, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %33, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.625"(ptr %44)
+  call void @"$Vector.free.626"(ptr %44)
   %45 = load %48, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %33, ptr %46, i32 0, i32 1
@@ -65522,12 +65883,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.621"(ptr %28)
+  call void @"$Vector.free.622"(ptr %28)
   %29 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.623"(ptr %0) {
+define internal void @"$Vector.free.624"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -65539,12 +65900,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.624"(ptr %7)
+  call void @"$Vector.init.625"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.624"(ptr %0) {
+define internal void @"$Vector.init.625"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -65560,7 +65921,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.625"(ptr %0) {
+define internal void @"$Vector.free.626"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -65572,12 +65933,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.626"(ptr %7)
+  call void @"$Vector.init.627"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.626"(ptr %0) {
+define internal void @"$Vector.init.627"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -65807,7 +66168,7 @@ merge:                                            ; preds = %else, %dead
   %35 = getelementptr %50, ptr %34, i32 0, i32 4
   %36 = load ptr, ptr %35, align 8
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %50, ptr %37, i32 0, i32 16
+  %38 = getelementptr %50, ptr %37, i32 0, i32 17
   %39 = load ptr, ptr %38, align 8
   %40 = call i32 %33(ptr %36, ptr %39)
   %41 = load ptr, ptr %self, align 8
@@ -65819,7 +66180,7 @@ merge:                                            ; preds = %else, %dead
   %47 = getelementptr %50, ptr %46, i32 0, i32 4
   %48 = load ptr, ptr %47, align 8
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %50, ptr %49, i32 0, i32 18
+  %50 = getelementptr %50, ptr %49, i32 0, i32 19
   %51 = load ptr, ptr %50, align 8
   %52 = call i32 %45(ptr %48, ptr %51)
   %53 = load ptr, ptr %self, align 8
@@ -65831,7 +66192,7 @@ merge:                                            ; preds = %else, %dead
   %59 = getelementptr %50, ptr %58, i32 0, i32 4
   %60 = load ptr, ptr %59, align 8
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %50, ptr %61, i32 0, i32 15
+  %62 = getelementptr %50, ptr %61, i32 0, i32 16
   %63 = getelementptr %55, ptr %62, i32 0, i32 6
   %64 = load ptr, ptr %63, align 8
   %65 = call i32 %57(ptr %60, ptr %64)
@@ -65844,7 +66205,7 @@ merge:                                            ; preds = %else, %dead
   %72 = getelementptr %50, ptr %71, i32 0, i32 4
   %73 = load ptr, ptr %72, align 8
   %74 = load ptr, ptr %self, align 8
-  %75 = getelementptr %50, ptr %74, i32 0, i32 19
+  %75 = getelementptr %50, ptr %74, i32 0, i32 20
   %76 = load ptr, ptr %75, align 8
   %77 = call i32 %70(ptr %73, ptr %76)
   %78 = load ptr, ptr %self, align 8
@@ -66722,7 +67083,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %0, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.662", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.663", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -66771,7 +67132,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %0, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.627")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.628")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -66813,7 +67174,7 @@ then9:                                            ; preds = %then5
   %32 = getelementptr %0, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.628")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.629")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -67334,7 +67695,7 @@ then2:                                            ; preds = %merge
   %21 = getelementptr %23, ptr %20, i32 0, i32 21
   %22 = getelementptr [512 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.629", ptr %19, ptr %23)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.630", ptr %19, ptr %23)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -67384,7 +67745,7 @@ entry:
   %22 = call i32 @pthread_cond_init(ptr %21, ptr null)
   %23 = load i32, ptr %world_size, align 4
   %24 = sext i32 %23 to i64
-  %25 = call ptr @calloc(i64 %24, i64 1936)
+  %25 = call ptr @calloc(i64 %24, i64 1944)
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %27, ptr %26, i32 0, i32 1
   store ptr %25, ptr %27, align 8
@@ -67456,7 +67817,7 @@ then4:                                            ; preds = %then
   %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
   %75 = getelementptr i8, ptr %74, i64 0
   %76 = load i32, ptr %world_size, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.630", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.631", i32 %76)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -67624,7 +67985,7 @@ then3:                                            ; preds = %then
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %i, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.631", i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.632", i32 %26)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -67683,7 +68044,7 @@ then10:                                           ; preds = %then6
   %57 = load i32, ptr %i, align 4
   %58 = load i32, ptr %code, align 4
   %59 = call ptr @strerror(i32 %58)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.632", i32 %57, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.633", i32 %57, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -68007,49 +68368,72 @@ entry:
   %19 = load ptr, ptr %loading, align 8
   %20 = getelementptr %161, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
-  %22 = getelementptr %23, ptr %21, i32 0, i32 2
-  %23 = getelementptr %24, ptr %22, i32 0, i32 22
-  %24 = load i32, ptr %23, align 4
-  %25 = icmp ne i32 %24, 0
-  %26 = zext i1 %25 to i8
-  %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %50, ptr %27, i32 0, i32 14
-  store i8 %26, ptr %28, align 1
-  %29 = load ptr, ptr %self, align 8
-  %30 = load ptr, ptr %loading, align 8
-  %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$open_device"(ptr %29, ptr %30, ptr %31)
-  store i32 %32, ptr %code, align 4
-  %33 = load i32, ptr %code, align 4
-  %34 = icmp ne i32 %33, 0
-  %35 = zext i1 %34 to i8
-  %36 = trunc i8 %35 to i1
-  br i1 %36, label %then, label %else
+  %22 = getelementptr %23, ptr %21, i32 0, i32 7
+  %23 = load i8, ptr %22, align 1
+  %24 = trunc i8 %23 to i1
+  br i1 %24, label %and.rhs, label %and.end
 
-then:                                             ; preds = %entry
-  %37 = load i32, ptr %code, align 4
-  ret i32 %37
+and.rhs:                                          ; preds = %entry
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %50, ptr %25, i32 0, i32 1
+  %27 = load i32, ptr %26, align 4
+  %28 = icmp sgt i32 %27, 1
+  %29 = zext i1 %28 to i8
+  %30 = trunc i8 %29 to i1
+  br label %and.end
+
+and.end:                                          ; preds = %and.rhs, %entry
+  %31 = phi i1 [ false, %entry ], [ %30, %and.rhs ]
+  %32 = zext i1 %31 to i8
+  %33 = load ptr, ptr %self, align 8
+  %34 = getelementptr %50, ptr %33, i32 0, i32 15
+  store i8 %32, ptr %34, align 1
+  %35 = load ptr, ptr %loading, align 8
+  %36 = getelementptr %161, ptr %35, i32 0, i32 0
+  %37 = load ptr, ptr %36, align 8
+  %38 = getelementptr %23, ptr %37, i32 0, i32 2
+  %39 = getelementptr %24, ptr %38, i32 0, i32 22
+  %40 = load i32, ptr %39, align 4
+  %41 = icmp ne i32 %40, 0
+  %42 = zext i1 %41 to i8
+  %43 = load ptr, ptr %self, align 8
+  %44 = getelementptr %50, ptr %43, i32 0, i32 14
+  store i8 %42, ptr %44, align 1
+  %45 = load ptr, ptr %self, align 8
+  %46 = load ptr, ptr %loading, align 8
+  %47 = load ptr, ptr %message, align 8
+  %48 = call i32 @"$open_device"(ptr %45, ptr %46, ptr %47)
+  store i32 %48, ptr %code, align 4
+  %49 = load i32, ptr %code, align 4
+  %50 = icmp ne i32 %49, 0
+  %51 = zext i1 %50 to i8
+  %52 = trunc i8 %51 to i1
+  br i1 %52, label %then, label %else
+
+then:                                             ; preds = %and.end
+  %53 = load i32, ptr %code, align 4
+  ret i32 %53
 
 dead:                                             ; No predecessors!
   br label %merge
 
-else:                                             ; preds = %entry
+else:                                             ; preds = %and.end
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %38 = load ptr, ptr %self, align 8
-  %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$create_events"(ptr %38, ptr %39)
-  store i32 %40, ptr %code1, align 4
-  %41 = load i32, ptr %code1, align 4
-  %42 = icmp ne i32 %41, 0
-  %43 = zext i1 %42 to i8
-  %44 = trunc i8 %43 to i1
-  br i1 %44, label %then3, label %else4
+  %54 = load ptr, ptr %self, align 8
+  %55 = load ptr, ptr %message, align 8
+  %56 = call i32 @"$create_events"(ptr %54, ptr %55)
+  store i32 %56, ptr %code1, align 4
+  %57 = load i32, ptr %code1, align 4
+  %58 = icmp ne i32 %57, 0
+  %59 = zext i1 %58 to i8
+  %60 = trunc i8 %59 to i1
+  br i1 %60, label %then3, label %else4
 
 then3:                                            ; preds = %merge
-  %45 = load i32, ptr %code1, align 4
-  ret i32 %45
+  %61 = load i32, ptr %code1, align 4
+  ret i32 %61
 
 dead5:                                            ; No predecessors!
   br label %merge2
@@ -68058,20 +68442,20 @@ else4:                                            ; preds = %merge
   br label %merge2
 
 merge2:                                           ; preds = %else4, %dead5
-  %46 = load ptr, ptr %self, align 8
-  %47 = load ptr, ptr %loading, align 8
-  %48 = load ptr, ptr %message, align 8
-  %49 = call i32 @"$bind_buffers"(ptr %46, ptr %47, ptr %48)
-  store i32 %49, ptr %code6, align 4
-  %50 = load i32, ptr %code6, align 4
-  %51 = icmp ne i32 %50, 0
-  %52 = zext i1 %51 to i8
-  %53 = trunc i8 %52 to i1
-  br i1 %53, label %then8, label %else9
+  %62 = load ptr, ptr %self, align 8
+  %63 = load ptr, ptr %loading, align 8
+  %64 = load ptr, ptr %message, align 8
+  %65 = call i32 @"$bind_buffers"(ptr %62, ptr %63, ptr %64)
+  store i32 %65, ptr %code6, align 4
+  %66 = load i32, ptr %code6, align 4
+  %67 = icmp ne i32 %66, 0
+  %68 = zext i1 %67 to i8
+  %69 = trunc i8 %68 to i1
+  br i1 %69, label %then8, label %else9
 
 then8:                                            ; preds = %merge2
-  %54 = load i32, ptr %code6, align 4
-  ret i32 %54
+  %70 = load i32, ptr %code6, align 4
+  ret i32 %70
 
 dead10:                                           ; No predecessors!
   br label %merge7
@@ -68080,22 +68464,22 @@ else9:                                            ; preds = %merge2
   br label %merge7
 
 merge7:                                           ; preds = %else9, %dead10
-  %55 = load ptr, ptr %self, align 8
-  %56 = load ptr, ptr %loading, align 8
-  %57 = getelementptr %161, ptr %56, i32 0, i32 0
-  %58 = load ptr, ptr %57, align 8
-  %59 = load ptr, ptr %message, align 8
-  %60 = call i32 @"$fill_rope_table"(ptr %55, ptr %58, ptr %59)
-  store i32 %60, ptr %code11, align 4
-  %61 = load i32, ptr %code11, align 4
-  %62 = icmp ne i32 %61, 0
-  %63 = zext i1 %62 to i8
-  %64 = trunc i8 %63 to i1
-  br i1 %64, label %then13, label %else14
+  %71 = load ptr, ptr %self, align 8
+  %72 = load ptr, ptr %loading, align 8
+  %73 = getelementptr %161, ptr %72, i32 0, i32 0
+  %74 = load ptr, ptr %73, align 8
+  %75 = load ptr, ptr %message, align 8
+  %76 = call i32 @"$fill_rope_table"(ptr %71, ptr %74, ptr %75)
+  store i32 %76, ptr %code11, align 4
+  %77 = load i32, ptr %code11, align 4
+  %78 = icmp ne i32 %77, 0
+  %79 = zext i1 %78 to i8
+  %80 = trunc i8 %79 to i1
+  br i1 %80, label %then13, label %else14
 
 then13:                                           ; preds = %merge7
-  %65 = load i32, ptr %code11, align 4
-  ret i32 %65
+  %81 = load i32, ptr %code11, align 4
+  ret i32 %81
 
 dead15:                                           ; No predecessors!
   br label %merge12
@@ -68104,13 +68488,13 @@ else14:                                           ; preds = %merge7
   br label %merge12
 
 merge12:                                          ; preds = %else14, %dead15
-  %66 = load ptr, ptr %self, align 8
-  %67 = load ptr, ptr %loading, align 8
-  %68 = getelementptr %161, ptr %67, i32 0, i32 0
-  %69 = load ptr, ptr %68, align 8
-  %70 = load ptr, ptr %message, align 8
-  %71 = call i32 @"$place_weights"(ptr %66, ptr %69, ptr %70)
-  ret i32 %71
+  %82 = load ptr, ptr %self, align 8
+  %83 = load ptr, ptr %loading, align 8
+  %84 = getelementptr %161, ptr %83, i32 0, i32 0
+  %85 = load ptr, ptr %84, align 8
+  %86 = load ptr, ptr %message, align 8
+  %87 = call i32 @"$place_weights"(ptr %82, ptr %85, ptr %86)
+  ret i32 %87
 
 dead16:                                           ; No predecessors!
   ret i32 undef
@@ -68211,7 +68595,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.633", i32 -1, ptr %30)
+  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.634", i32 -1, ptr %30)
   %31 = load %48, ptr %3, align 1
   %32 = load i32, ptr %code, align 4
   ret i32 %32
@@ -68248,7 +68632,7 @@ merge1:                                           ; preds = %else, %dead
 then4:                                            ; preds = %merge1
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.633", i32 -1, ptr %53)
+  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.634", i32 -1, ptr %53)
   %54 = load %48, ptr %2, align 1
   %55 = load i32, ptr %code2, align 4
   ret i32 %55
@@ -68299,13 +68683,13 @@ entry:
   %13 = getelementptr %50, ptr %12, i32 0, i32 0
   %14 = load i32, ptr %13, align 4
   call void @"$Plan.buffer_shape"(ptr noalias sret(%140) %7, ptr %11, i32 %14)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %7, i64 160, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %7, i64 168, i1 false)
   %15 = call i64 @"$buffers.bytes"(ptr %shape)
   store i64 %15, ptr %bytes, align 8
   %16 = load ptr, ptr %self, align 8
   %17 = load i64, ptr %bytes, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %50, ptr %18, i32 0, i32 18
+  %19 = getelementptr %50, ptr %18, i32 0, i32 19
   %20 = load ptr, ptr %message, align 8
   %21 = call i32 @"$allocate"(ptr %16, i64 %17, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
@@ -68329,7 +68713,7 @@ merge:                                            ; preds = %else, %dead
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %50, ptr %27, i32 0, i32 7
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %50, ptr %29, i32 0, i32 18
+  %30 = getelementptr %50, ptr %29, i32 0, i32 19
   %31 = load ptr, ptr %30, align 8
   %32 = call i64 @"$RankBuffers.bind"(ptr %28, ptr %shape, ptr %31)
   %33 = load ptr, ptr %self, align 8
@@ -68344,7 +68728,7 @@ merge:                                            ; preds = %else, %dead
   %42 = getelementptr %23, ptr %41, i32 0, i32 18
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %50, ptr %43, i32 0, i32 7
-  %45 = getelementptr %53, ptr %44, i32 0, i32 25
+  %45 = getelementptr %53, ptr %44, i32 0, i32 26
   %46 = load ptr, ptr %45, align 8
   %47 = load ptr, ptr %planned, align 8
   %48 = getelementptr %23, ptr %47, i32 0, i32 16
@@ -68360,7 +68744,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.635", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.636", i32 -1, ptr %56)
   %57 = load %48, ptr %6, align 1
   %58 = load i32, ptr %code1, align 4
   ret i32 %58
@@ -68393,7 +68777,7 @@ then7:                                            ; preds = %merge2
   %74 = getelementptr %23, ptr %73, i32 0, i32 17
   %75 = load i64, ptr %74, align 8
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %50, ptr %76, i32 0, i32 19
+  %77 = getelementptr %50, ptr %76, i32 0, i32 20
   %78 = call i32 %69(ptr %72, i64 %75, ptr %77)
   store i32 %78, ptr %code9, align 4
   %79 = load i32, ptr %code9, align 4
@@ -68405,7 +68789,7 @@ then7:                                            ; preds = %merge2
 then11:                                           ; preds = %then7
   %83 = load ptr, ptr %self, align 8
   %84 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.636", i32 -1, ptr %84)
+  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.637", i32 -1, ptr %84)
   %85 = load %48, ptr %5, align 1
   %86 = load i32, ptr %code9, align 4
   ret i32 %86
@@ -68418,7 +68802,7 @@ else12:                                           ; preds = %then7
 
 merge10:                                          ; preds = %else12, %dead13
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %50, ptr %87, i32 0, i32 19
+  %88 = getelementptr %50, ptr %87, i32 0, i32 20
   %89 = load ptr, ptr %88, align 8
   %90 = load ptr, ptr %planned, align 8
   %91 = getelementptr %23, ptr %90, i32 0, i32 17
@@ -68427,7 +68811,7 @@ merge10:                                          ; preds = %else12, %dead13
   %94 = load ptr, ptr %self, align 8
   %95 = getelementptr %50, ptr %94, i32 0, i32 7
   %96 = load ptr, ptr %self, align 8
-  %97 = getelementptr %50, ptr %96, i32 0, i32 19
+  %97 = getelementptr %50, ptr %96, i32 0, i32 20
   %98 = load ptr, ptr %97, align 8
   call void @"$RankBuffers.bind_host"(ptr %95, ptr %shape, ptr %98)
   %99 = load %48, ptr %4, align 1
@@ -68443,7 +68827,7 @@ merge6:                                           ; preds = %else8, %merge10
   %103 = load i32, ptr %102, align 4
   call void @"$Plan.cache"(ptr noalias sret(%55) %3, ptr %100, i32 %103)
   %104 = load ptr, ptr %self, align 8
-  %105 = getelementptr %50, ptr %104, i32 0, i32 15
+  %105 = getelementptr %50, ptr %104, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %105, ptr align 8 %3, i64 32, i1 false)
   %106 = load ptr, ptr %self, align 8
   %107 = load ptr, ptr %planned, align 8
@@ -68455,7 +68839,7 @@ merge6:                                           ; preds = %else8, %merge10
   %113 = sext i32 %112 to i64
   %114 = mul i64 %109, %113
   %115 = load ptr, ptr %self, align 8
-  %116 = getelementptr %50, ptr %115, i32 0, i32 15
+  %116 = getelementptr %50, ptr %115, i32 0, i32 16
   %117 = getelementptr %55, ptr %116, i32 0, i32 6
   %118 = load ptr, ptr %message, align 8
   %119 = call i32 @"$allocate"(ptr %106, i64 %114, ptr %117, ptr %118)
@@ -68498,7 +68882,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %20, ptr @"$string.634", i32 -1, ptr %21)
+  call void @"$Rank.describe_failure"(ptr %20, ptr @"$string.635", i32 -1, ptr %21)
   %22 = load %48, ptr %4, align 1
   %23 = load i32, ptr %code, align 4
   ret i32 %23
@@ -68546,12 +68930,12 @@ forbody:                                          ; preds = %forcond
   %14 = sext i32 %13 to i64
   %15 = getelementptr %54, ptr %12, i64 %14
   %16 = load ptr, ptr %shape, align 8
-  %17 = getelementptr %140, ptr %16, i32 0, i32 16
+  %17 = getelementptr %140, ptr %16, i32 0, i32 17
   %18 = load ptr, ptr %base, align 8
   %19 = load i32, ptr %i, align 4
   %20 = sext i32 %19 to i64
   %21 = load ptr, ptr %shape, align 8
-  %22 = getelementptr %140, ptr %21, i32 0, i32 16
+  %22 = getelementptr %140, ptr %21, i32 0, i32 17
   %23 = call i64 @"$step_bytes"(ptr %22)
   %24 = mul i64 %20, %23
   %25 = getelementptr i8, ptr %18, i64 %24
@@ -68635,13 +69019,13 @@ entry:
   store i32 %19, ptr %20, align 4
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %50, ptr %21, i32 0, i32 7
-  %23 = getelementptr %53, ptr %22, i32 0, i32 23
+  %23 = getelementptr %53, ptr %22, i32 0, i32 24
   %24 = load ptr, ptr %23, align 8
   %25 = getelementptr %163, ptr %args, i32 0, i32 3
   store ptr %24, ptr %25, align 8
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %50, ptr %26, i32 0, i32 7
-  %28 = getelementptr %53, ptr %27, i32 0, i32 24
+  %28 = getelementptr %53, ptr %27, i32 0, i32 25
   %29 = load ptr, ptr %28, align 8
   %30 = getelementptr %163, ptr %args, i32 0, i32 4
   store ptr %29, ptr %30, align 8
@@ -68664,7 +69048,7 @@ entry:
 then:                                             ; preds = %entry
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.637", i32 -1, ptr %45)
+  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.638", i32 -1, ptr %45)
   %46 = load %48, ptr %3, align 1
   %47 = load i32, ptr %code, align 4
   ret i32 %47
@@ -68742,7 +69126,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load ptr, ptr %self, align 8
   %26 = load i64, ptr %bytes, align 8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %50, ptr %27, i32 0, i32 16
+  %28 = getelementptr %50, ptr %27, i32 0, i32 17
   %29 = load ptr, ptr %message, align 8
   %30 = call i32 @"$allocate"(ptr %25, i64 %26, ptr %28, ptr %29)
   store i32 %30, ptr %code1, align 4
@@ -68765,10 +69149,10 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %36 = load i64, ptr %bytes, align 8
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %50, ptr %37, i32 0, i32 17
+  %38 = getelementptr %50, ptr %37, i32 0, i32 18
   store i64 %36, ptr %38, align 8
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %50, ptr %39, i32 0, i32 16
+  %40 = getelementptr %50, ptr %39, i32 0, i32 17
   %41 = load ptr, ptr %40, align 8
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %50, ptr %42, i32 0, i32 6
@@ -68937,7 +69321,7 @@ merge14:                                          ; preds = %merge23, %merge18
 then29:                                           ; preds = %merge14
   %134 = load ptr, ptr %self, align 8
   %135 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %134, ptr @"$string.648", i32 -1, ptr %135)
+  call void @"$Rank.describe_failure"(ptr %134, ptr @"$string.649", i32 -1, ptr %135)
   %136 = load %48, ptr %4, align 1
   %137 = load i32, ptr %code27, align 4
   ret i32 %137
@@ -69165,7 +69549,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
   %41 = load i32, ptr %count, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.638", i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.639", i32 %41)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -69532,7 +69916,7 @@ then:                                             ; preds = %entry
   %35 = getelementptr %0, ptr %cause, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
   %37 = getelementptr i8, ptr %36, i64 0
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.639", ptr %29, i32 %34, ptr %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.640", ptr %29, i32 %34, ptr %37)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -69637,7 +70021,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.640")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.641")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -70248,14 +70632,14 @@ entry:
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.641"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.642"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.641"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.642"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -70415,7 +70799,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %67, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.644"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.645"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -70726,7 +71110,7 @@ then2:                                            ; preds = %then
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.642", ptr %38, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.643", ptr %38, ptr %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -70788,7 +71172,7 @@ then:                                             ; preds = %and.lhs.true
   %25 = sext i32 %24 to i64
   %26 = sub i64 %23, %25
   %27 = load ptr, ptr %suffix, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 %26, ptr @"$string.23", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 %26, ptr @"$string.24", ptr %27)
   br label %merge
 
 else:                                             ; preds = %and.lhs.true, %entry
@@ -71022,7 +71406,7 @@ then:                                             ; preds = %entry
   %42 = getelementptr %0, ptr %cause, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
   %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.643", ptr %33, ptr %36, i32 %41, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.644", ptr %33, ptr %36, i32 %41, ptr %44)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -71137,7 +71521,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.644"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.645"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -71147,7 +71531,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.645"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.646"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -71246,14 +71630,14 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %141, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).647"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).648"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.645"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.646"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -71779,7 +72163,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).646"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).647"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -71856,7 +72240,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).646"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).647"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -71931,7 +72315,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).647"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).648"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -72247,7 +72631,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.649")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.650")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -72400,7 +72784,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %most, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.650", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.651", i32 %55)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -72494,7 +72878,7 @@ merge4:                                           ; preds = %forcond
 then11:                                           ; preds = %merge4
   %101 = load ptr, ptr %self, align 8
   %102 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %101, ptr @"$string.652", i32 -1, ptr %102)
+  call void @"$Rank.describe_failure"(ptr %101, ptr @"$string.653", i32 -1, ptr %102)
   %103 = load %48, ptr %3, align 1
   %104 = load i32, ptr %code9, align 4
   ret i32 %104
@@ -72592,7 +72976,7 @@ entry:
 then:                                             ; preds = %entry
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.651", i32 -1, ptr %20)
+  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.652", i32 -1, ptr %20)
   %21 = load %48, ptr %5, align 1
   %22 = load i32, ptr %code, align 4
   ret i32 %22
@@ -72655,7 +73039,7 @@ merge2:                                           ; preds = %else4, %dead5
 then8:                                            ; preds = %merge2
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.651", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.652", i32 -1, ptr %56)
   %57 = load %48, ptr %4, align 1
   %58 = load i32, ptr %code6, align 4
   ret i32 %58
@@ -72721,7 +73105,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.649")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.650")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -73029,7 +73413,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %45 = getelementptr %31, ptr %44, i32 0, i32 18
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  %48 = call zeroext i1 @"$Vector.reserve.653"(ptr %43, i64 %47)
+  %48 = call zeroext i1 @"$Vector.reserve.654"(ptr %43, i64 %47)
   %49 = zext i1 %48 to i8
   %50 = trunc i8 %49 to i1
   br i1 %50, label %and.rhs, label %and.end
@@ -73041,7 +73425,7 @@ and.lhs.true1:                                    ; preds = %entry
   %54 = getelementptr %31, ptr %53, i32 0, i32 18
   %55 = load i32, ptr %54, align 4
   %56 = sext i32 %55 to i64
-  %57 = call zeroext i1 @"$Vector.reserve.653"(ptr %52, i64 %56)
+  %57 = call zeroext i1 @"$Vector.reserve.654"(ptr %52, i64 %56)
   %58 = zext i1 %57 to i8
   %59 = trunc i8 %58 to i1
   br i1 %59, label %and.lhs.true, label %and.end
@@ -73063,7 +73447,7 @@ then3:                                            ; preds = %then
   %69 = load ptr, ptr %self, align 8
   %70 = getelementptr %31, ptr %69, i32 0, i32 18
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.654", i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.655", i32 %71)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -73108,7 +73492,7 @@ then10:                                           ; preds = %then6
   %91 = call ptr @__errno_location()
   %92 = load i32, ptr %91, align 4
   %93 = call ptr @strerror(i32 %92)
-  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.655", ptr %93)
+  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.656", ptr %93)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -73156,7 +73540,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.653"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.654"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -73466,7 +73850,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %39, ptr %39, i32 0, i32 10
   %41 = getelementptr %26, ptr %40, i32 0, i32 1
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.656", i32 %38, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.657", i32 %38, i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -73533,7 +73917,7 @@ then13:                                           ; preds = %then9
   %72 = load ptr, ptr %options, align 8
   %73 = getelementptr %34, ptr %72, i32 0, i32 5
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.661", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.662", i32 %74)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -73600,7 +73984,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load i32, ptr %capacity, align 4
   %25 = load i32, ptr %page_size, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.657", i32 %24, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.658", i32 %24, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -73772,7 +74156,7 @@ then15:                                           ; preds = %then5
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %capacity, align 4
   %143 = load i32, ptr %page_size, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.658", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.659", i32 %142, i32 %143)
   br label %merge14
 
 else16:                                           ; preds = %then5
@@ -73939,7 +74323,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %34, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.653"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.654"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -73951,7 +74335,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %34, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.660"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.661"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -73969,7 +74353,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %34, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.660"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.661"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -73981,7 +74365,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %34, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.653"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.654"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -73993,7 +74377,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %34, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.653"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.654"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -74005,7 +74389,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %34, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.653"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.654"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -74018,7 +74402,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.659"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.660"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -74030,7 +74414,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %34, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.653"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.654"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -74042,7 +74426,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %34, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.653"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.654"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -74054,7 +74438,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %34, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.653"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.654"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -74063,7 +74447,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.659"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.660"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -74162,7 +74546,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.660"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.661"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -74265,24 +74649,24 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4405" = alloca ptr, align 8
-  %"$4404" = alloca i64, align 8
+  %"$4417" = alloca ptr, align 8
+  %"$4416" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4404", align 8
-  store ptr %2, ptr %"$4405", align 8
+  store i64 %1, ptr %"$4416", align 8
+  store ptr %2, ptr %"$4417", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4404", align 8
-  %6 = load ptr, ptr %"$4405", align 8
-  %7 = call i32 @"$Loop.cancel.663"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$4416", align 8
+  %6 = load ptr, ptr %"$4417", align 8
+  %7 = call i32 @"$Loop.cancel.664"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.663"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.664"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -74293,14 +74677,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.664"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.665"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.664"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.665"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %target = alloca ptr, align 8
@@ -74321,11 +74705,11 @@ entry:
   call void @"$status.clear"(ptr %9)
   %10 = load %48, ptr %7, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.665"(ptr %11)
+  call void @"$Loop.lock.666"(ptr %11)
   %12 = load %48, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = load i64, ptr %request_id, align 8
-  %15 = call ptr @"$Loop.find_live.666"(ptr %13, i64 %14)
+  %15 = call ptr @"$Loop.find_live.667"(ptr %13, i64 %14)
   store ptr %15, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
   %17 = icmp eq ptr %16, null
@@ -74335,7 +74719,7 @@ entry:
 
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.667"(ptr %20)
+  call void @"$Loop.unlock.668"(ptr %20)
   %21 = load %48, ptr %5, align 1
   %22 = load ptr, ptr %message, align 8
   store ptr %22, ptr %target, align 8
@@ -74391,7 +74775,7 @@ merge4:                                           ; preds = %else6, %then5
   %42 = getelementptr %178, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.667"(ptr %44)
+  call void @"$Loop.unlock.668"(ptr %44)
   %45 = load %48, ptr %4, align 1
   ret i32 0
 
@@ -74399,7 +74783,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.665"(ptr %0) {
+define internal void @"$Loop.lock.666"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -74409,7 +74793,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.666"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.667"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -74476,7 +74860,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.667"(ptr %0) {
+define internal void @"$Loop.unlock.668"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -74516,7 +74900,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %177, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.668"(ptr %14)
+  call void @"$Loop.free.669"(ptr %14)
   %15 = load %48, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %177, ptr %16, i32 0, i32 1
@@ -74533,7 +74917,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.668"(ptr %0) {
+define internal void @"$Loop.free.669"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -74568,7 +74952,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.669"(ptr %18)
+  call void @"$Loop.stop.670"(ptr %18)
   %19 = load %48, ptr %9, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %178, ptr %20, i32 0, i32 16
@@ -74603,11 +74987,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %178, ptr %39, i32 0, i32 16
-  call void @"$Vector.free.621"(ptr %40)
+  call void @"$Vector.free.622"(ptr %40)
   %41 = load %48, ptr %7, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %178, ptr %42, i32 0, i32 17
-  call void @"$Vector.free.621"(ptr %43)
+  call void @"$Vector.free.622"(ptr %43)
   %44 = load %48, ptr %6, align 1
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %178, ptr %45, i32 0, i32 3
@@ -74661,7 +75045,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.669"(ptr %0) {
+define internal void @"$Loop.stop.670"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -74686,7 +75070,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.665"(ptr %9)
+  call void @"$Loop.lock.666"(ptr %9)
   %10 = load %48, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %178, ptr %11, i32 0, i32 11
@@ -74695,7 +75079,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %178, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.667"(ptr %16)
+  call void @"$Loop.unlock.668"(ptr %16)
   %17 = load %48, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %178, ptr %18, i32 0, i32 9
@@ -74740,30 +75124,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$4431" = alloca ptr, align 8
-  %"$4430" = alloca ptr, align 8
-  %"$4429" = alloca i32, align 4
-  %"$4428" = alloca ptr, align 8
+  %"$4443" = alloca ptr, align 8
+  %"$4442" = alloca ptr, align 8
+  %"$4441" = alloca i32, align 4
+  %"$4440" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4428", align 8
-  store i32 %2, ptr %"$4429", align 4
-  store ptr %3, ptr %"$4430", align 8
-  store ptr %4, ptr %"$4431", align 8
+  store ptr %1, ptr %"$4440", align 8
+  store i32 %2, ptr %"$4441", align 4
+  store ptr %3, ptr %"$4442", align 8
+  store ptr %4, ptr %"$4443", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %177, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$4428", align 8
-  %8 = load i32, ptr %"$4429", align 4
-  %9 = load ptr, ptr %"$4430", align 8
-  %10 = load ptr, ptr %"$4431", align 8
-  %11 = call i32 @"$Loop.decode_step.670"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$4440", align 8
+  %8 = load i32, ptr %"$4441", align 4
+  %9 = load ptr, ptr %"$4442", align 8
+  %10 = load ptr, ptr %"$4443", align 8
+  %11 = call i32 @"$Loop.decode_step.671"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.670"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.671"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -74798,17 +75182,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %48, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.671"(ptr %14)
+  call void @"$Loop.enter_turn.672"(ptr %14)
   %15 = load %48, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.674"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.675"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.686"(ptr %22)
+  call void @"$Loop.leave_turn.687"(ptr %22)
   %23 = load %48, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -74817,7 +75201,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.671"(ptr %0) {
+define internal void @"$Loop.enter_turn.672"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -74828,12 +75212,12 @@ entry:
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.672"(ptr %6)
+  call void @"$Loop.land.673"(ptr %6)
   %7 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.672"(ptr %0) {
+define internal void @"$Loop.land.673"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -74898,7 +75282,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %36 = load ptr, ptr %self, align 8
   %37 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.673"(ptr %36, i64 %37)
+  call void @"$Loop.record_step.674"(ptr %36, i64 %37)
   %38 = load %48, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %178, ptr %39, i32 0, i32 3
@@ -74969,7 +75353,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.673"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.674"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -74998,14 +75382,14 @@ entry:
   %18 = getelementptr %46, ptr %step, i32 0, i32 8
   store i32 %17, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.665"(ptr %19)
+  call void @"$Loop.lock.666"(ptr %19)
   %20 = load %48, ptr %4, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %178, ptr %21, i32 0, i32 31
   call void @"$StepRing.push"(ptr %22, ptr %step)
   %23 = load %48, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.667"(ptr %24)
+  call void @"$Loop.unlock.668"(ptr %24)
   %25 = load %48, ptr %2, align 1
   ret void
 }
@@ -75030,7 +75414,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.674"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.675"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -75050,7 +75434,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.675"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.676"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -75072,7 +75456,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.677"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.678"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -75125,7 +75509,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.678"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.679"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -75155,7 +75539,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.681"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.682"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -75189,7 +75573,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.681"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.682"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -75215,7 +75599,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.675"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.676"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -75225,14 +75609,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.665"(ptr %4)
+  call void @"$Loop.lock.666"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.676"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.677"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.667"(ptr %9)
+  call void @"$Loop.unlock.668"(ptr %9)
   %10 = load %48, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -75241,7 +75625,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.676"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.677"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
@@ -75295,7 +75679,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.677"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.678"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -75415,7 +75799,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.678"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.679"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %i = alloca i32, align 4
@@ -75432,12 +75816,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.679"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.680"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.680"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.681"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -75490,7 +75874,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.679"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.680"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -75522,7 +75906,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.680"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.681"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %pool = alloca ptr, align 8
@@ -75586,7 +75970,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.681"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.682"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %48, align 8
@@ -75644,7 +76028,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.682"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.683"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -75684,14 +76068,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.685"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.686"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.682"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.683"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %counters = alloca ptr, align 8
@@ -75739,7 +76123,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.684"(ptr %26)
+  call void @"$Loop.check_ranks.685"(ptr %26)
   %27 = load %48, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -75904,7 +76288,7 @@ then2:                                            ; preds = %then
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %179, ptr %40, i32 0, i32 8
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.683", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.684", i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -76944,7 +77328,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.check_ranks.684"(ptr %0) {
+define internal void @"$Loop.check_ranks.685"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -76988,13 +77372,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.665"(ptr %24)
+  call void @"$Loop.lock.666"(ptr %24)
   %25 = load %48, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %178, ptr %26, i32 0, i32 14
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.667"(ptr %28)
+  call void @"$Loop.unlock.668"(ptr %28)
   %29 = load %48, ptr %1, align 1
   br label %merge1
 
@@ -77005,7 +77389,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.685"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.686"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %target = alloca ptr, align 8
   %row = alloca i32, align 4
@@ -77073,7 +77457,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.686"(ptr %0) {
+define internal void @"$Loop.leave_turn.687"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77081,10 +77465,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.687"(ptr %4)
+  call void @"$Loop.publish.688"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.692"(ptr %6)
+  call void @"$Loop.wake.693"(ptr %6)
   %7 = load %48, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %178, ptr %8, i32 0, i32 5
@@ -77093,7 +77477,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.687"(ptr %0) {
+define internal void @"$Loop.publish.688"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77117,7 +77501,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.80", i32 210, ptr @"$string.81")
+  call void @"$check.fail"(ptr @"$string.80", i32 214, ptr @"$string.81")
   %15 = load %48, ptr %8, align 1
   br label %merge
 
@@ -77126,16 +77510,16 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.665"(ptr %16)
+  call void @"$Loop.lock.666"(ptr %16)
   %17 = load %48, ptr %7, align 1
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.688"(ptr %18)
+  call void @"$Loop.publish_events.689"(ptr %18)
   %19 = load %48, ptr %6, align 1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.690"(ptr %20)
+  call void @"$Loop.remove_ended.691"(ptr %20)
   %21 = load %48, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.691"(ptr %22)
+  call void @"$Loop.publish_counters.692"(ptr %22)
   %23 = load %48, ptr %4, align 1
   %24 = load ptr, ptr %s, align 8
   %25 = call i64 @"$Scheduler.nearest_deadline"(ptr %24)
@@ -77143,7 +77527,7 @@ merge:                                            ; preds = %else, %then
   %27 = getelementptr %178, ptr %26, i32 0, i32 22
   store i64 %25, ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.667"(ptr %28)
+  call void @"$Loop.unlock.668"(ptr %28)
   %29 = load %48, ptr %3, align 1
   %30 = load ptr, ptr %s, align 8
   %31 = getelementptr %33, ptr %30, i32 0, i32 6
@@ -77183,7 +77567,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.688"(ptr %0) {
+define internal void @"$Loop.publish_events.689"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77263,7 +77647,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.689"(ptr %54)
+  call void @"$Loop.announce.690"(ptr %54)
   %55 = load %48, ptr %1, align 1
   br label %merge1
 
@@ -77274,7 +77658,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.689"(ptr %0) {
+define internal void @"$Loop.announce.690"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -77290,7 +77674,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.690"(ptr %0) {
+define internal void @"$Loop.remove_ended.691"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -77333,7 +77717,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.691"(ptr %0) {
+define internal void @"$Loop.publish_counters.692"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -77428,14 +77812,14 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.692"(ptr %0) {
+define internal void @"$Loop.wake.693"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.665"(ptr %3)
+  call void @"$Loop.lock.666"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %178, ptr %5, i32 0, i32 13
@@ -77444,7 +77828,7 @@ entry:
   %8 = getelementptr %178, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.667"(ptr %10)
+  call void @"$Loop.unlock.668"(ptr %10)
   %11 = load %48, ptr %1, align 1
   ret void
 }
@@ -77514,14 +77898,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4440" = alloca ptr, align 8
+  %"$4452" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4440", align 8
+  store ptr %1, ptr %"$4452", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4440", align 8
-  call void @"$Loop.free_state.693"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$4452", align 8
+  call void @"$Loop.free_state.694"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
 
@@ -77529,7 +77913,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.693"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.694"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -77567,19 +77951,19 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.671"(ptr %18)
+  call void @"$Loop.enter_turn.672"(ptr %18)
   %19 = load %48, ptr %4, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.694"(ptr %20, ptr %21)
+  call void @"$Loop.close_state.695"(ptr %20, ptr %21)
   %22 = load %48, ptr %3, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.686"(ptr %23)
+  call void @"$Loop.leave_turn.687"(ptr %23)
   %24 = load %48, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.694"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.695"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -77613,14 +77997,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4416" = alloca ptr, align 8
+  %"$4428" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4416", align 8
+  store ptr %1, ptr %"$4428", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4416", align 8
-  call void @"$Loop.info.695"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$4428", align 8
+  call void @"$Loop.info.696"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
 
@@ -77628,7 +78012,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.695"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.696"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %p = alloca ptr, align 8
@@ -77638,7 +78022,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.665"(ptr %4)
+  call void @"$Loop.lock.666"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %178, ptr %6, i32 0, i32 24
@@ -77787,7 +78171,7 @@ merge:                                            ; preds = %else, %then
   %121 = getelementptr %159, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.667"(ptr %122)
+  call void @"$Loop.unlock.668"(ptr %122)
   %123 = load %48, ptr %2, align 1
   ret void
 }
@@ -77833,7 +78217,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %177, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.696"(ptr %3)
+  call void @"$Loop.iterate.697"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret void
 
@@ -77841,7 +78225,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.696"(ptr %0) {
+define internal void @"$Loop.iterate.697"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77855,14 +78239,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = call zeroext i1 @"$Loop.has_pending_orders.697"(ptr %7)
+  %8 = call zeroext i1 @"$Loop.has_pending_orders.698"(ptr %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.672"(ptr %11)
+  call void @"$Loop.land.673"(ptr %11)
   %12 = load %48, ptr %6, align 1
   br label %merge
 
@@ -77871,10 +78255,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.698"(ptr %13)
+  call void @"$Loop.take_orders.699"(ptr %13)
   %14 = load %48, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.684"(ptr %15)
+  call void @"$Loop.check_ranks.685"(ptr %15)
   %16 = load %48, ptr %4, align 1
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %178, ptr %17, i32 0, i32 3
@@ -77888,7 +78272,7 @@ merge:                                            ; preds = %else, %then
   %25 = zext i1 %24 to i8
   store i8 %25, ptr %was_in_flight, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = call zeroext i1 @"$Loop.plan.701"(ptr %26)
+  %27 = call zeroext i1 @"$Loop.plan.702"(ptr %26)
   %28 = zext i1 %27 to i8
   store i8 %28, ptr %has_step, align 1
   %29 = load i8, ptr %has_step, align 1
@@ -77916,13 +78300,13 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %44 = load ptr, ptr %self, align 8
   %45 = load i8, ptr %has_step, align 1
   %46 = icmp ne i8 %45, 0
-  call void @"$Loop.advance_planned.702"(ptr %44, i1 zeroext %46)
+  call void @"$Loop.advance_planned.703"(ptr %44, i1 zeroext %46)
   %47 = load %48, ptr %3, align 1
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.684"(ptr %48)
+  call void @"$Loop.check_ranks.685"(ptr %48)
   %49 = load %48, ptr %2, align 1
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.687"(ptr %50)
+  call void @"$Loop.publish.688"(ptr %50)
   %51 = load %48, ptr %1, align 1
   ret void
 
@@ -77940,7 +78324,7 @@ or.lhs.false1:                                    ; preds = %merge
   br i1 %58, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.697"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.698"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %pending = alloca i8, align 1
@@ -77948,14 +78332,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.665"(ptr %3)
+  call void @"$Loop.lock.666"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %178, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.667"(ptr %8)
+  call void @"$Loop.unlock.668"(ptr %8)
   %9 = load %48, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -77965,7 +78349,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.698"(ptr %0) {
+define internal void @"$Loop.take_orders.699"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77981,7 +78365,7 @@ entry:
   %9 = getelementptr %33, ptr %8, i32 0, i32 18
   store i64 %6, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.665"(ptr %10)
+  call void @"$Loop.lock.666"(ptr %10)
   %11 = load %48, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %178, ptr %12, i32 0, i32 16
@@ -78043,7 +78427,7 @@ merge:                                            ; preds = %forcond
 
 then:                                             ; preds = %and.lhs.true
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.699"(ptr %54)
+  call void @"$Loop.obey_all.700"(ptr %54)
   %55 = load %48, ptr %2, align 1
   br label %merge1
 
@@ -78052,7 +78436,7 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %56 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.667"(ptr %56)
+  call void @"$Loop.unlock.668"(ptr %56)
   %57 = load %48, ptr %1, align 1
   ret void
 
@@ -78065,7 +78449,7 @@ and.lhs.true:                                     ; preds = %merge
   br i1 %62, label %else, label %then
 }
 
-define internal void @"$Loop.obey_all.699"(ptr %0) {
+define internal void @"$Loop.obey_all.700"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %i = alloca i64, align 8
@@ -78096,7 +78480,7 @@ forbody:                                          ; preds = %forcond
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.700"(ptr %12, ptr %19)
+  call void @"$Loop.obey.701"(ptr %12, ptr %19)
   %20 = load %48, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -78109,7 +78493,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey.700"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.701"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -78183,7 +78567,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.701"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.702"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %48, align 8
@@ -78226,7 +78610,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.702"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.703"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -78237,7 +78621,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.703"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.704"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -78258,13 +78642,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.708"(ptr %16)
+  call void @"$Loop.execute.709"(ptr %16)
   %17 = load %48, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.672"(ptr %18)
+  call void @"$Loop.land.673"(ptr %18)
   %19 = load %48, ptr %2, align 1
   br label %merge
 
@@ -78272,7 +78656,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.703"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.704"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -78334,7 +78718,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.704"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.705"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -78415,7 +78799,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.706"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.707"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -78496,7 +78880,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.707"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.708"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -78548,7 +78932,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.704"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.705"(ptr %0, ptr %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %3 = alloca %48, align 8
@@ -78606,7 +78990,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %60, ptr %37, i32 0, i32 15
   %39 = getelementptr %11, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.568", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.569", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -78676,7 +79060,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.570", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.571", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -78784,7 +79168,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %179, ptr %29, i32 0, i32 9
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.705", ptr %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.706", ptr %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -78829,7 +79213,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.706"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.707"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -78888,7 +79272,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.569", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.570", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -78950,7 +79334,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.707"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.708"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -79142,102 +79526,133 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.708"(ptr %0) {
+define internal void @"$Loop.execute.709"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
   %5 = alloca %48, align 8
+  %6 = alloca %48, align 8
   %code = alloca i32, align 4
   %message = alloca %0, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  %6 = getelementptr %0, ptr %message, i32 0, i32 0
-  %7 = getelementptr [1024 x i8], ptr %6, i32 0, i32 0
-  %8 = getelementptr i8, ptr %7, i64 0
-  store i8 0, ptr %8, align 1
-  %9 = load ptr, ptr %self, align 8
-  %10 = call i32 @"$Loop.launch.709"(ptr %9, ptr %message)
-  store i32 %10, ptr %code, align 4
-  %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.672"(ptr %11)
-  %12 = load %48, ptr %5, align 1
-  %13 = load i32, ptr %code, align 4
-  %14 = icmp ne i32 %13, 0
-  %15 = zext i1 %14 to i8
-  %16 = trunc i8 %15 to i1
-  br i1 %16, label %then, label %else
+  %7 = getelementptr %0, ptr %message, i32 0, i32 0
+  %8 = getelementptr [1024 x i8], ptr %7, i32 0, i32 0
+  %9 = getelementptr i8, ptr %8, i64 0
+  store i8 0, ptr %9, align 1
+  %10 = load ptr, ptr %self, align 8
+  %11 = call i32 @"$Loop.launch.710"(ptr %10, ptr %message)
+  store i32 %11, ptr %code, align 4
+  %12 = load i32, ptr %code, align 4
+  %13 = icmp ne i32 %12, 0
+  %14 = zext i1 %13 to i8
+  %15 = trunc i8 %14 to i1
+  br i1 %15, label %and.lhs.true, label %else
 
-then:                                             ; preds = %entry
-  %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %178, ptr %17, i32 0, i32 15
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %18, ptr align 1 %message, i64 1024, i1 false)
-  %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %178, ptr %19, i32 0, i32 3
-  %21 = load i32, ptr %code, align 4
-  %22 = getelementptr %0, ptr %message, i32 0, i32 0
-  %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
-  %24 = getelementptr i8, ptr %23, i64 0
-  call void @"$Scheduler.fail_step"(ptr %20, i32 %21, ptr %24)
-  %25 = load %48, ptr %4, align 1
-  %26 = load %48, ptr %3, align 1
+then:                                             ; preds = %and.lhs.true
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %178, ptr %16, i32 0, i32 3
+  %18 = load i32, ptr %code, align 4
+  %19 = getelementptr %0, ptr %message, i32 0, i32 0
+  %20 = getelementptr [1024 x i8], ptr %19, i32 0, i32 0
+  %21 = getelementptr i8, ptr %20, i64 0
+  call void @"$Scheduler.fail_landing"(ptr %17, i32 %18, ptr %21)
+  %22 = load %48, ptr %6, align 1
+  br label %merge
+
+else:                                             ; preds = %and.lhs.true, %entry
+  %23 = load ptr, ptr %self, align 8
+  call void @"$Loop.land.673"(ptr %23)
+  %24 = load %48, ptr %5, align 1
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %25 = load i32, ptr %code, align 4
+  %26 = icmp ne i32 %25, 0
+  %27 = zext i1 %26 to i8
+  %28 = trunc i8 %27 to i1
+  br i1 %28, label %then2, label %else3
+
+and.lhs.true:                                     ; preds = %entry
+  %29 = load ptr, ptr %self, align 8
+  %30 = getelementptr %178, ptr %29, i32 0, i32 0
+  %31 = load ptr, ptr %30, align 8
+  %32 = getelementptr %179, ptr %31, i32 0, i32 0
+  %33 = load i8, ptr %32, align 1
+  %34 = trunc i8 %33 to i1
+  br i1 %34, label %else, label %then
+
+then2:                                            ; preds = %merge
+  %35 = load ptr, ptr %self, align 8
+  %36 = getelementptr %178, ptr %35, i32 0, i32 15
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %36, ptr align 1 %message, i64 1024, i1 false)
+  %37 = load ptr, ptr %self, align 8
+  %38 = getelementptr %178, ptr %37, i32 0, i32 3
+  %39 = load i32, ptr %code, align 4
+  %40 = getelementptr %0, ptr %message, i32 0, i32 0
+  %41 = getelementptr [1024 x i8], ptr %40, i32 0, i32 0
+  %42 = getelementptr i8, ptr %41, i64 0
+  call void @"$Scheduler.fail_step"(ptr %38, i32 %39, ptr %42)
+  %43 = load %48, ptr %4, align 1
+  %44 = load %48, ptr %3, align 1
   ret void
 
 dead:                                             ; No predecessors!
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %dead
-  %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %178, ptr %27, i32 0, i32 3
-  call void @"$Scheduler.launch"(ptr %28)
-  %29 = load %48, ptr %2, align 1
-  %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %178, ptr %30, i32 0, i32 29
-  %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %178, ptr %32, i32 0, i32 30
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %33, ptr align 8 %31, i64 56, i1 false)
-  %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %178, ptr %34, i32 0, i32 2
-  %36 = getelementptr %32, ptr %35, i32 0, i32 7
-  %37 = load i8, ptr %36, align 1
-  %38 = trunc i8 %37 to i1
-  br i1 %38, label %or.lhs.false4, label %then2
-
-then2:                                            ; preds = %or.lhs.false, %or.lhs.false4, %merge
-  %39 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.672"(ptr %39)
-  %40 = load %48, ptr %1, align 1
   br label %merge1
 
-else3:                                            ; preds = %or.lhs.false
+else3:                                            ; preds = %merge
   br label %merge1
 
-merge1:                                           ; preds = %else3, %then2
+merge1:                                           ; preds = %else3, %dead
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %178, ptr %45, i32 0, i32 3
+  call void @"$Scheduler.launch"(ptr %46)
+  %47 = load %48, ptr %2, align 1
+  %48 = load ptr, ptr %self, align 8
+  %49 = getelementptr %178, ptr %48, i32 0, i32 29
+  %50 = load ptr, ptr %self, align 8
+  %51 = getelementptr %178, ptr %50, i32 0, i32 30
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %51, ptr align 8 %49, i64 56, i1 false)
+  %52 = load ptr, ptr %self, align 8
+  %53 = getelementptr %178, ptr %52, i32 0, i32 2
+  %54 = getelementptr %32, ptr %53, i32 0, i32 7
+  %55 = load i8, ptr %54, align 1
+  %56 = trunc i8 %55 to i1
+  br i1 %56, label %or.lhs.false7, label %then5
+
+then5:                                            ; preds = %or.lhs.false, %or.lhs.false7, %merge1
+  %57 = load ptr, ptr %self, align 8
+  call void @"$Loop.land.673"(ptr %57)
+  %58 = load %48, ptr %1, align 1
+  br label %merge4
+
+else6:                                            ; preds = %or.lhs.false
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %then5
   ret void
 
-or.lhs.false:                                     ; preds = %or.lhs.false4
-  %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %178, ptr %41, i32 0, i32 4
-  %43 = getelementptr %39, ptr %42, i32 0, i32 13
-  %44 = load ptr, ptr %43, align 8
-  %45 = icmp ne ptr %44, null
-  %46 = zext i1 %45 to i8
-  %47 = trunc i8 %46 to i1
-  br i1 %47, label %then2, label %else3
+or.lhs.false:                                     ; preds = %or.lhs.false7
+  %59 = load ptr, ptr %self, align 8
+  %60 = getelementptr %178, ptr %59, i32 0, i32 4
+  %61 = getelementptr %39, ptr %60, i32 0, i32 13
+  %62 = load ptr, ptr %61, align 8
+  %63 = icmp ne ptr %62, null
+  %64 = zext i1 %63 to i8
+  %65 = trunc i8 %64 to i1
+  br i1 %65, label %then5, label %else6
 
-or.lhs.false4:                                    ; preds = %merge
-  %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %178, ptr %48, i32 0, i32 32
-  %50 = load i8, ptr %49, align 1
-  %51 = trunc i8 %50 to i1
-  br i1 %51, label %then2, label %or.lhs.false
+or.lhs.false7:                                    ; preds = %merge1
+  %66 = load ptr, ptr %self, align 8
+  %67 = getelementptr %178, ptr %66, i32 0, i32 32
+  %68 = load i8, ptr %67, align 1
+  %69 = trunc i8 %68 to i1
+  br i1 %69, label %then5, label %or.lhs.false
 }
 
-define internal i32 @"$Loop.launch.709"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.710"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -79316,7 +79731,7 @@ then2:                                            ; preds = %merge
   %49 = load %48, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.710"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.711"(ptr %50, i64 %51)
   %52 = load %48, ptr %2, align 1
   br label %merge1
 
@@ -79331,7 +79746,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.710"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.711"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -79509,7 +79924,7 @@ merge:                                            ; preds = %else, %then
   %89 = load ptr, ptr %self, align 8
   %90 = getelementptr %177, ptr %89, i32 0, i32 1
   %91 = load ptr, ptr %message, align 8
-  %92 = call i32 @"$Loop.init.711"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
+  %92 = call i32 @"$Loop.init.712"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
   store i32 %92, ptr %code, align 4
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %177, ptr %93, i32 0, i32 4
@@ -79829,7 +80244,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.711"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.712"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %code1 = alloca i32, align 4
@@ -79887,7 +80302,7 @@ entry:
   %37 = load %48, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.712"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.713"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -79908,7 +80323,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.713"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.714"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -79928,7 +80343,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.691"(ptr %54)
+  call void @"$Loop.publish_counters.692"(ptr %54)
   %55 = load %48, ptr %5, align 1
   ret i32 0
 
@@ -79936,7 +80351,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.712"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.713"(ptr %0, ptr %1) {
 entry:
   %target8 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -80004,7 +80419,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %45 = getelementptr %178, ptr %44, i32 0, i32 18
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  %48 = call zeroext i1 @"$Vector.reserve.653"(ptr %43, i64 %47)
+  %48 = call zeroext i1 @"$Vector.reserve.654"(ptr %43, i64 %47)
   %49 = zext i1 %48 to i8
   %50 = trunc i8 %49 to i1
   br i1 %50, label %and.rhs, label %and.end
@@ -80016,7 +80431,7 @@ and.lhs.true1:                                    ; preds = %entry
   %54 = getelementptr %178, ptr %53, i32 0, i32 18
   %55 = load i32, ptr %54, align 4
   %56 = sext i32 %55 to i64
-  %57 = call zeroext i1 @"$Vector.reserve.653"(ptr %52, i64 %56)
+  %57 = call zeroext i1 @"$Vector.reserve.654"(ptr %52, i64 %56)
   %58 = zext i1 %57 to i8
   %59 = trunc i8 %58 to i1
   br i1 %59, label %and.lhs.true, label %and.end
@@ -80038,7 +80453,7 @@ then3:                                            ; preds = %then
   %69 = load ptr, ptr %self, align 8
   %70 = getelementptr %178, ptr %69, i32 0, i32 18
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.654", i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.655", i32 %71)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -80083,7 +80498,7 @@ then10:                                           ; preds = %then6
   %91 = call ptr @__errno_location()
   %92 = load i32, ptr %91, align 4
   %93 = call ptr @strerror(i32 %92)
-  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.655", ptr %93)
+  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.656", ptr %93)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -80105,7 +80520,7 @@ dead13:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.713"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.714"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %34, align 8
   %2 = alloca %48, align 8
@@ -80200,27 +80615,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4412" = alloca ptr, align 8
-  %"$4411" = alloca i32, align 4
-  %"$4410" = alloca ptr, align 8
+  %"$4424" = alloca ptr, align 8
+  %"$4423" = alloca i32, align 4
+  %"$4422" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4410", align 8
-  store i32 %2, ptr %"$4411", align 4
-  store ptr %3, ptr %"$4412", align 8
+  store ptr %1, ptr %"$4422", align 8
+  store i32 %2, ptr %"$4423", align 4
+  store ptr %3, ptr %"$4424", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4410", align 8
-  %7 = load i32, ptr %"$4411", align 4
-  %8 = load ptr, ptr %"$4412", align 8
-  %9 = call i32 @"$Loop.poll.714"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$4422", align 8
+  %7 = load i32, ptr %"$4423", align 4
+  %8 = load ptr, ptr %"$4424", align 8
+  %9 = call i32 @"$Loop.poll.715"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.714"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.715"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %value = alloca i64, align 8
@@ -80271,7 +80686,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.665"(ptr %22)
+  call void @"$Loop.lock.666"(ptr %22)
   %23 = load %48, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %178, ptr %24, i32 0, i32 19
@@ -80304,7 +80719,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %178, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.667"(ptr %44)
+  call void @"$Loop.unlock.668"(ptr %44)
   %45 = load %48, ptr %4, align 1
   ret i32 0
 
@@ -80314,24 +80729,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4408" = alloca ptr, align 8
-  %"$4407" = alloca i64, align 8
+  %"$4420" = alloca ptr, align 8
+  %"$4419" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4407", align 8
-  store ptr %2, ptr %"$4408", align 8
+  store i64 %1, ptr %"$4419", align 8
+  store ptr %2, ptr %"$4420", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4407", align 8
-  %6 = load ptr, ptr %"$4408", align 8
-  %7 = call i32 @"$Loop.preempt.715"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$4419", align 8
+  %6 = load ptr, ptr %"$4420", align 8
+  %7 = call i32 @"$Loop.preempt.716"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.715"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.716"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -80342,7 +80757,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.664"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.665"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -80351,29 +80766,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$4426" = alloca ptr, align 8
-  %"$4425" = alloca ptr, align 8
-  %"$4424" = alloca ptr, align 8
-  %"$4423" = alloca i8, align 1
-  %"$4422" = alloca i32, align 4
-  %"$4421" = alloca ptr, align 8
+  %"$4438" = alloca ptr, align 8
+  %"$4437" = alloca ptr, align 8
+  %"$4436" = alloca ptr, align 8
+  %"$4435" = alloca i8, align 1
+  %"$4434" = alloca i32, align 4
+  %"$4433" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4421", align 8
-  store i32 %2, ptr %"$4422", align 4
+  store ptr %1, ptr %"$4433", align 8
+  store i32 %2, ptr %"$4434", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$4423", align 1
-  store ptr %4, ptr %"$4424", align 8
-  store ptr %5, ptr %"$4425", align 8
-  store ptr %6, ptr %"$4426", align 8
+  store i8 %7, ptr %"$4435", align 1
+  store ptr %4, ptr %"$4436", align 8
+  store ptr %5, ptr %"$4437", align 8
+  store ptr %6, ptr %"$4438", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %177, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$4421", align 8
-  %11 = load i32, ptr %"$4422", align 4
-  %12 = load i8, ptr %"$4423", align 1
-  %13 = load ptr, ptr %"$4424", align 8
-  %14 = load ptr, ptr %"$4425", align 8
-  %15 = load ptr, ptr %"$4426", align 8
+  %10 = load ptr, ptr %"$4433", align 8
+  %11 = load i32, ptr %"$4434", align 4
+  %12 = load i8, ptr %"$4435", align 1
+  %13 = load ptr, ptr %"$4436", align 8
+  %14 = load ptr, ptr %"$4437", align 8
+  %15 = load ptr, ptr %"$4438", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -80442,7 +80857,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.716")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.717")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -80461,7 +80876,7 @@ merge1:                                           ; preds = %else3, %dead
   %31 = load ptr, ptr %result, align 8
   store ptr null, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.671"(ptr %32)
+  call void @"$Loop.enter_turn.672"(ptr %32)
   %33 = load %48, ptr %8, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %tokens, align 8
@@ -80474,7 +80889,7 @@ merge1:                                           ; preds = %else3, %dead
   %42 = call i32 @"$Loop.prefill_in_turn"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
   store i32 %42, ptr %code, align 4
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.686"(ptr %43)
+  call void @"$Loop.leave_turn.687"(ptr %43)
   %44 = load %48, ptr %7, align 1
   %45 = load i32, ptr %code, align 4
   ret i32 %45
@@ -80511,7 +80926,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.675"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.676"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -80531,7 +80946,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.717"(ptr noalias sret(%153) %8, ptr %18)
+  call void @"$Loop.limits.718"(ptr noalias sret(%153) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -80619,7 +81034,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.694"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.695"(ptr %60, ptr %61)
   %62 = load %48, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -80640,7 +81055,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.717"(ptr noalias sret(%153) %0, ptr %1) {
+define internal void @"$Loop.limits.718"(ptr noalias sret(%153) %0, ptr %1) {
 entry:
   %2 = alloca %153, align 8
   %3 = alloca %182, align 8
@@ -80758,7 +81173,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %178, ptr %27, i32 0, i32 2
   %29 = getelementptr %32, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.718", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.719", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -80831,7 +81246,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %178, ptr %64, i32 0, i32 2
   %66 = getelementptr %32, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.719", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.720", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -80898,7 +81313,7 @@ entry:
   %9 = getelementptr %60, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.678"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.679"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -81091,7 +81506,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.682"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.683"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -81148,7 +81563,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.685"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.686"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -81172,7 +81587,7 @@ entry:
   %8 = getelementptr %39, ptr %7, i32 0, i32 10
   %9 = getelementptr %26, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.720"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.721"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %178, ptr %12, i32 0, i32 2
@@ -81189,7 +81604,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %178, ptr %20, i32 0, i32 2
   %22 = getelementptr %32, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.720"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.721"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -81208,7 +81623,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %39, ptr %29, i32 0, i32 10
   %31 = getelementptr %26, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.720"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.721"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -81223,7 +81638,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.720"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.721"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -81245,24 +81660,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4419" = alloca ptr, align 8
-  %"$4418" = alloca i32, align 4
+  %"$4431" = alloca ptr, align 8
+  %"$4430" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4418", align 4
-  store ptr %2, ptr %"$4419", align 8
+  store i32 %1, ptr %"$4430", align 4
+  store ptr %2, ptr %"$4431", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$4418", align 4
-  %6 = load ptr, ptr %"$4419", align 8
-  %7 = call i32 @"$Loop.resize_pool.721"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$4430", align 4
+  %6 = load ptr, ptr %"$4431", align 8
+  %7 = call i32 @"$Loop.resize_pool.722"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.721"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.722"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -81293,15 +81708,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %48, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.671"(ptr %12)
+  call void @"$Loop.enter_turn.672"(ptr %12)
   %13 = load %48, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.722"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.723"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.686"(ptr %18)
+  call void @"$Loop.leave_turn.687"(ptr %18)
   %19 = load %48, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -81310,7 +81725,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.722"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.723"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code11 = alloca i32, align 4
@@ -81327,7 +81742,7 @@ entry:
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %num_pages, align 4
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.begin_resize.723"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.begin_resize.724"(ptr %4, i32 %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -81374,7 +81789,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %35, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.567", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.568", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -81391,7 +81806,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = call i32 @"$Loop.perform_transfers.703"(ptr %35)
+  %36 = call i32 @"$Loop.perform_transfers.704"(ptr %35)
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %178, ptr %37, i32 0, i32 3
   %39 = getelementptr %33, ptr %38, i32 0, i32 1
@@ -81455,7 +81870,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.723"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.724"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -81467,12 +81882,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.665"(ptr %5)
+  call void @"$Loop.lock.666"(ptr %5)
   %6 = load %48, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.724"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.725"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -81493,7 +81908,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.667"(ptr %19)
+  call void @"$Loop.unlock.668"(ptr %19)
   %20 = load %48, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -81513,7 +81928,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.724"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.725"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %target15 = alloca ptr, align 8
@@ -81562,7 +81977,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %178, ptr %25, i32 0, i32 2
   %27 = getelementptr %32, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.561", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.562", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -81609,7 +82024,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.562", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.563", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -81655,7 +82070,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %178, ptr %73, i32 0, i32 19
   %75 = getelementptr %44, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.563", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.564", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -81673,7 +82088,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %78 = load ptr, ptr %self, align 8
   %79 = load ptr, ptr %message, align 8
-  %80 = call i32 @"$Loop.check_usable.676"(ptr %78, ptr %79)
+  %80 = call i32 @"$Loop.check_usable.677"(ptr %78, ptr %79)
   store i32 %80, ptr %code, align 4
   %81 = load i32, ptr %code, align 4
   %82 = icmp ne i32 %81, 0
@@ -81695,14 +82110,14 @@ merge20:                                          ; preds = %else22, %dead23
   %86 = load ptr, ptr %self, align 8
   %87 = load i32, ptr %num_pages, align 4
   %88 = load ptr, ptr %message, align 8
-  %89 = call i32 @"$Loop.check_live_fit.725"(ptr %86, i32 %87, ptr %88)
+  %89 = call i32 @"$Loop.check_live_fit.726"(ptr %86, i32 %87, ptr %88)
   ret i32 %89
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.725"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.726"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %needed = alloca i32, align 4
@@ -81774,7 +82189,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %60, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.564", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.565", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -81817,7 +82232,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.575", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.576", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -81890,28 +82305,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$4438" = alloca ptr, align 8
-  %"$4437" = alloca ptr, align 8
-  %"$4436" = alloca i32, align 4
-  %"$4435" = alloca ptr, align 8
-  %"$4434" = alloca ptr, align 8
-  %"$4433" = alloca i32, align 4
+  %"$4450" = alloca ptr, align 8
+  %"$4449" = alloca ptr, align 8
+  %"$4448" = alloca i32, align 4
+  %"$4447" = alloca ptr, align 8
+  %"$4446" = alloca ptr, align 8
+  %"$4445" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4433", align 4
-  store ptr %2, ptr %"$4434", align 8
-  store ptr %3, ptr %"$4435", align 8
-  store i32 %4, ptr %"$4436", align 4
-  store ptr %5, ptr %"$4437", align 8
-  store ptr %6, ptr %"$4438", align 8
+  store i32 %1, ptr %"$4445", align 4
+  store ptr %2, ptr %"$4446", align 8
+  store ptr %3, ptr %"$4447", align 8
+  store i32 %4, ptr %"$4448", align 4
+  store ptr %5, ptr %"$4449", align 8
+  store ptr %6, ptr %"$4450", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %177, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$4433", align 4
-  %10 = load ptr, ptr %"$4434", align 8
-  %11 = load ptr, ptr %"$4435", align 8
-  %12 = load i32, ptr %"$4436", align 4
-  %13 = load ptr, ptr %"$4437", align 8
-  %14 = load ptr, ptr %"$4438", align 8
+  %9 = load i32, ptr %"$4445", align 4
+  %10 = load ptr, ptr %"$4446", align 8
+  %11 = load ptr, ptr %"$4447", align 8
+  %12 = load i32, ptr %"$4448", align 4
+  %13 = load ptr, ptr %"$4449", align 8
+  %14 = load ptr, ptr %"$4450", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -81958,7 +82373,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %48, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.671"(ptr %16)
+  call void @"$Loop.enter_turn.672"(ptr %16)
   %17 = load %48, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -81970,7 +82385,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.686"(ptr %26)
+  call void @"$Loop.leave_turn.687"(ptr %26)
   %27 = load %48, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -82008,7 +82423,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.675"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.676"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -82103,7 +82518,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.679"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.680"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -82114,7 +82529,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.680"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.681"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -82204,7 +82619,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %48, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.682"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.683"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -82324,7 +82739,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.726", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.727", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -82361,7 +82776,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.727", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.728", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -82408,7 +82823,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %39, ptr %68, i32 0, i32 10
   %70 = getelementptr %26, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.728", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.729", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -82472,7 +82887,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %0, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.729")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.730")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -82587,7 +83002,7 @@ entry:
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %num_steps, align 4
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_state.677"(ptr %6, ptr %11, i32 %12, ptr %13)
+  %14 = call i32 @"$Loop.check_state.678"(ptr %6, ptr %11, i32 %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -82651,7 +83066,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.730", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.731", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -82710,7 +83125,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.678"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.679"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -82739,7 +83154,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.707"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.708"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -83051,7 +83466,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %11, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.731", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.732", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -83098,7 +83513,7 @@ then9:                                            ; preds = %then5
   %79 = getelementptr %11, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.732", i32 %76, i64 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.733", i32 %76, i64 %81)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -83177,27 +83592,27 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$4402" = alloca ptr, align 8
-  %"$4401" = alloca ptr, align 8
-  %"$4400" = alloca ptr, align 8
+  %"$4414" = alloca ptr, align 8
+  %"$4413" = alloca ptr, align 8
+  %"$4412" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4400", align 8
-  store ptr %2, ptr %"$4401", align 8
-  store ptr %3, ptr %"$4402", align 8
+  store ptr %1, ptr %"$4412", align 8
+  store ptr %2, ptr %"$4413", align 8
+  store ptr %3, ptr %"$4414", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4400", align 8
-  %7 = load ptr, ptr %"$4401", align 8
-  %8 = load ptr, ptr %"$4402", align 8
-  %9 = call i32 @"$Loop.submit.733"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$4412", align 8
+  %7 = load ptr, ptr %"$4413", align 8
+  %8 = load ptr, ptr %"$4414", align 8
+  %9 = call i32 @"$Loop.submit.734"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.733"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.734"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %5 = alloca %48, align 8
@@ -83222,13 +83637,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %48, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.665"(ptr %13)
+  call void @"$Loop.lock.666"(ptr %13)
   %14 = load %48, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.717"(ptr noalias sret(%153) %8, ptr %15)
+  call void @"$Loop.limits.718"(ptr noalias sret(%153) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.667"(ptr %16)
+  call void @"$Loop.unlock.668"(ptr %16)
   %17 = load %48, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -83255,12 +83670,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.665"(ptr %29)
+  call void @"$Loop.lock.666"(ptr %29)
   %30 = load %48, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.734"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.735"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -83281,7 +83696,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.667"(ptr %43)
+  call void @"$Loop.unlock.668"(ptr %43)
   %44 = load %48, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -83313,7 +83728,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.734"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.735"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -83333,7 +83748,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.676"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.677"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -83353,7 +83768,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.717"(ptr noalias sret(%153) %5, ptr %14)
+  call void @"$Loop.limits.718"(ptr noalias sret(%153) %5, ptr %14)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %5, i64 20, i1 false)
   %15 = load ptr, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
@@ -83385,7 +83800,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$Loop.check_queue.735"(ptr %29, ptr %30)
+  %31 = call i32 @"$Loop.check_queue.736"(ptr %29, ptr %30)
   store i32 %31, ptr %code6, align 4
   %32 = load i32, ptr %code6, align 4
   %33 = icmp ne i32 %32, 0
@@ -83415,7 +83830,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %message, align 8
-  %45 = call i32 @"$Loop.prepare_capture.736"(ptr %43, ptr %44)
+  %45 = call i32 @"$Loop.prepare_capture.737"(ptr %43, ptr %44)
   store i32 %45, ptr %code14, align 4
   %46 = load i32, ptr %code14, align 4
   %47 = icmp ne i32 %46, 0
@@ -83442,7 +83857,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$Loop.start.737"(ptr %51, ptr %52)
+  %53 = call i32 @"$Loop.start.738"(ptr %51, ptr %52)
   store i32 %53, ptr %code19, align 4
   %54 = load i32, ptr %code19, align 4
   %55 = icmp ne i32 %54, 0
@@ -83493,7 +83908,7 @@ dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.735"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.736"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %num_waiting = alloca i64, align 8
@@ -83556,7 +83971,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %178, ptr %42, i32 0, i32 2
   %44 = getelementptr %32, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.613", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.614", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -83578,7 +83993,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.736"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.737"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %count = alloca i64, align 8
@@ -83651,7 +84066,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %32, ptr %42, i32 0, i32 8
   %44 = getelementptr %26, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.614", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.615", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -83673,7 +84088,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.737"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.738"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
@@ -83704,7 +84119,7 @@ merge:                                            ; preds = %else, %dead
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %178, ptr %8, i32 0, i32 9
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.738", ptr %10)
+  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.739", ptr %10)
   store i32 %11, ptr %code, align 4
   %12 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %13 = load i32, ptr %code, align 4
@@ -83729,7 +84144,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.620", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.621", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -83754,7 +84169,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.738"(ptr %0) {
+define internal ptr @"$engine_thread.739"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %loop = alloca ptr, align 8
@@ -83763,7 +84178,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.739"(ptr %3)
+  call void @"$Loop.run.740"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret ptr null
 
@@ -83771,7 +84186,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.739"(ptr %0) {
+define internal void @"$Loop.run.740"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -83784,7 +84199,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.740"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.741"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
@@ -83795,7 +84210,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %48, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.696"(ptr %13)
+  call void @"$Loop.iterate.697"(ptr %13)
   %14 = load %48, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %178, ptr %15, i32 0, i32 5
@@ -83805,7 +84220,7 @@ whilebody:                                        ; preds = %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.671"(ptr %18)
+  call void @"$Loop.enter_turn.672"(ptr %18)
   %19 = load %48, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %178, ptr %20, i32 0, i32 5
@@ -83814,7 +84229,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.740"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.741"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %stopping = alloca i8, align 1
@@ -83823,7 +84238,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.665"(ptr %3)
+  call void @"$Loop.lock.666"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %178, ptr %5, i32 0, i32 19
@@ -83875,7 +84290,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.667"(ptr %42)
+  call void @"$Loop.unlock.668"(ptr %42)
   %43 = load %48, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -83890,7 +84305,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.741"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.742"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -83899,7 +84314,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.741"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.742"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -83963,21 +84378,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$4414" = alloca i64, align 8
+  %"$4426" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4414", align 8
+  store i64 %1, ptr %"$4426", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %177, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$4414", align 8
-  %5 = call i32 @"$Loop.wait.742"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$4426", align 8
+  %5 = call i32 @"$Loop.wait.743"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.742"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.743"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %has_events = alloca i8, align 1
@@ -84007,7 +84422,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.665"(ptr %11)
+  call void @"$Loop.lock.666"(ptr %11)
   %12 = load %48, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -84049,7 +84464,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.667"(ptr %37)
+  call void @"$Loop.unlock.668"(ptr %37)
   %38 = load %48, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -84096,7 +84511,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %48, ptr %5, align 1
-  call void @"$Vector.init.743"(ptr %blocks)
+  call void @"$Vector.init.744"(ptr %blocks)
   %7 = load %48, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -84149,7 +84564,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.744"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.745"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -84188,7 +84603,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.746"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.747"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -84221,7 +84636,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.747"(ptr %blocks)
+  call void @"$Vector.free.748"(ptr %blocks)
   %71 = load %48, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %48, ptr %2, align 1
@@ -84232,7 +84647,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.743"(ptr %0) {
+define internal void @"$Vector.init.744"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -84248,7 +84663,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.744"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.745"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -84259,7 +84674,7 @@ entry:
   %4 = getelementptr %183, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.745"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.746"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -84296,7 +84711,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.745"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.746"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -84395,7 +84810,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.746"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.747"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -84409,7 +84824,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -84438,7 +84853,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.747"(ptr %0) {
+define internal void @"$Vector.free.748"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -84450,7 +84865,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.743"(ptr %7)
+  call void @"$Vector.init.744"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -84477,7 +84892,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %48, ptr %11, align 1
-  call void @"$Map.init.748"(ptr %map)
+  call void @"$Map.init.749"(ptr %map)
   %13 = load %48, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -84504,7 +84919,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.751"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.752"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -84556,7 +84971,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.759"(ptr %map)
+  call void @"$Map.clear.760"(ptr %map)
   %53 = load %48, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -84573,7 +84988,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.751"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.752"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -84589,7 +85004,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.761"(ptr %map)
+  call void @"$Map.free.762"(ptr %map)
   %70 = load %48, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %48, ptr %1, align 1
@@ -84604,7 +85019,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.751"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.752"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -84614,7 +85029,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.748"(ptr %0) {
+define internal void @"$Map.init.749"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -84622,7 +85037,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %184, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.749"(ptr %4)
+  call void @"$Vector.init.750"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %184, ptr %6, i32 0, i32 1
@@ -84631,7 +85046,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.749"(ptr %0) {
+define internal void @"$Vector.init.750"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -84688,7 +85103,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.751"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.752"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -84721,7 +85136,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.754"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.755"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -84734,7 +85149,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.754"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.755"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -84757,7 +85172,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.750", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.751", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -84779,7 +85194,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.751"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.752"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %94, align 8
@@ -84828,7 +85243,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load i64, ptr %24, align 8
   %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %27 = load i64, ptr %26, align 8
-  %28 = call i64 @"$Map.position.752"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %28 = call i64 @"$Map.position.753"(ptr %18, i64 %25, i64 %27, i64 %23)
   %29 = getelementptr i32, ptr %17, i64 %28
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %index, align 4
@@ -84852,7 +85267,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %184, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.753"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.754"(ptr %36, i64 %38)
   %40 = getelementptr %186, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -84860,7 +85275,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.752"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.753"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %94, align 8
   %4 = alloca %94, align 8
@@ -84913,7 +85328,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.753"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.754"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %186, ptr %37, i32 0, i32 1
@@ -84969,7 +85384,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.753"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.754"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -84983,7 +85398,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -85012,7 +85427,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Map.insert.754"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.755"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %186, align 8
   %5 = alloca %186, align 8
@@ -85037,7 +85452,7 @@ entry:
   %14 = getelementptr %185, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.755"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.756"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -85066,7 +85481,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call i64 @"$Map.position.752"(ptr %25, i64 %28, i64 %30, i64 %26)
+  %31 = call i64 @"$Map.position.753"(ptr %25, i64 %28, i64 %30, i64 %26)
   store i64 %31, ptr %position, align 8
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %184, ptr %32, i32 0, i32 1
@@ -85092,7 +85507,7 @@ then2:                                            ; preds = %merge
   %50 = getelementptr i32, ptr %48, i64 %49
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.753"(ptr %44, i64 %52)
+  %53 = call ptr @"$Vector.at.754"(ptr %44, i64 %52)
   %54 = getelementptr %186, ptr %53, i32 0, i32 2
   store i64 %42, ptr %54, align 8
   ret i1 true
@@ -85130,7 +85545,7 @@ merge1:                                           ; preds = %else3, %dead4
   %72 = load i64, ptr %71, align 8
   store i64 %72, ptr %70, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %73 = call zeroext i1 @"$Vector.push.758"(ptr %56, ptr byval(%186) %4)
+  %73 = call zeroext i1 @"$Vector.push.759"(ptr %56, ptr byval(%186) %4)
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %else7, label %then6
@@ -85164,7 +85579,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.755"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.756"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -85204,7 +85619,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %184, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.756"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.757"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -85212,7 +85627,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.757"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.758"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -85233,7 +85648,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.756"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.757"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -85332,7 +85747,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.757"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.758"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %94, align 8
   %entry6 = alloca ptr, align 8
@@ -85406,7 +85821,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %184, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.753"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.754"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -85425,7 +85840,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.752"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.753"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -85439,7 +85854,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.758"(ptr %0, ptr byval(%186) %1) {
+define internal zeroext i1 @"$Vector.push.759"(ptr %0, ptr byval(%186) %1) {
 entry:
   %value = alloca %186, align 8
   %self = alloca ptr, align 8
@@ -85450,7 +85865,7 @@ entry:
   %4 = getelementptr %185, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.756"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.757"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -85486,7 +85901,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.759"(ptr %0) {
+define internal void @"$Map.clear.760"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %1 = alloca %48, align 8
@@ -85494,7 +85909,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %184, ptr %2, i32 0, i32 0
-  call void @"$Vector.clear.760"(ptr %3)
+  call void @"$Vector.clear.761"(ptr %3)
   %4 = load %48, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %184, ptr %5, i32 0, i32 1
@@ -85528,7 +85943,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Vector.clear.760"(ptr %0) {
+define internal void @"$Vector.clear.761"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -85538,7 +85953,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.761"(ptr %0) {
+define internal void @"$Map.free.762"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -85546,7 +85961,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %184, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.762"(ptr %4)
+  call void @"$Vector.free.763"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %184, ptr %6, i32 0, i32 1
@@ -85555,7 +85970,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.762"(ptr %0) {
+define internal void @"$Vector.free.763"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -85567,7 +85982,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.749"(ptr %7)
+  call void @"$Vector.init.750"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -85769,7 +86184,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.763", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.764", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -85797,7 +86212,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %191, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %191, ptr %6, i32 0, i32 2
-  store ptr @"$string.763", ptr %28, align 8
+  store ptr @"$string.764", ptr %28, align 8
   %29 = getelementptr %191, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %191, ptr %6, align 8
@@ -85840,7 +86255,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.764")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.765")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -85892,7 +86307,7 @@ entry:
   %20 = getelementptr %130, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %20, align 8
   %21 = getelementptr %130, ptr %reader, i32 0, i32 4
-  store ptr @"$string.763", ptr %21, align 8
+  store ptr @"$string.764", ptr %21, align 8
   %22 = load ptr, ptr %data, align 8
   %23 = load i64, ptr %size, align 8
   %24 = getelementptr %192, ptr %8, i32 0, i32 0
@@ -85942,7 +86357,7 @@ then2:                                            ; preds = %then
   %52 = getelementptr %0, ptr %51, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.765")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.766")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -86075,7 +86490,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.763", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.764", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %48, ptr %3, align 1
@@ -86169,15 +86584,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
-  %"$4347" = alloca i32, align 4
-  %"$4346" = alloca i32, align 4
+  %"$4359" = alloca i32, align 4
+  %"$4358" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4346", align 4
-  store i32 %2, ptr %"$4347", align 4
+  store i32 %1, ptr %"$4358", align 4
+  store i32 %2, ptr %"$4359", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4346", align 4
-  %6 = load i32, ptr %"$4347", align 4
+  %5 = load i32, ptr %"$4358", align 4
+  %6 = load i32, ptr %"$4359", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %48, ptr %3, align 1
   ret void
@@ -86274,15 +86689,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4337" = alloca ptr, align 8
-  %"$4336" = alloca i32, align 4
+  %"$4349" = alloca ptr, align 8
+  %"$4348" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4336", align 4
-  store ptr %2, ptr %"$4337", align 8
+  store i32 %1, ptr %"$4348", align 4
+  store ptr %2, ptr %"$4349", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4336", align 4
-  %5 = load ptr, ptr %"$4337", align 8
+  %4 = load i32, ptr %"$4348", align 4
+  %5 = load ptr, ptr %"$4349", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -86292,12 +86707,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$4350" = alloca i32, align 4
+  %"$4362" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4350", align 4
+  store i32 %1, ptr %"$4362", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4350", align 4
+  %3 = load i32, ptr %"$4362", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -86409,12 +86824,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$4344" = alloca i32, align 4
+  %"$4356" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4344", align 4
+  store i32 %1, ptr %"$4356", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4344", align 4
+  %3 = load i32, ptr %"$4356", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -86424,18 +86839,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$4341" = alloca ptr, align 8
-  %"$4340" = alloca i32, align 4
-  %"$4339" = alloca i32, align 4
+  %"$4353" = alloca ptr, align 8
+  %"$4352" = alloca i32, align 4
+  %"$4351" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4339", align 4
-  store i32 %2, ptr %"$4340", align 4
-  store ptr %3, ptr %"$4341", align 8
+  store i32 %1, ptr %"$4351", align 4
+  store i32 %2, ptr %"$4352", align 4
+  store ptr %3, ptr %"$4353", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4339", align 4
-  %6 = load i32, ptr %"$4340", align 4
-  %7 = load ptr, ptr %"$4341", align 8
+  %5 = load i32, ptr %"$4351", align 4
+  %6 = load i32, ptr %"$4352", align 4
+  %7 = load ptr, ptr %"$4353", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -86446,12 +86861,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4334" = alloca i32, align 4
+  %"$4346" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4334", align 4
+  store i32 %1, ptr %"$4346", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4334", align 4
+  %4 = load i32, ptr %"$4346", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void
@@ -86463,12 +86878,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4332" = alloca i32, align 4
+  %"$4344" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4332", align 4
+  store i32 %1, ptr %"$4344", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4332", align 4
+  %4 = load i32, ptr %"$4344", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void
@@ -86581,14 +86996,14 @@ merge4:                                           ; preds = %else6, %dead11
   %44 = load ptr, ptr %state, align 8
   %45 = load ptr, ptr %message, align 8
   %46 = icmp ne i8 %42, 0
-  %47 = call i32 @"$Loop.prefill.766"(ptr %37, ptr %38, i32 %39, i1 zeroext %46, ptr %43, ptr %44, ptr %45)
+  %47 = call i32 @"$Loop.prefill.767"(ptr %37, ptr %38, i32 %39, i1 zeroext %46, ptr %43, ptr %44, ptr %45)
   ret i32 %47
 
 dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.766"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.767"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -86648,7 +87063,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.716")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.717")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -86677,7 +87092,7 @@ merge1:                                           ; preds = %else3, %dead
   %39 = load ptr, ptr %result, align 8
   %40 = load ptr, ptr %message, align 8
   %41 = icmp ne i8 %37, 0
-  %42 = call i32 @"$Loop.prefill_in_turn.767"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
+  %42 = call i32 @"$Loop.prefill_in_turn.768"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
   store i32 %42, ptr %code, align 4
   %43 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %43)
@@ -86689,7 +87104,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.767"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.768"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code16 = alloca i32, align 4
@@ -86789,7 +87204,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.768"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.769"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -86814,7 +87229,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.769"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.770"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -86846,7 +87261,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.768"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.769"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %6 = alloca %48, align 8
@@ -86896,7 +87311,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %31, ptr %27, i32 0, i32 2
   %29 = getelementptr %32, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.718", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.719", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -86969,7 +87384,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %31, ptr %64, i32 0, i32 2
   %66 = getelementptr %32, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.719", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.720", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -87015,7 +87430,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.769"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.770"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -87072,7 +87487,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.770"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.771"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -87100,7 +87515,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.770"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.771"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -87127,7 +87542,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.771"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.772"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -87293,7 +87708,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.771"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.772"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -87310,7 +87725,7 @@ entry:
   %8 = getelementptr %39, ptr %7, i32 0, i32 10
   %9 = getelementptr %26, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.720"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.721"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %31, ptr %12, i32 0, i32 2
@@ -87327,7 +87742,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %31, ptr %20, i32 0, i32 2
   %22 = getelementptr %32, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.720"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.721"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -87346,7 +87761,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %39, ptr %29, i32 0, i32 10
   %31 = getelementptr %26, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.720"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.721"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -87452,14 +87867,14 @@ merge:                                            ; preds = %else, %dead
   %27 = load i32, ptr %num_steps, align 4
   %28 = load ptr, ptr %tokens, align 8
   %29 = load ptr, ptr %message, align 8
-  %30 = call i32 @"$Loop.run_batch_decode.772"(ptr %23, i32 %24, ptr %25, ptr %26, i32 %27, ptr %28, ptr %29)
+  %30 = call i32 @"$Loop.run_batch_decode.773"(ptr %23, i32 %24, ptr %25, ptr %26, i32 %27, ptr %28, ptr %29)
   ret i32 %30
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.772"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.773"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -87507,7 +87922,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.773"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.774"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -87519,7 +87934,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.773"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.774"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -87574,7 +87989,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.774"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.775"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -87699,7 +88114,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %61, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.776"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.777"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -87740,7 +88155,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.777"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.778"(ptr %104, i32 %105, ptr %106)
   %107 = load %48, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -87774,7 +88189,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.779"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.780"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -87804,7 +88219,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.774"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.775"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code36 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -87864,7 +88279,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.726", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.727", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -87901,7 +88316,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.727", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.728", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -87948,7 +88363,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %39, ptr %68, i32 0, i32 10
   %70 = getelementptr %26, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.728", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.729", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -88012,7 +88427,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %0, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.729")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.730")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -88048,7 +88463,7 @@ forbody:                                          ; preds = %forcond
   %113 = load i32, ptr %i, align 4
   %114 = load i32, ptr %num_steps, align 4
   %115 = load ptr, ptr %message, align 8
-  %116 = call i32 @"$Loop.check_batch_state.775"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
+  %116 = call i32 @"$Loop.check_batch_state.776"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
   store i32 %116, ptr %code, align 4
   %117 = load i32, ptr %code, align 4
   %118 = icmp ne i32 %117, 0
@@ -88102,7 +88517,7 @@ dead41:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.775"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.776"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %target = alloca ptr, align 8
   %i = alloca i32, align 4
@@ -88191,7 +88606,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.730", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.731", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -88218,7 +88633,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.776"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.777"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -88295,7 +88710,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.777"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.778"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %i2 = alloca i32, align 4
@@ -88343,7 +88758,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.778"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.779"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %48, ptr %4, align 1
   br label %merge1
 
@@ -88387,7 +88802,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.778"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.779"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %48, ptr %3, align 1
   br label %merge6
 
@@ -88403,7 +88818,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.778"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.779"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -88479,7 +88894,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.779"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.780"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %target7 = alloca ptr, align 8
@@ -88563,7 +88978,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %11, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.731", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.732", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -88610,7 +89025,7 @@ then9:                                            ; preds = %then5
   %79 = getelementptr %11, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.732", i32 %76, i64 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.733", i32 %76, i64 %81)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -89310,7 +89725,7 @@ then4:                                            ; preds = %then
   %62 = getelementptr %39, ptr %61, i32 0, i32 1
   %63 = load i32, ptr %62, align 4
   %64 = load i32, ptr %num_sequences, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.781", i32 %58, i32 %63, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.782", i32 %58, i32 %63, i32 %64)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -89395,7 +89810,7 @@ merge:                                            ; preds = %forcond
   %34 = load %48, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %33, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.780"(ptr %36)
+  call void @"$Vector.clear.781"(ptr %36)
   %37 = load %48, ptr %1, align 1
   ret void
 }
@@ -89422,7 +89837,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.780"(ptr %0) {
+define internal void @"$Vector.clear.781"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
