@@ -1,8 +1,7 @@
 #ifndef GLM_KERNELS_PREFILL_ATTENTION_CONSUMER_HPP
 #define GLM_KERNELS_PREFILL_ATTENTION_CONSUMER_HPP
 
-#include "native/kernels/prefill_attention/query_loader.hpp"
-#include "native/kernels/prefill_attention/softmax.hpp"
+#include "native/kernels/prefill_attention/store.hpp"
 #include "native/ptx/wgmma_bf16.hpp"
 
 namespace glm::kernels::prefill_attention_detail {
@@ -185,28 +184,6 @@ __device__ void Consumer<Tile>::attend(const Item& item,
 }
 
 template <typename Tile>
-__device__ inline void store_row(const Parameters& parameters, const Item& item,
-                                 const Accumulators<Tile>& state, int32_t row,
-                                 int32_t thread_row) {
-  const float inverse = __frcp_rn(quad_sum(state.rows.sum[thread_row]));
-  if (row >= item.num_rows) return;
-  __nv_bfloat16* output = static_cast<__nv_bfloat16*>(parameters.output) +
-                          query_offset(parameters, item, row);
-  constexpr int32_t kPartPairs = Tile::kValueColumns / kFragmentColumns;
-#pragma unroll
-  for (int32_t i = 0; i < Tile::kValueParts * kPartPairs; ++i) {
-    const int32_t column = i * kFragmentColumns + threadIdx.x % 4 * 2;
-    const int32_t place = i % kPartPairs * kFragment + thread_row * 2;
-    const float low = state.output[i / kPartPairs][place] * inverse;
-    const float high = state.output[i / kPartPairs][place + 1] * inverse;
-    if (column < parameters.cache.head_dim)
-      output[column] = __float2bfloat16_rn(low);
-    if (column + 1 < parameters.cache.head_dim)
-      output[column + 1] = __float2bfloat16_rn(high);
-  }
-}
-
-template <typename Tile>
 __device__ inline void consume(const Parameters& parameters,
                                Control<Tile>& control,
                                const Buffers<Tile>& buffers, int32_t index) {
@@ -221,8 +198,9 @@ __device__ inline void consume(const Parameters& parameters,
     consumer.attend(item, state);
     const int32_t row = item.first_row + index * kConsumerRows +
                         thread / kWarpThreads * 16 + thread % kWarpThreads / 4;
-    store_row(parameters, item, state, row, 0);
-    store_row(parameters, item, state, row + 8, 1);
+    store_row<Tile>(parameters, item, row, 0, state.rows.sum[0], state.output);
+    store_row<Tile>(parameters, item, row + 8, 1, state.rows.sum[1],
+                    state.output);
   }
 }
 

@@ -36,11 +36,20 @@ void expect_segments(const glm_segments& segments) {
                segments.page_table_stride);
 }
 
+void expect_bf16_cache(const glm_kv_cache& cache) {
+  if (cache.dtype == GLM_DTYPE_BF16) return;
+  throw Failure(GLM_NOT_SUPPORTED,
+                std::string(kWhere) +
+                    ": dtype of the cache: expected BF16 (1), got " +
+                    std::to_string(cache.dtype));
+}
+
 void expect_arguments(const glm_attention_args& args) {
   expect_range(kWhere, "num_decode_tokens", 0, args.rows.num_tokens,
                args.rows.num_decode_tokens);
   expect_segments(args.segments);
   expect_kv_cache(kWhere, args.cache);
+  expect_bf16_cache(*args.cache);
   expect_layer(kWhere, *args.cache, args.layer);
   expect_group(kWhere, *args.cache, args.num_heads);
   expect_aligned("query", args.query);
