@@ -1,9 +1,11 @@
 #include "native/kernels/attention/attention.hpp"
 
 #include <algorithm>
+#include <string>
 
 #include "native/base/cuda.hpp"
 #include "native/kernels/attention/decode_attention.hpp"
+#include "native/kernels/attention/row_list.hpp"
 #include "native/kernels/kv_cache.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/prefill_attention/prefill_attention.hpp"
@@ -12,6 +14,7 @@ namespace glm::kernels {
 namespace {
 
 constexpr const char* kWhere = "attention";
+constexpr int64_t kListAlignment = 256;
 
 void expect_rows(const glm_attention_args& args) {
   const glm_rows& rows = args.rows;
@@ -48,6 +51,31 @@ void clear_output(const Context& context, const glm_attention_args& args) {
         "attention: clear the output");
 }
 
+void attend_decode_rows(const Context& context,
+                        const glm_attention_args& args) {
+  const glm_segments& segments = args.segments;
+  decode_attention(context, args,
+                   {0, segments.num_decode_segments, segments.context_length,
+                    segments.table_row, false});
+}
+
+void attend_row_by_row(const Context& context, const glm_attention_args& args) {
+  const int32_t count = args.rows.num_tokens - args.rows.num_decode_tokens;
+  const int64_t list_bytes = round_up(int64_t{count} * 4, kListAlignment);
+  Context rest = context;
+  rest.scratch.bytes -= 2 * list_bytes;
+  if (rest.scratch.bytes <= 0)
+    reject(kWhere, "scratch", std::to_string(2 * list_bytes) + " bytes or more",
+           std::to_string(context.scratch.bytes));
+  auto* tail = static_cast<uint8_t*>(context.scratch.data) + rest.scratch.bytes;
+  const RowList list = {reinterpret_cast<int32_t*>(tail),
+                        reinterpret_cast<int32_t*>(tail + list_bytes)};
+  list_prefill_rows(context, args, list);
+  decode_attention(rest, args,
+                   {args.rows.num_decode_tokens, count, list.context_length,
+                    list.table_row, true});
+}
+
 }
 
 void attention(const Context& context, const glm_attention_args& args) {
@@ -60,13 +88,17 @@ void attention(const Context& context, const glm_attention_args& args) {
   expect_aligned("output", args.output);
   if (args.segments.num_segments == 0) return clear_output(context, args);
   expect_segments(args.segments);
-  if (args.segments.num_decode_segments > 0) decode_attention(context, args);
-  if (args.segments.num_segments > args.segments.num_decode_segments)
+  if (args.segments.num_decode_segments > 0) attend_decode_rows(context, args);
+  if (args.segments.num_segments == args.segments.num_decode_segments) return;
+  if (args.cache->dtype == GLM_DTYPE_BF16)
     prefill_attention(context, args);
+  else
+    attend_row_by_row(context, args);
 }
 
 int64_t attention_scratch_bytes(const glm_workspace_shape& shape) {
-  return decode_attention_scratch_bytes(shape);
+  return round_up(decode_attention_scratch_bytes(shape), kListAlignment) +
+         2 * round_up(int64_t{shape.max_step_tokens} * 4, kListAlignment);
 }
 
 }

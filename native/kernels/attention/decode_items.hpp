@@ -12,7 +12,6 @@ namespace glm::kernels::decode {
 
 constexpr int32_t kGroupRows = kMaxGroupHeads;
 constexpr int32_t kHalfBlockBytes = kBlockTokens * kHalfBytes;
-constexpr int32_t kHalfDims = kHalfBytes / 2;
 constexpr int32_t kSegmentsOfLaunch = 512;
 constexpr int32_t kQueryBuffers = 2;
 constexpr int32_t kMergeThreads = 96;
@@ -33,26 +32,33 @@ struct Arguments {
   int32_t head_dim;
   int32_t page_size;
   float scale;
+  bool waits_first;
   uint32_t* grid_barrier;
   float* sums;
   float2* weights;
 };
 
-template <int32_t halves>
+template <int32_t dtype_of_cache, int32_t halves>
 struct Shape {
-  static constexpr int32_t kWarps = halves <= 2 ? 8 : 4;
+  static constexpr bool kIsF8 = dtype_of_cache == GLM_DTYPE_F8_E4M3;
+  static constexpr int32_t kHalves = halves;
+  static constexpr int32_t kDims =
+      halves * kHalfBytes / dtype_bytes(dtype_of_cache);
+  static constexpr int32_t kSteps = kDims / 16;
+  static constexpr int32_t kTiles = kDims / 8;
+  static constexpr int32_t kWarps = kDims <= 128 ? 8 : 4;
   static constexpr int32_t kFirstMergeThread = kWarps * 32 + 32;
   static constexpr int32_t kThreads = kFirstMergeThread + kMergeThreads;
-  static constexpr int32_t kDims = halves * kHalfDims;
   static constexpr int32_t kBlockBytes = 2 * halves * kHalfBlockBytes;
   static constexpr int32_t kMergeStride = kDims + 8;
   static constexpr int32_t kQueryStride = kDims * 2 + kChunkBytes;
   static constexpr int32_t kMergeBytes = kWarps * kGroupRows * kMergeStride * 4;
   static constexpr int32_t kQueryBytes =
       kQueryBuffers * kGroupRows * kQueryStride;
-  static constexpr int32_t kStages =
+  static constexpr int32_t kMostStages =
       (kBufferLimit - kMergeBytes - kQueryBytes) / kBlockBytes / kWarps *
       kWarps;
+  static constexpr int32_t kStages = kMostStages < 32 ? kMostStages : 32;
 };
 
 struct Segment {
@@ -61,9 +67,8 @@ struct Segment {
   int32_t table_row;
 };
 
-template <int32_t halves>
+template <typename S>
 struct Shared {
-  using S = Shape<halves>;
   uint8_t ring[S::kStages][S::kBlockBytes];
   float merged[S::kWarps][kGroupRows * S::kMergeStride];
   uint8_t query[kQueryBuffers][kGroupRows * S::kQueryStride];

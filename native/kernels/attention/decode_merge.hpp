@@ -11,11 +11,11 @@ __device__ inline float relative_weight(float top, float highest) {
   return top == -INFINITY ? 0.0f : ptx::power_of_two(top - highest);
 }
 
-template <int32_t halves>
-__device__ float highest_of(const Shared<halves>& shared, int32_t row) {
+template <typename S>
+__device__ float highest_of(const Shared<S>& shared, int32_t row) {
   float highest = -INFINITY;
 #pragma unroll
-  for (int32_t i = 0; i < Shape<halves>::kWarps; ++i)
+  for (int32_t i = 0; i < S::kWarps; ++i)
     highest = fmaxf(highest, shared.warp_weights[i][row].x);
   return highest;
 }
@@ -24,19 +24,18 @@ struct LanePlace {
   int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
 
   __device__ int32_t row(int32_t part) const { return lane / 4 + part * 8; }
-  __device__ int32_t dim(int32_t tile) const { return tile * 8 + lane % 4 * 2; }
 };
 
-template <int32_t halves>
-__device__ float2* merge_place(Shared<halves>& shared, int32_t buffer,
-                               int32_t row, int32_t dim) {
+template <typename S>
+__device__ float2* merge_place(Shared<S>& shared, int32_t buffer, int32_t row,
+                               int32_t dim) {
   return reinterpret_cast<float2*>(
-      &shared.merged[buffer][row * Shape<halves>::kMergeStride + dim]);
+      &shared.merged[buffer][row * S::kMergeStride + dim]);
 }
 
-template <int32_t halves>
-__device__ __forceinline__ void hand_over(Shared<halves>& shared,
-                                          const State<halves>& state,
+template <typename S>
+__device__ __forceinline__ void hand_over(Shared<S>& shared,
+                                          const State<S>& state,
                                           Cursor<1>& merges) {
   const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32;
   const LanePlace place;
@@ -48,10 +47,11 @@ __device__ __forceinline__ void hand_over(Shared<halves>& shared,
         make_float2(state.top[1], state.total[1]);
   }
 #pragma unroll
-  for (int32_t i = 0; i < halves * 16; ++i) {
+  for (int32_t i = 0; i < S::kTiles * 2; ++i) {
     const int32_t part = i % 2;
-    *merge_place(shared, warp, place.row(part), place.dim(i / 2)) = make_float2(
-        state.sums[i / 2][part * 2], state.sums[i / 2][part * 2 + 1]);
+    const int32_t dim = Products<S>::dim_of(i / 2, place.lane);
+    *merge_place(shared, warp, place.row(part), dim) =
+        Products<S>::pair_of(state, i / 2, part);
   }
   __syncwarp();
   if (place.lane == 0) ptx::barrier_arrive(&shared.merge_full);
@@ -97,14 +97,14 @@ __device__ inline float inverse_total(float total) {
   return total == 0.0f ? 0.0f : 1.0f / total;
 }
 
-template <int32_t halves>
-__device__ float4 merged_quad(Shared<halves>& shared, int32_t row, int32_t dim,
+template <typename S>
+__device__ float4 merged_quad(Shared<S>& shared, int32_t row, int32_t dim,
                               float2& weight) {
-  const float highest = highest_of<halves>(shared, row);
+  const float highest = highest_of<S>(shared, row);
   float4 sum = make_float4(0, 0, 0, 0);
   float total = 0.0f;
 #pragma unroll
-  for (int32_t i = 0; i < Shape<halves>::kWarps; ++i) {
+  for (int32_t i = 0; i < S::kWarps; ++i) {
     const float2 own = shared.warp_weights[i][row];
     const float factor = relative_weight(own.x, highest);
     total += own.y * factor;
@@ -115,10 +115,9 @@ __device__ float4 merged_quad(Shared<halves>& shared, int32_t row, int32_t dim,
   return sum;
 }
 
-template <int32_t halves>
-__device__ void merge_item(const Arguments& args, Shared<halves>& shared,
+template <typename S>
+__device__ void merge_item(const Arguments& args, Shared<S>& shared,
                            const Item& item, Cursor<1>& merges) {
-  using S = Shape<halves>;
   constexpr int32_t kQuads = S::kDims / 4;
   const int64_t base = int64_t{item.partial} * args.group;
   ptx::barrier_wait(&shared.merge_full, merges.parity);
@@ -127,7 +126,7 @@ __device__ void merge_item(const Arguments& args, Shared<halves>& shared,
     const int32_t row = i / kQuads;
     const int32_t dim = i % kQuads * 4;
     float2 weight;
-    const float4 sum = merged_quad<halves>(shared, row, dim, weight);
+    const float4 sum = merged_quad<S>(shared, row, dim, weight);
     if (item.num_chunks == 1) {
       store_output(args, item, row, dim, times(sum, inverse_total(weight.y)));
       continue;

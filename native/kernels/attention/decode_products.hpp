@@ -1,61 +1,19 @@
 #ifndef GLM_KERNELS_ATTENTION_DECODE_PRODUCTS_HPP
 #define GLM_KERNELS_ATTENTION_DECODE_PRODUCTS_HPP
 
+#include <type_traits>
+
+#include "native/kernels/attention/decode_bf16.hpp"
+#include "native/kernels/attention/decode_f8.hpp"
 #include "native/kernels/attention/decode_items.hpp"
+#include "native/kernels/attention/decode_state.hpp"
 #include "native/ptx/mbarrier.hpp"
 #include "native/ptx/warp_matrix.hpp"
 
 namespace glm::kernels::decode {
 
-template <int32_t halves>
-struct State {
-  float sums[halves * 8][4];
-  float top[2];
-  float total[2];
-
-  __device__ void clear() {
-#pragma unroll
-    for (int32_t i = 0; i < halves * 32; ++i) sums[i / 4][i % 4] = 0.0f;
-    top[0] = top[1] = -INFINITY;
-    total[0] = total[1] = 0.0f;
-  }
-};
-
-template <int32_t halves>
-__device__ void load_query(const uint8_t* rows,
-                           uint32_t (&query)[halves * 4][4]) {
-  const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-  const uint32_t place = ptx::shared_address(rows) +
-                         lane % 16 * Shape<halves>::kQueryStride +
-                         lane / 16 * kChunkBytes;
-#pragma unroll
-  for (int32_t step = 0; step < halves * 4; ++step) {
-    const ptx::Fragments fragments = ptx::load_matrices(place + step * 32);
-#pragma unroll
-    for (int32_t part = 0; part < 4; ++part)
-      query[step][part] = fragments.at[part];
-  }
-}
-
-template <int32_t halves>
-__device__ void score_block(const uint32_t (&query)[halves * 4][4],
-                            uint32_t keys, float (&scores)[2][4]) {
-  const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-  const int32_t token = lane % 8 + lane / 16 * 8;
-  const int32_t chunk = lane / 8 % 2;
-  float odd[2][4] = {};
-#pragma unroll
-  for (int32_t step = 0; step < halves * 4; ++step) {
-    const int32_t byte = step % 4 * 32 + chunk * kChunkBytes;
-    const ptx::Fragments key = ptx::load_matrices(
-        keys + step / 4 * kHalfBlockBytes + swizzle(token, byte));
-    auto& sum = step % 2 == 0 ? scores : odd;
-    ptx::multiply_bf16(sum[0], query[step], key.at[0], key.at[1]);
-    ptx::multiply_bf16(sum[1], query[step], key.at[2], key.at[3]);
-  }
-#pragma unroll
-  for (int32_t i = 0; i < 8; ++i) scores[i / 4][i % 4] += odd[i / 4][i % 4];
-}
+template <typename S>
+using Products = std::conditional_t<S::kIsF8, F8Products<S>, Bf16Products<S>>;
 
 __device__ inline void scale_and_mask(float (&scores)[2][4], float scale,
                                       int32_t num_valid) {
@@ -76,9 +34,8 @@ __device__ inline float over_row(float value, bool maximum) {
   return value;
 }
 
-template <int32_t halves>
-__device__ __forceinline__ void weigh(float (&scores)[2][4],
-                                      State<halves>& state) {
+template <typename S>
+__device__ __forceinline__ void weigh(float (&scores)[2][4], State<S>& state) {
 #pragma unroll
   for (int32_t row = 0; row < 2; ++row) {
     const int32_t a = row * 2;
@@ -98,86 +55,56 @@ __device__ __forceinline__ void weigh(float (&scores)[2][4],
     }
     state.total[row] = state.total[row] * factor + sum;
 #pragma unroll
-    for (int32_t tile = 0; tile < halves * 8; ++tile) {
+    for (int32_t tile = 0; tile < S::kTiles; ++tile) {
       state.sums[tile][a] *= factor;
       state.sums[tile][b] *= factor;
     }
   }
 }
 
-__device__ inline uint32_t pack(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&pair);
-}
-
-template <int32_t halves>
-__device__ __forceinline__ void add_values(const float (&weights)[2][4],
-                                           uint32_t values,
-                                           State<halves>& state) {
-  const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-  const int32_t token = lane % 16;
-  const int32_t chunk = lane / 16;
-  const uint32_t packed[4] = {
-      pack(weights[0][0], weights[0][1]), pack(weights[0][2], weights[0][3]),
-      pack(weights[1][0], weights[1][1]), pack(weights[1][2], weights[1][3])};
-#pragma unroll
-  for (int32_t pair = 0; pair < halves * 4; ++pair) {
-    const int32_t byte = pair % 4 * 32 + chunk * kChunkBytes;
-    const ptx::Fragments value = ptx::load_transposed_matrices(
-        values + pair / 4 * kHalfBlockBytes + swizzle(token, byte));
-    ptx::multiply_bf16(state.sums[2 * pair], packed, value.at[0], value.at[1]);
-    ptx::multiply_bf16(state.sums[2 * pair + 1], packed, value.at[2],
-                       value.at[3]);
-  }
-}
-
-template <int32_t halves>
+template <typename S>
 __device__ void clear_values(uint8_t* block, int32_t num_valid) {
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-  for (int32_t half = 0; half < halves; ++half) {
-    uint8_t* values = block + (halves + half) * kHalfBlockBytes;
+  for (int32_t half = 0; half < S::kHalves; ++half) {
+    uint8_t* values = block + (S::kHalves + half) * kHalfBlockBytes;
     for (int32_t token = num_valid; token < kBlockTokens; ++token)
       reinterpret_cast<uint32_t*>(values + token * kHalfBytes)[lane] = 0;
   }
   __syncwarp();
 }
 
-template <int32_t halves>
+template <typename S>
 __device__ __forceinline__ void attend_block(
     const Arguments& args, uint8_t* block,
-    const uint32_t (&query)[halves * 4][4], int32_t num_valid,
-    State<halves>& state) {
+    const uint32_t (&query)[S::kSteps][4], int32_t num_valid, State<S>& state) {
   const uint32_t keys = ptx::shared_address(block);
   float scores[2][4] = {};
-  score_block<halves>(query, keys, scores);
+  Products<S>::score_block(query, keys, scores);
   scale_and_mask(scores, args.scale, num_valid);
-  if (num_valid < kBlockTokens) clear_values<halves>(block, num_valid);
-  weigh<halves>(scores, state);
-  add_values<halves>(scores, keys + halves * kHalfBlockBytes, state);
+  if (num_valid < kBlockTokens) clear_values<S>(block, num_valid);
+  weigh<S>(scores, state);
+  Products<S>::add_values(scores, keys + S::kHalves * kHalfBlockBytes, state);
 }
 
-template <int32_t halves>
+template <typename S>
 struct Consumer {
-  using S = Shape<halves>;
-
   const Arguments& args;
-  Shared<halves>& shared;
+  Shared<S>& shared;
   int32_t warp;
   bool is_first_lane;
   Cursor<S::kStages> ring;
   Cursor<kQueryBuffers> queries;
 
-  __device__ __forceinline__ void take_query(uint32_t (&query)[halves * 4][4]) {
+  __device__ __forceinline__ void take_query(uint32_t (&query)[S::kSteps][4]) {
     ptx::barrier_wait(&shared.query_full[queries.slot], queries.parity);
-    load_query<halves>(shared.query[queries.slot], query);
+    Products<S>::load_query(shared.query[queries.slot], query);
     __syncwarp();
     if (is_first_lane) ptx::barrier_arrive(&shared.query_empty[queries.slot]);
     queries.advance(1);
   }
 
-  __device__ __forceinline__ void attend(const Item& item,
-                                         State<halves>& state) {
-    uint32_t query[halves * 4][4];
+  __device__ __forceinline__ void attend(const Item& item, State<S>& state) {
+    uint32_t query[S::kSteps][4];
     take_query(query);
     state.clear();
     const int32_t num_tokens = item.end - item.begin;
@@ -187,7 +114,7 @@ struct Consumer {
       const int32_t slot = ring.slot + warp;
       ptx::barrier_wait(&shared.full[slot], ring.parity);
       if (num_valid > 0)
-        attend_block<halves>(args, shared.ring[slot], query, num_valid, state);
+        attend_block<S>(args, shared.ring[slot], query, num_valid, state);
       if (num_valid < kBlockTokens) ptx::proxy_fence();
       __syncwarp();
       if (is_first_lane) ptx::barrier_arrive(&shared.empty[slot]);

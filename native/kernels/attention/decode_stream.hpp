@@ -7,7 +7,7 @@
 
 namespace glm::kernels::decode {
 
-template <int32_t halves>
+template <typename S>
 __device__ const uint8_t* block_at(const Arguments& args, const Item& item,
                                    int32_t block) {
   const int32_t token = item.begin + block * kBlockTokens;
@@ -18,15 +18,13 @@ __device__ const uint8_t* block_at(const Arguments& args, const Item& item,
   const int64_t index =
       (page * args.num_kv_heads + item.kv_head) * blocks_of_page +
       token % args.page_size / kBlockTokens;
-  return args.pages + index * Shape<halves>::kBlockBytes;
+  return args.pages + index * S::kBlockBytes;
 }
 
-template <int32_t halves>
+template <typename S>
 struct Stream {
-  using S = Shape<halves>;
-
   const Arguments& args;
-  Shared<halves>& shared;
+  Shared<S>& shared;
   int32_t lane;
   bool has_waited = false;
   Cursor<S::kStages> ring;
@@ -85,7 +83,7 @@ struct Stream {
 
   __device__ const uint8_t* first_sources(const Item& item) {
     const int32_t last = item.num_blocks() - 1;
-    return last < 0 ? nullptr : block_at<halves>(args, item, min(lane, last));
+    return last < 0 ? nullptr : block_at<S>(args, item, min(lane, last));
   }
 
   __device__ void send_item(const Item& item, const uint8_t* source) {
@@ -94,8 +92,7 @@ struct Stream {
     bool has_query = false;
     for (int32_t begin = 0; begin < num_blocks; begin += S::kWarps) {
       if (begin % 32 == 0 && begin > 0)
-        source =
-            block_at<halves>(args, item, min(begin + lane, num_blocks - 1));
+        source = block_at<S>(args, item, min(begin + lane, num_blocks - 1));
       const int32_t count = min(S::kWarps, num_blocks - begin);
       const bool is_early = !has_waited && begin < S::kStages &&
                             !(is_newest && begin + count == num_blocks);

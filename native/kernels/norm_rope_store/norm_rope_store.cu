@@ -1,4 +1,5 @@
 #include <cuda_bf16.h>
+#include <cuda_fp8.h>
 
 #include "native/base/cuda.hpp"
 #include "native/kernels/kv_cache.hpp"
@@ -217,8 +218,18 @@ __device__ void store_query(const Launch& launch, int32_t token, int32_t head,
   }
 }
 
+__device__ uint2 encode_values(const Values& values) {
+  uint32_t pairs[kLaneDims / 2];
+#pragma unroll
+  for (int32_t i = 0; i < kLaneDims / 2; ++i)
+    pairs[i] = __nv_cvt_float2_to_fp8x2(
+        make_float2(values.at[2 * i], values.at[2 * i + 1]), __NV_SATFINITE,
+        __NV_E4M3);
+  return make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
+}
+
 __device__ void store_page(const Launch& launch, int32_t token, int32_t kv_head,
-                           bool is_value, int32_t dim, uint4 values) {
+                           bool is_value, int32_t dim, const Values& values) {
   const glm_kv_cache& cache = launch.cache;
   const int32_t slot = launch.args.slots[token];
   const int32_t padded = num_halves(cache.dtype, cache.head_dim) * kHalfBytes /
@@ -230,7 +241,11 @@ __device__ void store_page(const Launch& launch, int32_t token, int32_t kv_head,
       offset / kBlockTokens * block_bytes(cache.dtype, cache.head_dim) +
       block_element_offset(cache.dtype, cache.head_dim, is_value,
                            offset % kBlockTokens, dim);
-  *reinterpret_cast<uint4*>(static_cast<uint8_t*>(cache.data) + place) = values;
+  uint8_t* into = static_cast<uint8_t*>(cache.data) + place;
+  if (cache.dtype == GLM_DTYPE_BF16)
+    *reinterpret_cast<uint4*>(into) = round_values(values);
+  else
+    *reinterpret_cast<uint2*>(into) = encode_values(values);
 }
 
 template <bool aligned>
@@ -246,10 +261,10 @@ __device__ void finish_head(const Launch& launch, int32_t token, int32_t index,
   if (is_query(launch, index))
     store_query<aligned>(launch, token, index, dim, values);
   else if (kv_head < launch.cache.num_kv_heads)
-    store_page(launch, token, kv_head, false, dim, round_values(values));
+    store_page(launch, token, kv_head, false, dim, values);
   else
     store_page(launch, token, kv_head - launch.cache.num_kv_heads, true, dim,
-               raw);
+               to_floats(raw));
 }
 
 template <bool aligned, int32_t heads_at_once>
