@@ -43,7 +43,7 @@ void expect_strides(const glm_experts_args& args) {
 
 void expect_experts(const glm_experts_args& args) {
   expect_rows(kExperts, args.rows);
-  expect_range(kExperts, "top_k", 1, kMaxAssignments, args.top_k);
+  expect_range(kExperts, "top_k", 1, kMaxTopK, args.top_k);
   expect_range(kExperts, "num_local_experts", 0, kMaxLocalExperts,
                args.num_local_experts);
   expect_matrix("gate_up", args.gate_up, GLM_MATRIX_GATE_UP);

@@ -10,7 +10,7 @@
 namespace glm::kernels::mixture {
 
 constexpr int32_t kLaneRows = 4;
-constexpr int32_t kBatch = 8;
+constexpr int32_t kBatch = 9;
 
 __device__ inline void add_weighted(float (&sum)[kLaneRows], float weight,
                                     const float4& value) {
@@ -20,64 +20,90 @@ __device__ inline void add_weighted(float (&sum)[kLaneRows], float weight,
   sum[3] = fmaf(weight, value.w, sum[3]);
 }
 
-__device__ inline bool is_local(const ExpertsParameters& p, int32_t index) {
-  return static_cast<uint32_t>(__ldcg(p.expert_ids + index) - p.expert_begin) <
-         static_cast<uint32_t>(p.num_local_experts);
-}
+struct RowSum {
+  const ExpertsParameters* parameters;
+  int32_t token;
+  int32_t row;
+  float sum[kLaneRows];
+  float weight[kBatch];
+  bool present[kBatch];
 
-__device__ inline void add_experts(const ExpertsParameters& p, int32_t token,
-                                   int32_t row, float (&sum)[kLaneRows]) {
-  for (int32_t first = 0; first < p.top_k; first += kBatch) {
-    float4 value[kBatch];
-    bool present[kBatch];
+  __device__ RowSum(const ExpertsParameters& p, int32_t token, int32_t row)
+      : parameters(&p), token(token), row(row), sum{0.0f, 0.0f, 0.0f, 0.0f} {
+    prepare_batch(0);
+    if (p.initial == nullptr) return;
+#pragma unroll
+    for (int32_t i = 0; i < kLaneRows; ++i) {
+      int64_t index = begin() + (row + i < p.hidden_size ? i : 0);
+      sum[i] = __bfloat162float(p.initial[index]);
+    }
+  }
+  __device__ int64_t begin() const {
+    return int64_t{token} * parameters->hidden_size + row;
+  }
+  __device__ void prepare_batch(int32_t first) {
+    const ExpertsParameters& p = *parameters;
+    int32_t id[kBatch];
 #pragma unroll
     for (int32_t i = 0; i < kBatch; ++i) {
-      int32_t index = token * p.top_k + first + i;
-      present[i] = first + i < p.top_k && is_local(p, index);
-      if (present[i])
-        value[i] = __ldcg(reinterpret_cast<const float4*>(
-            p.partial + int64_t{index} * p.partial_stride + row));
+      int32_t index = token * p.top_k + min(first + i, p.top_k - 1);
+      id[i] = __ldcg(p.expert_ids + index) - p.expert_begin;
+      weight[i] = __ldcg(p.expert_weights + index);
     }
 #pragma unroll
     for (int32_t i = 0; i < kBatch; ++i)
-      if (present[i])
-        add_weighted(sum,
-                     __ldcg(p.expert_weights + token * p.top_k + first + i),
-                     value[i]);
+      present[i] =
+          first + i < p.top_k && static_cast<uint32_t>(id[i]) <
+                                     static_cast<uint32_t>(p.num_local_experts);
   }
-}
-
-__device__ inline void combine_rows(const ExpertsParameters& p, int32_t token,
-                                    int32_t row) {
-  int64_t begin = int64_t{token} * p.hidden_size + row;
-  int32_t count = min(kLaneRows, p.hidden_size - row);
-  float sum[kLaneRows] = {0.0f, 0.0f, 0.0f, 0.0f};
-  if (p.initial != nullptr) {
+  __device__ void load_batch(int32_t first, float4 (&value)[kBatch]) const {
+    const ExpertsParameters& p = *parameters;
+    const float* partial =
+        p.partial + (int64_t{token} * p.top_k + first) * p.partial_stride + row;
+#pragma unroll
+    for (int32_t i = 0; i < kBatch; ++i)
+      value[i] = __ldcg(reinterpret_cast<const float4*>(
+          present[i] ? partial + int64_t{i} * p.partial_stride : p.partial));
+  }
+  __device__ void add_batch(const float4 (&value)[kBatch]) {
+#pragma unroll
+    for (int32_t i = 0; i < kBatch; ++i)
+      if (present[i]) add_weighted(sum, weight[i], value[i]);
+  }
+  __device__ void finish(const float4 (&value)[kBatch]) {
+    add_batch(value);
+    for (int32_t first = kBatch; first < parameters->top_k; first += kBatch) {
+      float4 more[kBatch];
+      prepare_batch(first);
+      load_batch(first, more);
+      add_batch(more);
+    }
+    store();
+  }
+  __device__ void store() const {
+    __nv_bfloat16* output = parameters->output + begin();
+    if (parameters->hidden_size % kLaneRows == 0) {
+      __nv_bfloat162 pairs[2] = {__floats2bfloat162_rn(sum[0], sum[1]),
+                                 __floats2bfloat162_rn(sum[2], sum[3])};
+      *reinterpret_cast<uint2*>(output) = *reinterpret_cast<uint2*>(pairs);
+      return;
+    }
 #pragma unroll
     for (int32_t i = 0; i < kLaneRows; ++i)
-      if (i < count) sum[i] = __bfloat162float(p.initial[begin + i]);
+      if (row + i < parameters->hidden_size)
+        output[i] = __float2bfloat16_rn(sum[i]);
   }
-  add_experts(p, token, row, sum);
-#pragma unroll
-  for (int32_t i = 0; i < kLaneRows; ++i)
-    if (i < count) p.output[begin + i] = __float2bfloat16_rn(sum[i]);
-}
-
-struct CombineItems {
-  int32_t first_row;
-  int32_t num_rows;
-  int32_t first_token;
-  int32_t num_tokens;
 };
 
-__device__ inline void combine_items(const ExpertsParameters& p,
-                                     const CombineItems& items, int32_t thread,
-                                     int32_t num_threads) {
-  int32_t row_items = items.num_rows / kLaneRows;
-  for (int32_t i = thread; i < items.num_tokens * row_items; i += num_threads) {
-    int32_t row = items.first_row + i % row_items * kLaneRows;
-    if (row < p.hidden_size)
-      combine_rows(p, items.first_token + i / row_items, row);
+__device__ inline void sum_tokens(RowSum own, int32_t end, int32_t step) {
+  while (true) {
+    float4 value[kBatch];
+    own.load_batch(0, value);
+    int32_t token = own.token + step;
+    RowSum next(*own.parameters, min(token, end - 1), own.row);
+    own.finish(value);
+    if (token >= end) return;
+    own = next;
   }
 }
 

@@ -8,43 +8,82 @@
 
 namespace glm::kernels::mixture {
 
-struct WarpRange {
-  int32_t begin;
-  int32_t end;
+constexpr int32_t kWordBits = 32;
+constexpr int32_t kRounds = (kMaxAssignments + kNumThreads - 1) / kNumThreads;
+
+struct MemberBits {
+  int32_t num_words;
+  int32_t num_experts;
+  uint32_t* words;
+  uint16_t* before;
+
+  __device__ explicit MemberBits(const Frame& frame)
+      : num_words(static_cast<int32_t>(
+            ceil_divide(frame.p.num_assignments(), kWordBits))),
+        num_experts(frame.p.num_local_experts),
+        words(reinterpret_cast<uint32_t*>(frame.ring.stages)),
+        before(reinterpret_cast<uint16_t*>(words + num_words * num_experts)) {}
+
+  __device__ void clear() const {
+    for (int32_t i = threadIdx.x; i < num_words * num_experts; i += kNumThreads)
+      words[i] = 0;
+  }
+  __device__ bool has(int32_t expert) const {
+    return static_cast<uint32_t>(expert) < static_cast<uint32_t>(num_experts);
+  }
+  __device__ int32_t place(int32_t index, int32_t expert) const {
+    return index / kWordBits * num_experts + expert;
+  }
+  __device__ void mark(int32_t index, int32_t expert) const {
+    atomicOr(words + place(index, expert), 1u << index % kWordBits);
+  }
+  __device__ int32_t count(int32_t expert) const {
+    int32_t total = 0;
+#pragma unroll 8
+    for (int32_t word = 0; word < num_words; ++word) {
+      int32_t own = __popc(words[word * num_experts + expert]);
+      before[word * num_experts + expert] = static_cast<uint16_t>(total);
+      total += own;
+    }
+    return total;
+  }
+  __device__ int32_t rank(int32_t index, int32_t expert) const {
+    uint32_t lower = (1u << index % kWordBits) - 1;
+    int32_t own = place(index, expert);
+    return before[own] + __popc(words[own] & lower);
+  }
 };
 
-__device__ inline WarpRange warp_range(int32_t num_assignments, int32_t warp) {
-  int32_t share = static_cast<int32_t>(
-      round_up(ceil_divide(num_assignments, kProductWarps), kWarpThreads));
-  return {min(num_assignments, warp * share),
-          min(num_assignments, (warp + 1) * share)};
-}
+struct OwnExperts {
+  int32_t expert[kRounds];
 
-__device__ inline uint32_t equal_lanes(uint32_t expert) {
-  return __match_any_sync(kWholeWarp, expert);
-}
-
-__device__ inline void count_assignments(const ExpertsParameters& p,
-                                         SortBuffer& buffer, int32_t warp,
-                                         int32_t lane) {
-  for (int32_t e = lane; e < kMaxLocalExperts; e += kWarpThreads)
-    buffer.count[warp][e] = 0;
-  __syncwarp();
-  WarpRange range = warp_range(p.num_assignments(), warp);
-  for (int32_t base = range.begin; base < range.end; base += kWarpThreads) {
-    uint32_t expert = kMaxLocalExperts;
-    if (base + lane < range.end)
-      expert = static_cast<uint32_t>(__ldcg(p.expert_ids + base + lane) -
-                                     p.expert_begin);
-    if (expert >= static_cast<uint32_t>(p.num_local_experts))
-      expert = kMaxLocalExperts;
-    if (base + lane < range.end) buffer.expert[base + lane] = expert;
-    uint32_t same = equal_lanes(expert);
-    if (expert < kMaxLocalExperts && lane == __ffs(same) - 1)
-      buffer.count[warp][expert] += __popc(same);
-    __syncwarp();
+  __device__ explicit OwnExperts(const ExpertsParameters& p) {
+    int32_t num_assignments = p.num_assignments();
+#pragma unroll
+    for (int32_t round = 0; round < kRounds; ++round) {
+      expert[round] = -1;
+      if (index_of(round) < num_assignments)
+        expert[round] = __ldcg(p.expert_ids + index_of(round)) - p.expert_begin;
+    }
   }
-}
+  __device__ static int32_t index_of(int32_t round) {
+    return round * kNumThreads + static_cast<int32_t>(threadIdx.x);
+  }
+  __device__ void mark(const MemberBits& bits) const {
+#pragma unroll
+    for (int32_t round = 0; round < kRounds; ++round)
+      if (bits.has(expert[round])) bits.mark(index_of(round), expert[round]);
+  }
+  __device__ void order(const MemberBits& bits, const uint16_t* begin,
+                        uint16_t* order) const {
+#pragma unroll
+    for (int32_t round = 0; round < kRounds; ++round)
+      if (bits.has(expert[round]))
+        order[begin[expert[round]] +
+              bits.rank(index_of(round), expert[round])] =
+            static_cast<uint16_t>(index_of(round));
+  }
+};
 
 __device__ inline uint32_t inclusive_warp_sum(uint32_t value, int32_t lane) {
 #pragma unroll
@@ -57,70 +96,49 @@ __device__ inline uint32_t inclusive_warp_sum(uint32_t value, int32_t lane) {
 
 __device__ inline void place_lists(SharedState& shared, int32_t expert,
                                    int32_t begin, int32_t count,
-                                   int32_t first_list) {
-  for (int32_t done = 0; done < count; done += kMaxListTokens) {
-    ExpertList list = {
-        static_cast<uint16_t>(expert), static_cast<uint16_t>(begin + done),
-        static_cast<uint16_t>(min(kMaxListTokens, count - done)), 0};
-    shared.lists[first_list + done / kMaxListTokens] = list;
+                                   int32_t first_list, int32_t most) {
+  for (int32_t done = 0; done < count; done += most) {
+    ExpertList list = {static_cast<uint16_t>(expert),
+                       static_cast<uint16_t>(begin + done),
+                       static_cast<uint16_t>(min(most, count - done)), 0};
+    shared.lists[first_list + done / most] = list;
   }
 }
 
-__device__ inline void scan_experts(SharedState& shared, SortBuffer& buffer,
-                                    int32_t expert) {
-  int32_t warp = expert / kWarpThreads;
-  int32_t lane = expert % kWarpThreads;
-  uint32_t count = 0;
-  for (int32_t i = 0; i < kProductWarps; ++i) count += buffer.count[i][expert];
-  uint32_t packed = count | (count + kMaxListTokens - 1) / kMaxListTokens << 16;
+__device__ inline void place_experts(const Frame& frame,
+                                     const MemberBits& bits) {
+  SharedState& shared = frame.shared;
+  int32_t thread = threadIdx.x;
+  int32_t warp = thread / kWarpThreads;
+  int32_t lane = thread % kWarpThreads;
+  int32_t expert = bits.num_experts - 1 - thread;
+  uint32_t count = expert >= 0 ? bits.count(expert) : 0;
+  uint32_t most = frame.list_tokens;
+  uint32_t packed = count | (count + most - 1) / most << 16;
   uint32_t inclusive = inclusive_warp_sum(packed, lane);
   if (lane == kWarpThreads - 1) shared.warp_totals[warp] = inclusive;
   asm volatile("bar.sync 1, %0;" ::"n"(kProductThreads) : "memory");
   uint32_t before = inclusive - packed;
   for (int32_t i = 0; i < warp; ++i) before += shared.warp_totals[i];
   int32_t begin = before & 0xFFFF;
-  place_lists(shared, expert, begin, count, before >> 16);
-  if (expert == kMaxLocalExperts - 1)
-    shared.num_lists = (before + packed) >> 16;
-  for (int32_t i = 0; i < kProductWarps; ++i) {
-    uint16_t own = buffer.count[i][expert];
-    buffer.count[i][expert] = static_cast<uint16_t>(begin);
-    begin += own;
-  }
+  if (expert >= 0) shared.list_begin[expert] = static_cast<uint16_t>(begin);
+  place_lists(shared, expert, begin, count, before >> 16, most);
+  if (thread == kProductThreads - 1) shared.num_lists = (before + packed) >> 16;
 }
 
-__device__ inline void order_assignments(const ExpertsParameters& p,
-                                         SortBuffer& buffer, uint16_t* order,
-                                         int32_t warp, int32_t lane) {
-  WarpRange range = warp_range(p.num_assignments(), warp);
-  for (int32_t base = range.begin; base < range.end; base += kWarpThreads) {
-    uint32_t expert =
-        base + lane < range.end ? buffer.expert[base + lane] : kMaxLocalExperts;
-    uint32_t same = equal_lanes(expert);
-    int32_t begin = expert < kMaxLocalExperts ? buffer.count[warp][expert] : 0;
-    __syncwarp();
-    if (expert < kMaxLocalExperts) {
-      uint32_t lower = same & ((1u << lane) - 1);
-      order[begin + __popc(lower)] = static_cast<uint16_t>(base + lane);
-      if (lower == 0)
-        buffer.count[warp][expert] =
-            static_cast<uint16_t>(begin + __popc(same));
-    }
-    __syncwarp();
-  }
-}
-
-__device__ inline void build_lists(const ExpertsParameters& p,
-                                   SharedState& shared, SortBuffer& buffer,
-                                   uint16_t* order) {
+__device__ inline void build_lists(const Frame& frame) {
   static_assert(kMaxLocalExperts == kProductThreads);
-  int32_t warp = threadIdx.x / kWarpThreads;
-  int32_t lane = threadIdx.x % kWarpThreads;
-  if (warp < kProductWarps) count_assignments(p, buffer, warp, lane);
+  MemberBits bits(frame);
+  OwnExperts own(frame.p);
+  bits.clear();
   __syncthreads();
-  if (warp < kProductWarps) scan_experts(shared, buffer, threadIdx.x);
+  own.mark(bits);
   __syncthreads();
-  if (warp < kProductWarps) order_assignments(p, buffer, order, warp, lane);
+  if (threadIdx.x < kProductThreads) place_experts(frame, bits);
+  __syncthreads();
+  own.order(bits, frame.shared.list_begin, frame.order);
+  ptx::proxy_fence();
+  __syncthreads();
 }
 
 }

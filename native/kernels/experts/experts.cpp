@@ -40,13 +40,13 @@ void set_scratch(ExpertsParameters& p, const ScratchLayout& layout,
   p.codes = scratch + layout.codes;
   p.code_scale = reinterpret_cast<float*>(scratch + layout.code_scale);
   p.partial = reinterpret_cast<float*>(scratch + layout.partial);
-  p.encoded = {p.codes, layout.code_stride, row_bytes, 1};
+  p.encoded = {p.codes, layout.code_stride, row_bytes, mixture::row_factor(1)};
 }
 
 void set_input(const Context& context, ExpertsParameters& p,
                const ScratchLayout& layout, const uint8_t* rows,
                int32_t row_bytes) {
-  p.input = {rows, row_bytes, row_bytes, p.top_k};
+  p.input = {rows, row_bytes, row_bytes, mixture::row_factor(p.top_k)};
   bool is_aligned = row_bytes % kChunkBytes == 0 &&
                     reinterpret_cast<uintptr_t>(rows) % kChunkBytes == 0;
   if (is_aligned) return;
@@ -54,7 +54,7 @@ void set_input(const Context& context, ExpertsParameters& p,
   int32_t padded_bytes = static_cast<int32_t>(layout.input_stride);
   mixture::launch_pad_rows(
       context.stream, {rows, padded, p.num_tokens, row_bytes, padded_bytes});
-  p.input = {padded, padded_bytes, padded_bytes, p.top_k};
+  p.input = {padded, padded_bytes, padded_bytes, mixture::row_factor(p.top_k)};
 }
 
 ExpertsParameters parameters_of(const glm_experts_args& args, int32_t begin,
@@ -94,7 +94,7 @@ void run_rows(const Context& context, const glm_experts_args& args,
               static_cast<int32_t>(layout.code_stride));
   input += int64_t{begin} * p.hidden_size * element;
   if (dtype == GLM_DTYPE_F32) {
-    p.input = {input, p.hidden_size * 2, p.hidden_size * 2, p.top_k};
+    p.input = {input, p.hidden_size * 2, p.hidden_size * 2, 0};
     return mixture::launch_f32_experts(context.stream, p);
   }
   set_input(context, p, layout, input, p.hidden_size * element);
@@ -114,10 +114,13 @@ void run_decode(const Context& context, const glm_experts_args& args,
 
 int64_t experts_scratch_bytes(const glm_workspace_shape& shape) {
   if (shape.moe_intermediate_size <= 0 || shape.top_k <= 0) return 0;
+  glm_workspace_shape with_shared = shape;
+  with_shared.top_k += 1;
+  with_shared.num_local_experts += 1;
   ScratchLayout decode(
-      {shape.hidden_size, shape.moe_intermediate_size, shape.top_k},
+      {shape.hidden_size, shape.moe_intermediate_size, with_shared.top_k},
       GLM_DTYPE_BF16);
-  return decode.bytes + prefill_experts_scratch_bytes(shape);
+  return decode.bytes + prefill_experts_scratch_bytes(with_shared);
 }
 
 void experts(const Context& context, const glm_experts_args& args) {

@@ -19,9 +19,27 @@ __device__ inline const uint8_t* unit_weights(const StreamedMatrix& matrix,
          row % kTileRows * kTileRowBytes;
 }
 
+class Flight {
+ public:
+  __device__ explicit Flight(int32_t limit) : room_(limit) {}
+
+  __device__ void await_room(const stream::TileRing& ring) {
+    if (room_ > 0) {
+      --room_;
+      return;
+    }
+    ptx::barrier_wait(&ring.barriers->full[oldest_.stage], oldest_.parity);
+    oldest_.advance(ring);
+  }
+
+ private:
+  int32_t room_;
+  RingCursor oldest_;
+};
+
 template <int32_t rows>
 __device__ inline void stream_unit(const Frame& frame, RingCursor& cursor,
-                                   const Unit& unit) {
+                                   Flight& flight, const Unit& unit) {
   using Shape = StageShape<rows>;
   const StreamedMatrix& matrix = matrix_of(frame, unit);
   const uint8_t* source = unit_weights(
@@ -31,6 +49,7 @@ __device__ inline void stream_unit(const Frame& frame, RingCursor& cursor,
     uint64_t* full = &frame.ring.barriers->full[cursor.stage];
     uint8_t* stage = frame.ring.stages + cursor.stage * frame.ring.stage_bytes;
     int32_t count = min(Shape::kTiles, matrix.num_column_tiles - tile);
+    flight.await_room(frame.ring);
     ptx::barrier_wait(&frame.ring.barriers->empty[cursor.stage],
                       cursor.parity ^ 1);
     ptx::barrier_expect(full, count * Shape::kTileBytesOfUnit);
@@ -44,15 +63,16 @@ __device__ inline void stream_unit(const Frame& frame, RingCursor& cursor,
   }
 }
 
-__device__ inline void close_epoch(const Frame& frame) {
+__device__ inline void close_epoch(const Frame& frame, uint32_t epoch) {
   frame.p.control->next_unit = 0;
-  frame.p.control->epoch = frame.shared.epoch + 1;
+  frame.p.control->epoch = epoch + 1;
 }
 
 template <int32_t rows>
-__device__ inline void stream_weights(const Frame& frame) {
+__device__ inline void stream_weights(const Frame& frame, uint32_t epoch) {
   QueueCursor queue;
   RingCursor ring;
+  Flight flight(frame.p.num_in_flight);
   int32_t num_units = frame.num_units();
   int32_t index = blockIdx.x;
   uint32_t taken = 0;
@@ -62,10 +82,11 @@ __device__ inline void stream_weights(const Frame& frame) {
     push_unit(frame.shared.queue, queue, is_unit ? index : kNoUnit);
     if (!is_unit) break;
     Unit unit = frame.unit_at(index);
-    if (unit.phase != Phase::combine) stream_unit<rows>(frame, ring, unit);
+    if (unit.phase != Phase::combine)
+      stream_unit<rows>(frame, ring, flight, unit);
     index = static_cast<int32_t>(gridDim.x + taken);
   }
-  if (taken == num_units + gridDim.x - 1) close_epoch(frame);
+  if (taken == num_units + gridDim.x - 1) close_epoch(frame, epoch);
 }
 
 template <int32_t max_columns>
@@ -79,11 +100,10 @@ struct LaneRows {
                       const ExpertList& list, int32_t lane) {
 #pragma unroll
     for (int32_t i = 0; i < kCount; ++i) {
-      int32_t row = i * kRowsAtOnce + lane / kLanesPerRow;
-      if (row >= list.count) continue;
-      int32_t index =
-          frame.order[list.begin + row] / tokens.assignments_per_row;
-      source[i] = tokens.data + index * tokens.row_stride;
+      if (i * kRowsAtOnce >= list.count) break;
+      int32_t row = min(i * kRowsAtOnce + lane / kLanesPerRow, list.count - 1);
+      source[i] = tokens.data + tokens.row_of(frame.order[list.begin + row]) *
+                                    tokens.row_stride;
     }
   }
 
@@ -92,12 +112,15 @@ struct LaneRows {
     int32_t within = lane % kLanesPerRow * kChunkBytes;
     int32_t byte = tile * kTileRowBytes + within;
     int32_t bytes = min(kChunkBytes, max(0, tokens.row_bytes - byte));
+    int32_t inside = bytes > 0 ? byte : 0;
+    uint32_t place = block + swizzle(lane / kLanesPerRow, within);
+    uint32_t flip = kRowsAtOnce * kChunkBytes;
 #pragma unroll
     for (int32_t i = 0; i < kCount; ++i) {
-      int32_t row = i * kRowsAtOnce + lane / kLanesPerRow;
-      if (row >= count) continue;
-      ptx::async_copy(block + swizzle(row, within),
-                      source[i] + (bytes > 0 ? byte : 0), bytes);
+      if (i * kRowsAtOnce >= count) break;
+      ptx::async_copy(
+          (place ^ (i % 2 * flip)) + i * kRowsAtOnce * kTileRowBytes,
+          source[i] + inside, bytes);
     }
   }
 };
@@ -124,18 +147,33 @@ __device__ inline void load_stages(const Frame& frame, RingCursor& cursor,
   }
 }
 
+class EncodedLists {
+ public:
+  __device__ void await(const Frame& frame, int32_t list, int32_t lane) {
+    while (list - first_ >= kWarpThreads || !(ready_ >> (list - first_) & 1)) {
+      first_ = list;
+      uint32_t flag = 0;
+      if (list + lane < frame.shared.num_lists)
+        flag = ptx::load_acquire(&frame.counters->is_encoded[list + lane]);
+      ready_ = __ballot_sync(kWholeWarp, flag == 1u);
+    }
+  }
+
+ private:
+  int32_t first_ = 0;
+  uint32_t ready_ = 0;
+};
+
 template <int32_t rows, int32_t max_columns>
 __device__ inline void load_unit_tokens(const Frame& frame, RingCursor& cursor,
+                                        EncodedLists& encoded,
                                         const Unit& unit) {
   bool is_down = unit.phase == Phase::down;
   int32_t lane = threadIdx.x % kWarpThreads;
   const TokenSource& tokens = is_down ? frame.p.encoded : frame.p.input;
   ExpertList list = frame.shared.lists[unit.list];
   LaneRows<max_columns> lanes(frame, tokens, list, lane);
-  if (is_down) {
-    if (lane == 0) ptx::wait_until(&frame.counters->is_encoded[unit.list], 1);
-    __syncwarp();
-  }
+  if (is_down) encoded.await(frame, unit.list, lane);
   load_stages<rows, max_columns>(frame, cursor, tokens, lanes, list.count,
                                  matrix_of(frame, unit).num_column_tiles);
 }
@@ -144,12 +182,13 @@ template <int32_t rows, int32_t max_columns>
 __device__ inline void load_tokens(const Frame& frame) {
   QueueCursor queue;
   RingCursor ring;
+  EncodedLists encoded;
   while (true) {
     int32_t index = pop_unit(frame.shared.queue, queue);
     if (index == kNoUnit) break;
     Unit unit = frame.unit_at(index);
     if (unit.phase == Phase::combine) continue;
-    load_unit_tokens<rows, max_columns>(frame, ring, unit);
+    load_unit_tokens<rows, max_columns>(frame, ring, encoded, unit);
   }
   ptx::wait_for_copies();
 }

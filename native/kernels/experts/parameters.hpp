@@ -14,8 +14,8 @@ constexpr int32_t kWarpThreads = 32;
 constexpr int32_t kMaxLocalExperts = 256;
 constexpr int32_t kMaxListTokens = 64;
 constexpr int32_t kMaxAssignments = 4096;
-constexpr int32_t kMaxLists =
-    kMaxLocalExperts + kMaxAssignments / kMaxListTokens;
+constexpr int32_t kMaxTopK = 64;
+constexpr int32_t kMaxLists = kMaxLocalExperts + kMaxTopK;
 constexpr int32_t kMaxRowUnits = 4096;
 constexpr int32_t kSmallestUnitRows = 32;
 
@@ -46,8 +46,16 @@ struct TokenSource {
   const uint8_t* data;
   int64_t row_stride;
   int32_t row_bytes;
-  int32_t assignments_per_row;
+  uint64_t row_factor;
+
+  __device__ uint32_t row_of(uint32_t assignment) const {
+    return static_cast<uint32_t>(assignment * row_factor >> 32);
+  }
 };
+
+constexpr uint64_t row_factor(int32_t assignments_per_row) {
+  return ((uint64_t{1} << 32) + assignments_per_row - 1) / assignments_per_row;
+}
 
 struct ExpertsParameters {
   int32_t num_tokens;
@@ -61,6 +69,7 @@ struct ExpertsParameters {
   int32_t tokens_per_group;
   int32_t num_groups;
   int32_t num_stages;
+  int32_t num_in_flight;
   const int32_t* expert_ids;
   const float* expert_weights;
   const float* input_scale;

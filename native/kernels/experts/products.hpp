@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "native/kernels/experts/combine.hpp"
-#include "native/kernels/experts/encode_hidden.hpp"
 #include "native/kernels/experts/shared_state.hpp"
 #include "native/kernels/experts/unit_product.hpp"
 #include "native/ptx/device_flags.hpp"
@@ -86,45 +85,21 @@ __device__ inline void store_partial(const Frame& frame, const ExpertList& list,
   }
 }
 
-template <int32_t dtype>
-__device__ inline void finish_gate_up(const Frame& frame, const Unit& unit) {
-  int32_t& is_last = frame.shared.is_last[own_team()];
-  meet_team();
-  if (team_thread() == 0) {
-    __threadfence();
-    uint32_t done =
-        ptx::fetch_add(&frame.counters->gate_up_done[unit.list], 1u);
-    is_last = done + 1 == static_cast<uint32_t>(frame.p.gate_up.num_row_units);
-  }
-  meet_team();
-  if (!is_last) return;
-  encode_list<dtype>(frame, frame.shared.lists[unit.list]);
-  meet_team();
-  if (team_thread() == 0) {
-    __threadfence();
-    ptx::store_release(&frame.counters->is_encoded[unit.list], 1u);
-  }
-}
-
-__device__ inline void finish_down(const Frame& frame, const Unit& unit) {
-  meet_team();
-  if (team_thread() == 0) {
-    __threadfence();
-    ptx::add_release(&frame.counters->down_done[unit.row_unit], 1u);
-  }
-}
-
 template <int32_t rows>
 __device__ inline void run_combine(const Frame& frame, const Unit& unit) {
+  constexpr int32_t kRowItems = rows / kLaneRows;
   const ExpertsParameters& p = frame.p;
-  if (team_thread() == 0)
+  int32_t thread = team_thread();
+  int32_t row = unit.row_unit * rows + thread % kRowItems * kLaneRows;
+  int32_t first = unit.group * p.tokens_per_group + thread / kRowItems;
+  int32_t end = min(p.num_tokens, (unit.group + 1) * p.tokens_per_group);
+  bool is_inside = first < end && row < p.hidden_size;
+  RowSum own(p, is_inside ? first : 0, is_inside ? row : 0);
+  if (thread % kWarpThreads == 0)
     ptx::wait_until(&frame.counters->down_done[unit.row_unit],
                     static_cast<uint32_t>(frame.shared.num_lists));
-  meet_team();
-  int32_t first = unit.group * p.tokens_per_group;
-  CombineItems items = {unit.row_unit * rows, rows, first,
-                        min(p.tokens_per_group, p.num_tokens - first)};
-  combine_items(p, items, team_thread(), kTeamThreads);
+  __syncwarp();
+  if (is_inside) sum_tokens(own, end, kTeamThreads / kRowItems);
 }
 
 template <int32_t dtype, int32_t rows, int32_t columns, int32_t max_columns>
@@ -165,15 +140,6 @@ __device__ inline void choose_product(const Frame& frame, RingCursor& ring,
   run_product<dtype, rows, 8, max_columns>(frame, ring, turn, unit);
 }
 
-template <int32_t dtype, int32_t rows, int32_t max_columns>
-__device__ inline void run_unit(const Frame& frame, RingCursor& ring,
-                                Turn& turn, const Unit& unit) {
-  if (unit.phase == Phase::combine) return run_combine<rows>(frame, unit);
-  choose_product<dtype, rows, max_columns>(frame, ring, turn, unit);
-  if (unit.phase == Phase::down) return finish_down(frame, unit);
-  finish_gate_up<dtype>(frame, unit);
-}
-
 template <int32_t rows>
 __device__ inline void skip_unit(const Frame& frame, RingCursor& ring,
                                  const Unit& unit) {
@@ -183,19 +149,28 @@ __device__ inline void skip_unit(const Frame& frame, RingCursor& ring,
       StageShape<rows>::stages(matrix_of(frame, unit).num_column_tiles));
 }
 
+__device__ inline void report_stored(UnitQueue& queue, int32_t slot) {
+  __syncwarp();
+  if (threadIdx.x % kWarpThreads == 0) ptx::barrier_arrive(&queue.stored[slot]);
+}
+
 template <int32_t dtype, int32_t rows, int32_t max_columns>
 __device__ inline void run_units(const Frame& frame) {
   QueueCursor queue;
   RingCursor ring;
   Turn turn(frame.shared);
   for (int32_t team = 0;; team ^= 1) {
+    int32_t slot = queue.slot;
     int32_t index = pop_unit(frame.shared.queue, queue);
     if (index == kNoUnit) return;
     Unit unit = frame.unit_at(index);
-    if (team == own_team()) {
-      run_unit<dtype, rows, max_columns>(frame, ring, turn, unit);
-    } else {
+    if (team != own_team()) {
       skip_unit<rows>(frame, ring, unit);
+    } else if (unit.phase == Phase::combine) {
+      run_combine<rows>(frame, unit);
+    } else {
+      choose_product<dtype, rows, max_columns>(frame, ring, turn, unit);
+      report_stored(frame.shared.queue, slot);
     }
   }
 }

@@ -16,7 +16,10 @@ constexpr int32_t kTeamWarps = kProductWarps / kTeams;
 constexpr int32_t kTeamThreads = kTeamWarps * kWarpThreads;
 constexpr int32_t kWeightWarp = kProductWarps;
 constexpr int32_t kTokenWarp = kProductWarps + 1;
-constexpr int32_t kNumThreads = (kProductWarps + 2) * kWarpThreads;
+constexpr int32_t kFinishWarp = kProductWarps + 2;
+constexpr int32_t kFinishWarps = 2;
+constexpr int32_t kFinishThreads = kFinishWarps * kWarpThreads;
+constexpr int32_t kNumThreads = (kFinishWarp + kFinishWarps) * kWarpThreads;
 constexpr int32_t kQueueUnits = 4;
 constexpr int32_t kNoUnit = -1;
 constexpr uint32_t kWholeWarp = 0xFFFFFFFFu;
@@ -31,6 +34,7 @@ struct ExpertList {
 struct UnitQueue {
   uint64_t full[kQueueUnits];
   uint64_t empty[kQueueUnits];
+  uint64_t stored[kQueueUnits];
   int32_t unit[kQueueUnits];
 };
 
@@ -39,15 +43,10 @@ struct SharedState {
   UnitQueue queue;
   uint64_t turn[kTeams];
   ExpertList lists[kMaxLists];
+  uint16_t list_begin[kMaxLocalExperts];
   int32_t num_lists;
-  int32_t is_last[kTeams];
-  uint32_t epoch;
+  int32_t is_last;
   uint32_t warp_totals[kProductWarps];
-};
-
-struct SortBuffer {
-  uint16_t count[kProductWarps][kMaxLocalExperts];
-  uint16_t expert[kMaxAssignments];
 };
 
 enum class Phase { gate_up, down, combine };
@@ -88,6 +87,7 @@ struct Frame {
   uint16_t* order;
   stream::TileRing ring;
   Counters* counters;
+  int32_t list_tokens;
 
   __device__ int32_t num_gate_up_units() const {
     return shared.num_lists * p.gate_up.num_row_units;
@@ -154,7 +154,8 @@ struct QueueCursor {
 __device__ inline void init_queue(UnitQueue& queue) {
   for (int32_t slot = 0; slot < kQueueUnits; ++slot) {
     ptx::barrier_init(&queue.full[slot], 1);
-    ptx::barrier_init(&queue.empty[slot], kProductWarps + 1);
+    ptx::barrier_init(&queue.empty[slot], kProductWarps + 1 + kFinishWarps);
+    ptx::barrier_init(&queue.stored[slot], kTeamWarps);
   }
 }
 
@@ -166,13 +167,22 @@ __device__ inline void push_unit(UnitQueue& queue, QueueCursor& cursor,
   cursor.advance();
 }
 
-__device__ inline int32_t pop_unit(UnitQueue& queue, QueueCursor& cursor) {
+__device__ inline int32_t read_unit(UnitQueue& queue,
+                                    const QueueCursor& cursor) {
   ptx::barrier_wait(&queue.full[cursor.slot], cursor.parity);
-  int32_t unit = queue.unit[cursor.slot];
+  return queue.unit[cursor.slot];
+}
+
+__device__ inline void release_unit(UnitQueue& queue, QueueCursor& cursor) {
   __syncwarp();
   if (threadIdx.x % kWarpThreads == 0)
     ptx::barrier_arrive(&queue.empty[cursor.slot]);
   cursor.advance();
+}
+
+__device__ inline int32_t pop_unit(UnitQueue& queue, QueueCursor& cursor) {
+  int32_t unit = read_unit(queue, cursor);
+  release_unit(queue, cursor);
   return unit;
 }
 

@@ -2,6 +2,7 @@
 
 #include "native/base/cuda.hpp"
 #include "native/kernels/experts/expert_lists.hpp"
+#include "native/kernels/experts/finish_units.hpp"
 #include "native/kernels/experts/loaders.hpp"
 #include "native/kernels/experts/parameters.hpp"
 #include "native/kernels/experts/products.hpp"
@@ -13,6 +14,7 @@ namespace {
 
 constexpr int32_t kSharedLimit = 227 * 1024;
 constexpr int32_t kFewStages = 12;
+constexpr int32_t kInFlightBytes = 64 * 1024;
 
 __device__ void init_barriers(SharedState& shared, int32_t num_stages) {
   for (int32_t stage = 0; stage < num_stages; ++stage) {
@@ -27,8 +29,9 @@ __device__ void init_barriers(SharedState& shared, int32_t num_stages) {
 __device__ void clear_counters(Counters& counters) {
   uint32_t* words = reinterpret_cast<uint32_t*>(&counters);
   constexpr int32_t kWords = sizeof(Counters) / sizeof(uint32_t);
-  int32_t stride = static_cast<int32_t>(gridDim.x * blockDim.x);
-  for (int32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < kWords;
+  int32_t stride = static_cast<int32_t>(gridDim.x) * kFinishThreads;
+  int32_t thread = threadIdx.x - kFinishWarp * kWarpThreads;
+  for (int32_t i = blockIdx.x * kFinishThreads + thread; i < kWords;
        i += stride)
     words[i] = 0;
 }
@@ -42,26 +45,23 @@ __global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
   SharedState& shared = *reinterpret_cast<SharedState*>(after_ring);
   uint16_t* order =
       reinterpret_cast<uint16_t*>(after_ring + sizeof(SharedState));
+  Frame frame = {p,       shared,
+                 order,   {memory, &shared.ring, p.num_stages, kStageBytes},
+                 nullptr, max_columns};
   if (threadIdx.x == 0) init_barriers(shared, p.num_stages);
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
-  if (threadIdx.x == 0) shared.epoch = ptx::load_acquire(&p.control->epoch);
-  build_lists(p, shared, *reinterpret_cast<SortBuffer*>(memory), order);
-  ptx::proxy_fence();
-  __syncthreads();
-  uint32_t side = shared.epoch & 1;
-  clear_counters(p.control->counters[side ^ 1]);
-  Frame frame = {p,
-                 shared,
-                 order,
-                 {memory, &shared.ring, p.num_stages, kStageBytes},
-                 &p.control->counters[side]};
+  uint32_t epoch = ptx::load_acquire(&p.control->epoch);
+  frame.counters = &p.control->counters[epoch & 1];
+  build_lists(frame);
   int32_t warp = threadIdx.x / kWarpThreads;
-  int32_t lane = threadIdx.x % kWarpThreads;
   if (warp == kWeightWarp) {
-    if (lane == 0) stream_weights<rows>(frame);
+    if (threadIdx.x % kWarpThreads == 0) stream_weights<rows>(frame, epoch);
   } else if (warp == kTokenWarp) {
     load_tokens<rows, max_columns>(frame);
+  } else if (warp >= kFinishWarp) {
+    clear_counters(p.control->counters[(epoch & 1) ^ 1]);
+    finish_units<dtype>(frame);
   } else {
     run_units<dtype, rows, max_columns>(frame);
   }
@@ -69,15 +69,14 @@ __global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
 
 void set_units(ExpertsParameters& p, int32_t rows,
                int32_t num_multiprocessors) {
-  constexpr int32_t kSmallestGroup = 8;
   for (StreamedMatrix* matrix : {&p.gate_up, &p.down})
     matrix->num_row_units =
         static_cast<int32_t>(ceil_divide(matrix->num_packed_rows, rows));
-  int64_t wanted =
-      ceil_divide(2 * int64_t{num_multiprocessors}, p.down.num_row_units);
+  int64_t tokens_at_once = kTeamThreads * kLaneRows / rows;
+  int64_t teams = int64_t{num_multiprocessors} * kTeams;
+  int64_t wanted = ceil_divide(teams, p.down.num_row_units);
   int64_t share = ceil_divide(p.num_tokens, wanted);
-  p.tokens_per_group =
-      static_cast<int32_t>(share < kSmallestGroup ? kSmallestGroup : share);
+  p.tokens_per_group = static_cast<int32_t>(round_up(share, tokens_at_once));
   p.num_groups =
       static_cast<int32_t>(ceil_divide(p.num_tokens, p.tokens_per_group));
 }
@@ -91,6 +90,7 @@ void launch_shape(cudaStream_t stream, int32_t num_multiprocessors,
   set_units(p, rows, num_multiprocessors);
   p.num_stages = min(kFewStages, (kSharedLimit - state_bytes) / kStageBytes);
   LaunchShape shape;
+  p.num_in_flight = min(p.num_stages, kInFlightBytes / kTileBytes);
   shape.grid = dim3(static_cast<uint32_t>(num_multiprocessors));
   shape.block = dim3(kNumThreads);
   shape.shared_bytes = p.num_stages * kStageBytes + state_bytes;
@@ -101,8 +101,7 @@ template <int32_t dtype>
 void launch_dtype(cudaStream_t stream, int32_t num_multiprocessors,
                   const ExpertsParameters& p) {
   auto with = [&](auto kernel) { kernel(stream, num_multiprocessors, p); };
-  if (p.num_tokens <= 2) return with(launch_shape<dtype, 32, 8>);
-  if (p.num_tokens <= 8) return with(launch_shape<dtype, 64, 8>);
+  if (p.num_tokens <= 8) return with(launch_shape<dtype, 128, 8>);
   if (p.num_tokens <= 16) return with(launch_shape<dtype, 128, 16>);
   if (p.num_tokens <= 32) return with(launch_shape<dtype, 128, 32>);
   with(launch_shape<dtype, 128, 64>);

@@ -1,0 +1,65 @@
+#ifndef GLM_KERNELS_EXPERTS_FINISH_UNITS_HPP
+#define GLM_KERNELS_EXPERTS_FINISH_UNITS_HPP
+
+#include <cstdint>
+
+#include "native/kernels/experts/encode_hidden.hpp"
+#include "native/kernels/experts/shared_state.hpp"
+#include "native/ptx/device_flags.hpp"
+
+namespace glm::kernels::mixture {
+
+__device__ inline void meet_finish_warps() {
+  asm volatile("bar.sync 3, %0;" ::"n"(kFinishThreads) : "memory");
+}
+
+__device__ inline bool is_last_of_list(const Frame& frame, const Unit& unit,
+                                       int32_t thread) {
+  if (thread == 0) {
+    uint32_t done =
+        ptx::fetch_add(&frame.counters->gate_up_done[unit.list], 1u);
+    frame.shared.is_last =
+        done + 1 == static_cast<uint32_t>(frame.p.gate_up.num_row_units);
+  }
+  meet_finish_warps();
+  bool is_last = frame.shared.is_last;
+  meet_finish_warps();
+  return is_last;
+}
+
+template <int32_t dtype>
+__device__ inline void finish_gate_up(const Frame& frame, const Unit& unit,
+                                      int32_t thread) {
+  if (!is_last_of_list(frame, unit, thread)) return;
+  encode_list<dtype>(frame, frame.shared.lists[unit.list],
+                     thread / kWarpThreads, thread % kWarpThreads);
+  meet_finish_warps();
+  if (thread != 0) return;
+  ptx::store_release(&frame.counters->is_encoded[unit.list], 1u);
+}
+
+__device__ inline void finish_down(const Frame& frame, const Unit& unit) {
+  ptx::add_release(&frame.counters->down_done[unit.row_unit], 1u);
+}
+
+template <int32_t dtype>
+__device__ inline void finish_units(const Frame& frame) {
+  QueueCursor cursor;
+  UnitQueue& queue = frame.shared.queue;
+  int32_t thread = threadIdx.x - kFinishWarp * kWarpThreads;
+  while (true) {
+    int32_t index = read_unit(queue, cursor);
+    if (index == kNoUnit) return;
+    Unit unit = frame.unit_at(index);
+    if (unit.phase != Phase::combine)
+      ptx::barrier_wait(&queue.stored[cursor.slot], cursor.parity);
+    if (unit.phase == Phase::gate_up)
+      finish_gate_up<dtype>(frame, unit, thread);
+    if (unit.phase == Phase::down && thread == 0) finish_down(frame, unit);
+    release_unit(queue, cursor);
+  }
+}
+
+}
+
+#endif
