@@ -6,6 +6,7 @@
 #include "native/kernels/layout.hpp"
 #include "native/kernels/linear/decode_products.hpp"
 #include "native/kernels/prefill/prefill.hpp"
+#include "native/kernels/stream/token_map.hpp"
 
 namespace glm::kernels {
 
@@ -52,7 +53,7 @@ stream::TokenRows input_rows(const glm_linear_args& args, int32_t row_begin,
   int32_t row_bytes = matrix.columns * (is_fp8 ? 1 : kActivationBytes);
   const uint8_t* data =
       is_fp8 ? args.input.codes : static_cast<const uint8_t*>(args.input.plain);
-  return {data + int64_t{row_begin} * row_bytes, nullptr, num_rows, row_bytes};
+  return {data + int64_t{row_begin} * row_bytes, num_rows, row_bytes};
 }
 
 stream::ProductArgs product_args(const glm_linear_args& args, int32_t row_begin,
@@ -69,6 +70,7 @@ stream::ProductArgs product_args(const glm_linear_args& args, int32_t row_begin,
                    int64_t{row_begin} * matrix.rows * kActivationBytes;
   product.role = matrix.role;
   product.rows = matrix.rows;
+  product.columns = matrix.columns;
   product.num_column_tiles = num_column_tiles(matrix.dtype, matrix.columns);
   return product;
 }
@@ -92,7 +94,9 @@ void decode_linear(const Context& context, const glm_linear_args& args,
   int32_t row_tiles = num_row_tiles(matrix.role, matrix.rows);
   int32_t column_tiles = num_column_tiles(matrix.dtype, matrix.columns);
   stream::ProductPlan plan = stream::plan_product(row_tiles, column_tiles);
-  int32_t chunk = stream::chunk_columns(kWhere, plan);
+  bool has_token_map =
+      stream::allows_token_map(input_rows(args, row_begin, num_rows));
+  int32_t chunk = stream::chunk_columns(kWhere, plan, has_token_map);
   for (int32_t row = 0; row < num_rows; row += chunk) {
     stream::ProductArgs product =
         product_args(args, row_begin + row, std::min(num_rows - row, chunk));

@@ -4,6 +4,7 @@
 
 #include "native/base/failure.hpp"
 #include "native/kernels/layout.hpp"
+#include "native/kernels/logits/gather.hpp"
 #include "native/kernels/logits/logits_products.hpp"
 
 namespace glm::kernels {
@@ -36,46 +37,83 @@ void validate(const glm_logits_args& args) {
   expect_pointer(kWhere, "output", args.output);
 }
 
-stream::ProductArgs product_args(const glm_logits_args& args, int32_t row_begin,
-                                 int32_t num_rows) {
+int64_t gathered_row_bytes(int32_t columns) {
+  return round_up(int64_t{columns} * kInputBytes, kChunkBytes);
+}
+
+int32_t gathered_capacity(const Context& context, const glm_logits_args& args) {
+  int64_t rows = context.scratch.bytes / gathered_row_bytes(args.head->columns);
+  expect_range(kWhere, "rows of its scratch", 1, INT64_MAX, rows);
+  return static_cast<int32_t>(std::min<int64_t>(rows, args.num_rows));
+}
+
+GatherArgs gather_args(const Context& context, const glm_logits_args& args,
+                       int32_t row_begin, int32_t num_rows) {
+  GatherArgs gather = {};
+  gather.input = static_cast<const uint8_t*>(args.input);
+  gather.row_index = args.row_index + row_begin;
+  gather.num_rows = num_rows;
+  gather.row_bytes = args.head->columns * kInputBytes;
+  gather.output = static_cast<uint8_t*>(context.scratch.data);
+  gather.output_row_bytes =
+      static_cast<int32_t>(gathered_row_bytes(args.head->columns));
+  return gather;
+}
+
+stream::ProductArgs product_args(const glm_logits_args& args,
+                                 const GatherArgs& gathered,
+                                 int32_t row_begin) {
   const glm_matrix& head = *args.head;
   stream::ProductArgs product = {};
   product.tiles = static_cast<const uint8_t*>(head.data);
   product.bias = head.bias;
-  product.tokens = {static_cast<const uint8_t*>(args.input),
-                    args.row_index + row_begin, num_rows,
-                    head.columns * kInputBytes};
+  product.tokens = {gathered.output, gathered.num_rows,
+                    gathered.output_row_bytes};
   product.output = args.output + int64_t{row_begin} * head.rows;
   product.role = head.role;
   product.rows = head.rows;
+  product.columns = head.columns;
   product.num_column_tiles = num_column_tiles(head.dtype, head.columns);
   return product;
 }
 
-void plain_logits(const Context& context, const glm_logits_args& args) {
-  for (int32_t row = 0; row < args.num_rows; row += kPlainChunk) {
-    int32_t count = std::min(args.num_rows - row, kPlainChunk);
-    f32_logits(context, product_args(args, row, count));
-  }
+void bf16_rows(const Context& context, const stream::ProductArgs& product) {
+  int32_t row_tiles = num_row_tiles(product.role, product.rows);
+  stream::ProductPlan plan =
+      stream::plan_product(row_tiles, product.num_column_tiles);
+  bf16_logits(context, plan, product);
+}
+
+int32_t chunk_rows(const glm_matrix& head) {
+  if (head.dtype == GLM_DTYPE_F32) return kPlainChunk;
+  stream::ProductPlan plan =
+      stream::plan_product(num_row_tiles(head.role, head.rows),
+                           num_column_tiles(head.dtype, head.columns));
+  return stream::chunk_columns(kWhere, plan, true);
 }
 
 }
 
 void logits(const Context& context, const glm_logits_args& args) {
   validate(args);
-  const glm_matrix& head = *args.head;
-  if (head.dtype == GLM_DTYPE_F32) return plain_logits(context, args);
-  int32_t row_tiles = num_row_tiles(head.role, head.rows);
-  int32_t column_tiles = num_column_tiles(head.dtype, head.columns);
-  stream::ProductPlan plan = stream::plan_product(row_tiles, column_tiles);
-  int32_t chunk = stream::chunk_columns(kWhere, plan);
+  if (args.num_rows == 0) return;
+  int32_t chunk =
+      std::min(chunk_rows(*args.head), gathered_capacity(context, args));
   for (int32_t row = 0; row < args.num_rows; row += chunk) {
-    stream::ProductArgs product =
-        product_args(args, row, std::min(args.num_rows - row, chunk));
-    bf16_logits(context, plan, product);
+    GatherArgs gather =
+        gather_args(context, args, row, std::min(args.num_rows - row, chunk));
+    gather_rows(context, gather);
+    stream::ProductArgs product = product_args(args, gather, row);
+    if (args.head->dtype == GLM_DTYPE_F32) {
+      f32_logits(context, product);
+    } else {
+      bf16_rows(context, product);
+    }
   }
 }
 
-int64_t logits_scratch_bytes(const glm_workspace_shape&) { return 0; }
+int64_t logits_scratch_bytes(const glm_workspace_shape& shape) {
+  return int64_t{shape.max_logit_rows} * gathered_row_bytes(shape.hidden_size);
+}
 
 }

@@ -50,7 +50,7 @@ class Exchange {
       ptx::barrier_init(ready_ + slot * kBarrierBytes,
                         is_alone() ? 1 + num_warps_ : 1);
       ptx::barrier_init(drained_ + slot * kBarrierBytes,
-                        shape_.split * kWarpgroupWarps);
+                        shape_.split * kCombinerWarps);
     }
   }
 
@@ -106,14 +106,13 @@ class Exchange {
     float4 parts[kMaxSplit];
 #pragma unroll
     for (int32_t source = 0; source < kMaxSplit; ++source) {
-      if (source < shape_.split) {
-        parts[source] = load(cell + source * shape_.peer_bytes);
-      }
+      parts[source] = source < shape_.split
+                          ? load(cell + source * shape_.peer_bytes)
+                          : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
     float4 sum = parts[0];
 #pragma unroll
     for (int32_t source = 1; source < kMaxSplit; ++source) {
-      if (source >= shape_.split) break;
       sum.x += parts[source].x;
       sum.y += parts[source].y;
       sum.z += parts[source].z;
@@ -146,8 +145,7 @@ class Exchange {
     asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                  : "=f"(values.x), "=f"(values.y), "=f"(values.z),
                    "=f"(values.w)
-                 : "r"(address)
-                 : "memory");
+                 : "r"(address));
     return values;
   }
 

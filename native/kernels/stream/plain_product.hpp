@@ -19,9 +19,8 @@ constexpr int32_t kPlainLanes = 32;
 
 __device__ inline float plain_input(const TokenRows& tokens, int32_t row,
                                     int32_t column) {
-  int64_t index = tokens.row_index ? tokens.row_index[row] : row;
-  const uint8_t* source =
-      tokens.data + index * tokens.row_bytes + column * sizeof(__nv_bfloat16);
+  const uint8_t* source = tokens.data + int64_t{row} * tokens.row_bytes +
+                          column * sizeof(__nv_bfloat16);
   return __bfloat162float(*reinterpret_cast<const __nv_bfloat16*>(source));
 }
 
@@ -36,8 +35,7 @@ __device__ inline float add_over_warp(float value) {
 __device__ inline void add_columns(float (&sum)[kPlainTokens],
                                    const ProductArgs& args, int32_t packed,
                                    int32_t first_token, int32_t lane) {
-  int32_t width =
-      args.tokens.row_bytes / static_cast<int32_t>(sizeof(__nv_bfloat16));
+  int32_t width = args.columns;
   for (int32_t column = lane; column < width; column += kPlainLanes) {
     int64_t offset = packed_offset(GLM_DTYPE_F32, width, packed, column);
     float weight = *reinterpret_cast<const float*>(args.tiles + offset);

@@ -14,14 +14,16 @@ constexpr int32_t kWarpgroupThreads = 128;
 constexpr int32_t kWarpThreads = 32;
 constexpr int32_t kWarpgroupWarps = kWarpgroupThreads / kWarpThreads;
 constexpr int32_t kMaxWarpgroups = 2;
+constexpr int32_t kCombinerWarps = 3;
+constexpr int32_t kCombinerThreads = kCombinerWarps * kWarpThreads;
 constexpr int32_t kMaxSplit = 8;
 constexpr int32_t kMaxSlots = 2;
 constexpr int32_t kGroupTokens = 8;
+constexpr int32_t kWindowTokens = 64;
 constexpr int32_t kPieceBytes = kWarpThreads * 16;
 
 struct TokenRows {
   const uint8_t* data;
-  const int32_t* row_index;
   int32_t num_rows;
   int32_t row_bytes;
 };
@@ -35,6 +37,7 @@ struct ProductArgs {
   void* output;
   int32_t role;
   int32_t rows;
+  int32_t columns;
   int32_t num_column_tiles;
 };
 
@@ -50,10 +53,20 @@ struct ProductShape {
   int32_t num_slots;
   int32_t slot_bytes;
   int32_t peer_bytes;
+  int32_t stage_stride;
+  int32_t has_token_map;
   int32_t block_offset;
   int32_t exchange_offset;
   int32_t scales_offset;
 };
+
+__host__ __device__ constexpr int32_t window_tokens(int32_t columns) {
+  return columns < kWindowTokens ? columns : kWindowTokens;
+}
+
+__host__ __device__ constexpr bool streams_tokens(int32_t columns) {
+  return columns > kWindowTokens;
+}
 
 }
 

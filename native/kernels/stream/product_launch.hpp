@@ -10,6 +10,7 @@
 #include "native/kernels/context.hpp"
 #include "native/kernels/stream/product_plan.hpp"
 #include "native/kernels/stream/split_product.hpp"
+#include "native/kernels/stream/token_map.hpp"
 
 namespace glm::kernels::stream {
 
@@ -56,19 +57,23 @@ void launch_product(const char* where, const Context& context,
   int32_t rounds = static_cast<int32_t>(ceil_divide(plan.num_units, resident));
   int32_t clusters = static_cast<int32_t>(ceil_divide(plan.num_units, rounds));
   SharedLayout layout = shared_layout(plan, columns, rounds);
-  LaunchShape shape{
-      dim3(static_cast<uint32_t>(clusters * plan.split)),
-      dim3((plan.num_warpgroups + 1) * kWarpgroupThreads + kWarpThreads),
-      layout.bytes, static_cast<uint32_t>(plan.split)};
+  CUtensorMap map = {};
+  layout.shape.has_token_map = allows_token_map(args.tokens);
+  if (layout.shape.has_token_map) map = token_map(where, args.tokens, columns);
+  LaunchShape shape{dim3(static_cast<uint32_t>(clusters * plan.split)),
+                    dim3(plan.num_warpgroups * kWarpgroupThreads +
+                         kCombinerThreads + kWarpThreads),
+                    layout.bytes, static_cast<uint32_t>(plan.split)};
   launch(where, context.stream, shape, split_product<dtype, columns, Output>,
-         args, layout.shape);
+         args, layout.shape, map);
 }
 
 template <int32_t dtype, typename Output>
 void launch_chunk(const char* where, const Context& context,
                   const ProductPlan& plan, const ProductArgs& args) {
-  constexpr int32_t kStep = 8;
-  switch (ceil_divide(args.tokens.num_rows, kStep)) {
+  int32_t columns = product_columns(plan, args.tokens.num_rows,
+                                    allows_token_map(args.tokens));
+  switch (columns / kGroupTokens) {
     case 1:
       return launch_product<dtype, 8, Output>(where, context, plan, args);
     case 2:
@@ -83,8 +88,10 @@ void launch_chunk(const char* where, const Context& context,
       return launch_product<dtype, 48, Output>(where, context, plan, args);
     case 7:
       return launch_product<dtype, 56, Output>(where, context, plan, args);
-    default:
+    case 8:
       return launch_product<dtype, 64, Output>(where, context, plan, args);
+    default:
+      return launch_product<dtype, 128, Output>(where, context, plan, args);
   }
 }
 

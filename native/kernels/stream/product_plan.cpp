@@ -10,19 +10,25 @@ namespace glm::kernels::stream {
 
 namespace {
 
-constexpr int32_t kPlannedMultiprocessors = 128;
+constexpr int32_t kPlannedClusters[kMaxSplit] = {132, 66, 39, 30,
+                                                 22,  17, 15, 15};
 constexpr int32_t kMinStages = 4;
 constexpr int32_t kManyRounds = 8;
-constexpr int64_t kRoundCost = 6 * 1024;
+constexpr int64_t kRoundCost = 12 * 1024;
 constexpr int64_t kSplitCost = 1024;
+constexpr int64_t kChunkCost = int64_t{1} << 40;
 constexpr int32_t kReciprocalUnit = 65536;
 
+bool holds_window(const ProductPlan& plan) {
+  return shared_layout(plan, kWindowTokens, kManyRounds).is_deep;
+}
+
 int64_t plan_cost(const ProductPlan& plan) {
-  int64_t clusters = kPlannedMultiprocessors / plan.split;
-  int64_t rounds = ceil_divide(plan.num_units, clusters);
+  int64_t rounds =
+      ceil_divide(plan.num_units, kPlannedClusters[plan.split - 1]);
   int64_t tiles = ceil_divide(plan.num_column_tiles, plan.split);
   return rounds * (tiles * plan.num_warpgroups * kWarpgroupBytes + kRoundCost) +
-         plan.split * kSplitCost;
+         plan.split * kSplitCost + (holds_window(plan) ? 0 : kChunkCost);
 }
 
 ProductShape product_shape(const ProductPlan& plan, int32_t columns) {
@@ -35,8 +41,8 @@ ProductShape product_shape(const ProductPlan& plan, int32_t columns) {
   shape.part_tiles = plan.num_column_tiles / plan.split;
   shape.num_longer_parts = plan.num_column_tiles % plan.split;
   shape.stage_bytes = plan.num_warpgroups * kWarpgroupBytes;
-  int32_t pieces =
-      columns / kGroupTokens * plan.num_warpgroups * kWarpgroupWarps;
+  int32_t pieces = window_tokens(columns) / kGroupTokens * plan.num_warpgroups *
+                   kWarpgroupWarps;
   shape.peer_bytes =
       static_cast<int32_t>(ceil_divide(pieces, plan.split)) * kPieceBytes;
   shape.slot_bytes = shape.peer_bytes * plan.split;
@@ -74,29 +80,48 @@ SharedLayout shared_layout(const ProductPlan& plan, int32_t columns,
   ProductShape& shape = layout.shape;
   shape = product_shape(plan, columns);
   int32_t most_tiles = shape.part_tiles + (shape.num_longer_parts > 0 ? 1 : 0);
-  shape.num_slots = std::min(num_rounds, kMaxSlots);
-  int64_t block = int64_t{most_tiles} * columns * kTileRowBytes;
+  int32_t num_windows = columns / window_tokens(columns);
+  int32_t token_bytes = columns * kTileRowBytes;
+  bool streams = streams_tokens(columns);
+  shape.num_slots = std::min(num_rounds * num_windows, kMaxSlots);
+  shape.stage_stride = shape.stage_bytes + (streams ? token_bytes : 0);
+  int64_t block = streams ? 0 : int64_t{most_tiles} * token_bytes;
   int64_t fixed = block + int64_t{shape.num_slots} * shape.slot_bytes +
                   columns * static_cast<int64_t>(sizeof(float));
   int64_t room =
-      std::max<int64_t>(kSharedBudget - fixed, 0) / shape.stage_bytes;
+      std::max<int64_t>(kSharedBudget - fixed, 0) / shape.stage_stride;
   int64_t wanted = int64_t{num_rounds} * most_tiles;
   shape.num_stages =
       static_cast<int32_t>(std::min({room, wanted, int64_t{kMaxStages}}));
   layout.is_deep = room >= std::min<int64_t>(wanted, kMinStages);
-  layout.bytes = fixed + int64_t{shape.num_stages} * shape.stage_bytes;
-  shape.block_offset = shape.num_stages * shape.stage_bytes;
+  layout.bytes = fixed + int64_t{shape.num_stages} * shape.stage_stride;
+  shape.block_offset = shape.num_stages * shape.stage_stride;
   shape.exchange_offset = static_cast<int32_t>(shape.block_offset + block);
   shape.scales_offset =
       shape.exchange_offset + shape.num_slots * shape.slot_bytes;
   return layout;
 }
 
-int32_t chunk_columns(const char* where, const ProductPlan& plan) {
-  for (int32_t columns = kMaxColumns; columns >= kGroupTokens;
-       columns -= kGroupTokens) {
+int32_t product_columns(const ProductPlan& plan, int32_t num_rows,
+                        bool has_token_map) {
+  int32_t fewest = static_cast<int32_t>(
+      round_up(std::min(num_rows, kMaxColumns), kGroupTokens));
+  bool is_resident = fewest <= kWindowTokens &&
+                     shared_layout(plan, fewest, kManyRounds).is_deep;
+  if (is_resident) return fewest;
+  if (has_token_map && shared_layout(plan, kMaxColumns, kManyRounds).is_deep) {
+    return kMaxColumns;
+  }
+  for (int32_t columns = kWindowTokens; columns > 0; columns -= kGroupTokens) {
     if (shared_layout(plan, columns, kManyRounds).is_deep) return columns;
   }
+  return 0;
+}
+
+int32_t chunk_columns(const char* where, const ProductPlan& plan,
+                      bool has_token_map) {
+  int32_t columns = product_columns(plan, kMaxColumns, has_token_map);
+  if (columns > 0) return columns;
   throw Failure(GLM_NOT_SUPPORTED,
                 std::string(where) + ": a matrix of " +
                     std::to_string(plan.num_column_tiles) +

@@ -7,7 +7,7 @@
 
 namespace glm::kernels::stream {
 
-constexpr int32_t kMaxColumns = 64;
+constexpr int32_t kMaxColumns = 128;
 constexpr int64_t kSharedBudget = 212 * 1024;
 
 struct ProductPlan {
@@ -31,7 +31,11 @@ ProductPlan plan_with(int32_t num_row_tiles, int32_t num_column_tiles,
 SharedLayout shared_layout(const ProductPlan& plan, int32_t columns,
                            int32_t num_rounds);
 
-int32_t chunk_columns(const char* where, const ProductPlan& plan);
+int32_t product_columns(const ProductPlan& plan, int32_t num_rows,
+                        bool has_token_map);
+
+int32_t chunk_columns(const char* where, const ProductPlan& plan,
+                      bool has_token_map);
 
 }
 

@@ -4,7 +4,6 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
-#include <type_traits>
 
 #include "native/kernels/layout.hpp"
 #include "native/kernels/stream/exchange.hpp"
@@ -14,12 +13,13 @@
 #include "native/kernels/stream/token_block.hpp"
 #include "native/ptx/cluster.hpp"
 #include "native/ptx/dependent_launch.hpp"
+#include "native/ptx/tensor_copy.hpp"
 
 namespace glm::kernels::stream {
 
 constexpr int32_t kCombinerBarrier = 1;
 constexpr int32_t kMaxThreads =
-    (kMaxWarpgroups + 1) * kWarpgroupThreads + kWarpThreads;
+    kMaxWarpgroups * kWarpgroupThreads + kCombinerThreads + kWarpThreads;
 
 struct ProductBarriers {
   RingBarriers ring;
@@ -28,13 +28,22 @@ struct ProductBarriers {
 };
 
 struct ChannelTerms {
-  float scale[kMaxWarpgroups * kWarpgroupRows];
-  float bias[kMaxWarpgroups * kWarpgroupRows];
+  float scale;
+  float bias;
+  int32_t channel;
+  int32_t unused;
+};
+
+using UnitTerms = ChannelTerms[kMaxWarpgroups * kWarpgroupRows];
+
+struct SharedParts {
+  uint8_t* data;
+  ProductBarriers* barriers;
+  ChannelTerms* terms;
 };
 
 __device__ inline void sync_combiners() {
-  asm volatile("bar.sync %0, %1;" ::"n"(kCombinerBarrier),
-               "n"(kWarpgroupThreads)
+  asm volatile("bar.sync %0, %1;" ::"n"(kCombinerBarrier), "n"(kCombinerThreads)
                : "memory");
 }
 
@@ -50,23 +59,21 @@ template <int32_t dtype, int32_t columns, typename Output>
 class SplitProduct {
  public:
   __device__ SplitProduct(const ProductArgs& args, const ProductShape& shape,
-                          uint8_t* shared, ProductBarriers* barriers,
-                          ChannelTerms* terms)
+                          const SharedParts& shared)
       : args_(args),
         shape_(shape),
-        shared_(ptx::shared_address(shared)),
-        full_(ptx::shared_address(barriers->ring.full)),
-        empty_(ptx::shared_address(barriers->ring.empty)),
-        tokens_barrier_(&barriers->tokens),
-        scales_(reinterpret_cast<float*>(shared + shape.scales_offset)),
-        terms_(terms),
+        shared_(shared),
+        stages_(ptx::shared_address(shared.data)),
+        full_(ptx::shared_address(shared.barriers->ring.full)),
+        empty_(ptx::shared_address(shared.barriers->ring.empty)),
+        scales_(reinterpret_cast<float*>(shared.data + shape.scales_offset)),
         rank_(static_cast<int32_t>(ptx::cluster_rank())),
         first_unit_(static_cast<int32_t>(ptx::cluster_index())),
         unit_step_(static_cast<int32_t>(ptx::num_clusters())),
         num_tiles_(shape.part_tiles + (rank_ < shape.num_longer_parts)),
         first_tile_(rank_ * shape.part_tiles +
                     min(rank_, shape.num_longer_parts)),
-        exchange_(shape, shared_, &barriers->exchange, rank_) {}
+        exchange_(shape, stages_, &shared.barriers->exchange, rank_) {}
 
   __device__ void init(int32_t lane) const {
     if (lane < shape_.num_stages) {
@@ -75,49 +82,53 @@ class SplitProduct {
     }
     if (lane == kWarpThreads - 1) {
       exchange_.init();
-      ptx::barrier_init(tokens_barrier_, num_loaders());
+      ptx::barrier_init(&shared_.barriers->tokens,
+                        shape_.has_token_map ? 1 : num_loaders());
     }
     ptx::barrier_init_fence();
   }
 
-  __device__ void produce() const {
-    RingCursor cursor;
-    for (int32_t unit = first_unit_; unit < shape_.num_units;
-         unit += unit_step_) {
-      const uint8_t* source = unit_source(unit);
+  __device__ void produce(const CUtensorMap* map) const {
+    ptx::tensor_prefetch(map);
+    TileCursor weights = first_tile();
+    RingCursor ring;
+    for (int32_t i = 0; i < shape_.num_stages; ++i) {
+      push_weights(weights, ring.stage);
+      step(weights, ring);
+    }
+    ptx::wait_for_predecessor();
+    if (shape_.has_token_map) begin_tokens(map);
 #pragma unroll 1
-      for (int32_t tile = 0; tile < num_tiles_; ++tile) {
-        uint32_t full = full_ + cursor.stage * kBarrierBytes;
-        ptx::barrier_wait(empty_ + cursor.stage * kBarrierBytes,
-                          cursor.parity ^ 1);
-        ptx::barrier_expect(full, shape_.stage_bytes);
-        ptx::bulk_copy(shared_ + cursor.stage * shape_.stage_bytes, source,
-                       shape_.stage_bytes, full, ptx::kEvictFirst);
-        source += kTileBytes;
-        cursor.advance(shape_.num_stages);
-      }
+    while (weights.unit < shape_.num_units) {
+      ptx::barrier_wait(empty_ + ring.stage * kBarrierBytes, ring.parity ^ 1);
+      push_weights(weights, ring.stage);
+      if (kStreams) push_tokens(map, weights.tile, ring.stage);
+      step(weights, ring);
     }
   }
 
   __device__ void load_tokens(int32_t thread) const {
-    TokenBlock block{shared_ + shape_.block_offset, first_tile_ * kTileRowBytes,
-                     num_tiles_};
-    load_token_block<columns, std::is_same_v<Output, float>>(
-        args_.tokens, block, thread, num_loaders(), tokens_barrier_);
+    TokenBlock block{shared_.data + shape_.block_offset,
+                     first_tile_ * kTileRowBytes, num_tiles_};
+    load_token_block<columns>(args_.tokens, block, thread, num_loaders());
+    ptx::proxy_fence();
+    ptx::barrier_arrive(&shared_.barriers->tokens);
   }
 
   __device__ void multiply(int32_t thread) const {
-    RingCursor cursor;
+    RingCursor ring;
     SlotCursor slot;
-    ptx::barrier_wait(tokens_barrier_, 0);
-    ptx::proxy_fence();
+    if (!kStreams) ptx::barrier_wait(&shared_.barriers->tokens, 0);
     for (int32_t unit = first_unit_; unit < shape_.num_units;
          unit += unit_step_) {
-      float total[columns / 2];
-      clear(total);
-      multiply_unit(total, cursor, thread);
-      exchange_.send(total, slot, thread / kWarpThreads);
-      slot.advance(shape_.num_slots);
+      float total[kWindows][kWindow / 2];
+      for (int32_t i = 0; i < kWindows; ++i) clear(total[i]);
+      multiply_unit(total, ring, thread);
+#pragma unroll
+      for (int32_t i = 0; i < kWindows; ++i) {
+        exchange_.send(total[i], slot, thread / kWarpThreads);
+        slot.advance(shape_.num_slots);
+      }
     }
   }
 
@@ -126,24 +137,36 @@ class SplitProduct {
     SlotCursor slot;
     for (int32_t unit = first_unit_; unit < shape_.num_units;
          unit += unit_step_) {
-      if (slot.is_reused || slot.slot > 0) sync_combiners();
+      if (unit != first_unit_) sync_combiners();
       load_channel_terms(unit, thread);
-      if (thread == 0) exchange_.expect(slot);
       sync_combiners();
-      exchange_.await(slot);
-      finish_unit(unit, slot, thread);
-      if (unit + shape_.num_slots * unit_step_ < shape_.num_units) {
-        exchange_.drain(slot);
+      for (int32_t window = 0; window < kWindows; ++window) {
+        if (thread == 0) exchange_.expect(slot);
+        exchange_.await(slot);
+        finish_window(window, slot, thread);
+        if (is_needed_again(unit, window)) exchange_.drain(slot);
+        slot.advance(shape_.num_slots);
       }
-      slot.advance(shape_.num_slots);
     }
   }
 
  private:
   static constexpr uint32_t kBarrierBytes = sizeof(uint64_t);
+  static constexpr bool kStreams = streams_tokens(columns);
+  static constexpr int32_t kWindow = window_tokens(columns);
+  static constexpr int32_t kWindows = columns / kWindow;
+  static constexpr int32_t kTokenBytes = columns * kTileRowBytes;
+  static constexpr uint64_t kWindowStep = kWindow * kTileRowBytes / 16;
+  using Total = float[kWindows][kWindow / 2];
+
+  struct TileCursor {
+    int32_t unit;
+    int32_t tile;
+    const uint8_t* source;
+  };
 
   __device__ int32_t num_loaders() const {
-    return (shape_.num_warpgroups + 1) * kWarpgroupThreads;
+    return shape_.num_warpgroups * kWarpgroupThreads + kCombinerThreads;
   }
 
   __device__ const uint8_t* unit_source(int32_t unit) const {
@@ -152,167 +175,243 @@ class SplitProduct {
     return args_.tiles + tile * kTileBytes + half % 2 * kWarpgroupBytes;
   }
 
-  __device__ uint64_t await_weights(const RingCursor& cursor,
-                                    uint32_t warpgroup_stages) const {
-    ptx::barrier_wait(full_ + cursor.stage * kBarrierBytes, cursor.parity);
-    return ptx::swizzled_descriptor(warpgroup_stages +
-                                    cursor.stage * shape_.stage_bytes);
+  __device__ TileCursor first_tile() const {
+    return {first_unit_, 0, unit_source(first_unit_)};
   }
 
-  __device__ void release_weights(RingCursor& cursor, bool is_elected) const {
-    if (is_elected) ptx::barrier_arrive(empty_ + cursor.stage * kBarrierBytes);
-    cursor.advance(shape_.num_stages);
+  __device__ void step(TileCursor& cursor, RingCursor& ring) const {
+    ring.advance(shape_.num_stages);
+    cursor.source += kTileBytes;
+    if (++cursor.tile < num_tiles_) return;
+    cursor.tile = 0;
+    cursor.unit += unit_step_;
+    cursor.source = unit_source(cursor.unit);
   }
 
-  __device__ void multiply_unit(float (&total)[columns / 2], RingCursor& cursor,
+  __device__ void push_weights(const TileCursor& cursor, int32_t stage) const {
+    if (cursor.unit >= shape_.num_units) return;
+    uint32_t full = full_ + stage * kBarrierBytes;
+    ptx::barrier_expect(full,
+                        shape_.stage_bytes + (kStreams ? kTokenBytes : 0));
+    ptx::bulk_copy(stages_ + stage * shape_.stage_stride, cursor.source,
+                   shape_.stage_bytes, full, ptx::kEvictFirst);
+  }
+
+  __device__ void copy_tokens(const CUtensorMap* map, int32_t tile,
+                              int32_t offset, uint64_t* barrier) const {
+    ptx::tensor_copy(shared_.data + offset, map,
+                     (first_tile_ + tile) * kTileRowBytes, 0, barrier);
+  }
+
+  __device__ void push_tokens(const CUtensorMap* map, int32_t tile,
+                              int32_t stage) const {
+    copy_tokens(map, tile, stage * shape_.stage_stride + shape_.stage_bytes,
+                &shared_.barriers->ring.full[stage]);
+  }
+
+  __device__ void begin_tokens(const CUtensorMap* map) const {
+    if constexpr (kStreams) {
+      TileCursor cursor = first_tile();
+      RingCursor ring;
+      for (int32_t i = 0; i < shape_.num_stages; ++i) {
+        if (cursor.unit >= shape_.num_units) return;
+        push_tokens(map, cursor.tile, i);
+        step(cursor, ring);
+      }
+    } else {
+      ptx::barrier_expect(&shared_.barriers->tokens, num_tiles_ * kTokenBytes);
+      for (int32_t tile = 0; tile < num_tiles_; ++tile) {
+        copy_tokens(map, tile, shape_.block_offset + tile * kTokenBytes,
+                    &shared_.barriers->tokens);
+      }
+    }
+  }
+
+  __device__ void multiply_unit(Total& total, RingCursor& ring,
                                 int32_t thread) const {
-    uint32_t stages = shared_ + thread / kWarpgroupThreads * kWarpgroupBytes;
+    uint32_t stages = stages_ + thread / kWarpgroupThreads * kWarpgroupBytes;
     bool is_elected = thread % kWarpgroupThreads == 0;
-    uint64_t tokens = ptx::swizzled_descriptor(shared_ + shape_.block_offset);
-    constexpr uint64_t kTokenStep = columns * kTileRowBytes / 16;
     int32_t tile = 0;
+    if constexpr (dtype == GLM_DTYPE_F8_E4M3 && kWindows == 1) {
 #pragma unroll 1
-    for (; tile + 1 < num_tiles_; tile += 2) {
-      multiply_pair(total, cursor, stages, tokens, is_elected);
-      tokens += 2 * kTokenStep;
+      for (; tile + 1 < num_tiles_; tile += 2) {
+        multiply_pair(total, ring, stages, tile, is_elected);
+      }
     }
-    if (tile < num_tiles_) {
-      multiply_one(total, cursor, stages, tokens, is_elected);
+#pragma unroll 1
+    for (; tile < num_tiles_; ++tile) {
+      multiply_tile(total, ring, stages, tile, is_elected);
     }
   }
 
-  __device__ void multiply_one(float (&total)[columns / 2], RingCursor& cursor,
-                               uint32_t stages, uint64_t tokens,
-                               bool is_elected) const {
-    uint64_t weights = await_weights(cursor, stages);
-    if constexpr (dtype == GLM_DTYPE_F8_E4M3) {
-      float part[columns / 2];
-      begin_part<columns>(part, weights, tokens);
-      end_part<columns, 0>(total, part);
-    } else {
-      add_tile_in_place<columns>(total, weights, tokens);
-    }
-    release_weights(cursor, is_elected);
+  __device__ uint64_t await_weights(const RingCursor& ring,
+                                    uint32_t stages) const {
+    ptx::barrier_wait(full_ + ring.stage * kBarrierBytes, ring.parity);
+    return ptx::swizzled_descriptor(stages + ring.stage * shape_.stage_stride);
   }
 
-  __device__ void multiply_pair(float (&total)[columns / 2], RingCursor& cursor,
-                                uint32_t stages, uint64_t tokens,
-                                bool is_elected) const {
-    constexpr uint64_t kTokenStep = columns * kTileRowBytes / 16;
-    if constexpr (dtype == GLM_DTYPE_F8_E4M3) {
-      RingCursor next = cursor;
-      next.advance(shape_.num_stages);
-      float first[columns / 2];
-      float second[columns / 2];
-      begin_part<columns>(first, await_weights(cursor, stages), tokens);
-      begin_part<columns>(second, await_weights(next, stages),
-                          tokens + kTokenStep);
-      end_part<columns, 1>(total, first);
-      release_weights(cursor, is_elected);
-      end_part<columns, 0>(total, second);
-      release_weights(cursor, is_elected);
+  __device__ uint64_t tokens_of(const RingCursor& ring, int32_t tile) const {
+    int32_t offset = kStreams
+                         ? ring.stage * shape_.stage_stride + shape_.stage_bytes
+                         : shape_.block_offset + tile * kTokenBytes;
+    return ptx::swizzled_descriptor(stages_ + offset);
+  }
+
+  __device__ void release_stage(RingCursor& ring, bool is_elected) const {
+    if (is_elected) ptx::barrier_arrive(empty_ + ring.stage * kBarrierBytes);
+    ring.advance(shape_.num_stages);
+  }
+
+  __device__ void multiply_tile(Total& total, RingCursor& ring, uint32_t stages,
+                                int32_t tile, bool is_elected) const {
+    uint64_t weights = await_weights(ring, stages);
+    uint64_t tokens = tokens_of(ring, tile);
+    if constexpr (dtype != GLM_DTYPE_F8_E4M3) {
+      add_windows_in_place(total, weights, tokens);
+    } else if constexpr (kWindows == 1) {
+      float part[kWindow / 2];
+      begin_part<kWindow>(part, weights, tokens);
+      end_part<kWindow, 0>(total[0], part);
     } else {
-      multiply_one(total, cursor, stages, tokens, is_elected);
-      multiply_one(total, cursor, stages, tokens + kTokenStep, is_elected);
+      float first[kWindow / 2];
+      float second[kWindow / 2];
+      begin_part<kWindow>(first, weights, tokens);
+      begin_part<kWindow>(second, weights, tokens + kWindowStep);
+      end_part<kWindow, 1>(total[0], first);
+      end_part<kWindow, 0>(total[1], second);
     }
+    release_stage(ring, is_elected);
+  }
+
+  __device__ void add_windows_in_place(Total& total, uint64_t weights,
+                                       uint64_t tokens) const {
+#pragma unroll
+    for (int32_t i = 0; i < kWindows; ++i) ptx::hold(total[i]);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int32_t i = 0; i < kWindows; ++i) {
+      multiply_steps<dtype, kWindow>(total[i], weights,
+                                     tokens + i * kWindowStep, 1);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+#pragma unroll
+    for (int32_t i = 0; i < kWindows; ++i) ptx::hold(total[i]);
+  }
+
+  __device__ void multiply_pair(Total& total, RingCursor& ring, uint32_t stages,
+                                int32_t tile, bool is_elected) const {
+    RingCursor next = ring;
+    next.advance(shape_.num_stages);
+    float first[kWindow / 2];
+    float second[kWindow / 2];
+    begin_part<kWindow>(first, await_weights(ring, stages),
+                        tokens_of(ring, tile));
+    begin_part<kWindow>(second, await_weights(next, stages),
+                        tokens_of(next, tile + 1));
+    end_part<kWindow, 1>(total[0], first);
+    release_stage(ring, is_elected);
+    end_part<kWindow, 0>(total[0], second);
+    release_stage(ring, is_elected);
   }
 
   __device__ void load_token_scales(int32_t thread) const {
-    if (thread >= columns) return;
-    bool is_scaled = args_.token_scale && thread < args_.tokens.num_rows;
-    scales_[thread] = is_scaled ? args_.token_scale[thread] : 1.0f;
-  }
-
-  __device__ int32_t channel_at(int32_t unit, int32_t row) const {
-    return logical_row(args_.role, args_.rows,
-                       unit * shape_.num_warpgroups * kWarpgroupRows + row);
+    for (int32_t token = thread; token < columns; token += kCombinerThreads) {
+      bool is_scaled = args_.token_scale && token < args_.tokens.num_rows;
+      scales_[token] = is_scaled ? args_.token_scale[token] : 1.0f;
+    }
   }
 
   __device__ void load_channel_terms(int32_t unit, int32_t thread) const {
-    if (thread >= shape_.num_warpgroups * kWarpgroupRows) return;
-    int32_t channel = channel_at(unit, thread);
-    bool has_scale = channel >= 0 && args_.channel_scale;
-    bool has_bias = channel >= 0 && args_.bias;
-    terms_->scale[thread] = has_scale ? args_.channel_scale[channel] : 1.0f;
-    terms_->bias[thread] = has_bias ? args_.bias[channel] : 0.0f;
+    int32_t num_channels = shape_.num_warpgroups * kWarpgroupRows;
+    for (int32_t row = thread; row < num_channels; row += kCombinerThreads) {
+      int32_t channel =
+          logical_row(args_.role, args_.rows, unit * num_channels + row);
+      bool has_scale = channel >= 0 && args_.channel_scale;
+      bool has_bias = channel >= 0 && args_.bias;
+      shared_.terms[row] = {has_scale ? args_.channel_scale[channel] : 1.0f,
+                            has_bias ? args_.bias[channel] : 0.0f, channel, 0};
+    }
   }
 
-  __device__ void finish_unit(int32_t unit, const SlotCursor& slot,
-                              int32_t thread) const {
+  __device__ bool is_needed_again(int32_t unit, int32_t window) const {
+    int32_t later = (window + shape_.num_slots) / kWindows;
+    return unit + later * unit_step_ < shape_.num_units;
+  }
+
+  __device__ void finish_window(int32_t window, const SlotCursor& slot,
+                                int32_t thread) const {
     int32_t received = exchange_.num_received();
     int32_t lane = thread % kWarpThreads;
-#pragma unroll 1
+    int32_t shift = shape_.num_warpgroups + 1;
+#pragma unroll 4
     for (int32_t piece = thread / kWarpThreads; piece < received;
-         piece += kWarpgroupWarps) {
+         piece += kCombinerWarps) {
       float4 sum = exchange_.add_parts(slot, piece);
       int32_t index = exchange_.index_of(piece);
-      int32_t group = index / kWarpgroupWarps / shape_.num_warpgroups;
-      int32_t warp = index - group * kWarpgroupWarps * shape_.num_warpgroups;
-      int32_t row = warp * 16 + lane / 4;
-      int32_t token = group * kGroupTokens + lane % 4 * 2;
-      store_pair(unit, row, token, sum.x, sum.y);
-      store_pair(unit, row + kPairRows, token, sum.z, sum.w);
+      int32_t group = index >> shift;
+      int32_t row = (index - (group << shift)) * 16 + lane / 4;
+      int32_t token = window * kWindow + group * kGroupTokens + lane % 4 * 2;
+      store_pair(row, token, sum.x, sum.y);
+      store_pair(row + kPairRows, token, sum.z, sum.w);
     }
   }
 
-  __device__ void store_pair(int32_t unit, int32_t row, int32_t token,
-                             float first, float second) const {
-    int32_t channel = channel_at(unit, row);
-    if (channel < 0) return;
-    float scale = terms_->scale[row];
-    float bias = terms_->bias[row];
+  __device__ void store_pair(int32_t row, int32_t token, float first,
+                             float second) const {
+    float4 words = *reinterpret_cast<const float4*>(shared_.terms + row);
+    float2 scales = *reinterpret_cast<const float2*>(scales_ + token);
+    int32_t channel = __float_as_int(words.z);
+    int32_t num_rows = channel < 0 ? 0 : args_.tokens.num_rows;
     Output* output = static_cast<Output*>(args_.output) +
                      int64_t{token} * args_.rows + channel;
-    if (token < args_.tokens.num_rows) {
-      store_output(output, first * scales_[token] * scale + bias);
-    }
-    if (token + 1 < args_.tokens.num_rows) {
-      store_output(output + args_.rows,
-                   second * scales_[token + 1] * scale + bias);
-    }
+    first = first * scales.x * words.x + words.y;
+    second = second * scales.y * words.x + words.y;
+    if (token < num_rows) store_output(output, first);
+    if (token + 1 < num_rows) store_output(output + args_.rows, second);
   }
 
   const ProductArgs& args_;
   const ProductShape& shape_;
-  uint32_t shared_;
+  SharedParts shared_;
+  uint32_t stages_;
   uint32_t full_;
   uint32_t empty_;
-  uint64_t* tokens_barrier_;
   float* scales_;
-  ChannelTerms* terms_;
   int32_t rank_;
   int32_t first_unit_;
   int32_t unit_step_;
   int32_t num_tiles_;
   int32_t first_tile_;
-  Exchange<columns> exchange_;
+  Exchange<kWindow> exchange_;
 };
 
 template <int32_t dtype, int32_t columns, typename Output>
 __global__ __launch_bounds__(kMaxThreads, 1) void split_product(
     const __grid_constant__ ProductArgs args,
-    const __grid_constant__ ProductShape shape) {
+    const __grid_constant__ ProductShape shape,
+    const __grid_constant__ CUtensorMap map) {
   extern __shared__ __align__(1024) uint8_t shared[];
   __shared__ ProductBarriers barriers;
-  __shared__ ChannelTerms terms;
+  __shared__ __align__(16) UnitTerms terms;
   int32_t thread = static_cast<int32_t>(threadIdx.x);
   int32_t num_multipliers = shape.num_warpgroups * kWarpgroupThreads;
-  int32_t num_loaders = num_multipliers + kWarpgroupThreads;
+  int32_t num_loaders = num_multipliers + kCombinerThreads;
   bool is_cluster = shape.split > 1;
-  SplitProduct<dtype, columns, Output> product(args, shape, shared, &barriers,
-                                               &terms);
+  SplitProduct<dtype, columns, Output> product(args, shape,
+                                               {shared, &barriers, terms});
   if (thread >= num_loaders) product.init(thread - num_loaders);
   __syncthreads();
   if (is_cluster) ptx::cluster_arrive_relaxed();
   if (thread >= num_loaders) {
-    if (thread == num_loaders) product.produce();
+    if (thread == num_loaders) product.produce(&map);
     __syncwarp();
     if (is_cluster) ptx::cluster_wait();
     return;
   }
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
-  product.load_tokens(thread);
+  if (!shape.has_token_map) product.load_tokens(thread);
   if (is_cluster) ptx::cluster_wait();
   if (thread < num_multipliers) {
     product.multiply(thread);

@@ -1,0 +1,19 @@
+#ifndef GLM_KERNELS_STREAM_TOKEN_MAP_HPP
+#define GLM_KERNELS_STREAM_TOKEN_MAP_HPP
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "native/kernels/stream/product_args.hpp"
+
+namespace glm::kernels::stream {
+
+bool allows_token_map(const TokenRows& tokens);
+
+CUtensorMap token_map(const char* where, const TokenRows& tokens,
+                      int32_t columns);
+
+}
+
+#endif
