@@ -28,7 +28,7 @@ TOOLS = (
     ("scons", None, "--version"),
 )
 CAPABILITY_ATTRIBUTES = (75, 76)
-CAPABILITIES = ((9, 0), (10, 0))
+CAPABILITIES = ((9, 0),)
 NVIDIA_LIBRARIES = (
     ("cuBLASLt", "libcublasLt.so.*", ("nvidia/cu13/lib", "nvidia/cublas/lib")),
     ("NCCL", "libnccl.so.*", ("nvidia/nccl/lib",)),
