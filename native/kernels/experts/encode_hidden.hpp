@@ -65,23 +65,27 @@ __device__ inline void store_values(uint8_t* codes, int32_t begin,
   }
 }
 
+__device__ inline const float* hidden_row(const ExpertsParameters& p,
+                                          int32_t assignment) {
+  return p.hidden + int64_t{assignment} * p.hidden_stride;
+}
+
 template <int32_t dtype>
 __device__ inline void encode_row(const ExpertsParameters& p,
-                                  int32_t assignment, int32_t lane) {
+                                  int32_t assignment, RowValues values,
+                                  int32_t first) {
   constexpr int32_t kSpan = kRowParts * kWarpValues;
-  const float* row = p.hidden + int64_t{assignment} * p.hidden_stride;
+  const float* row = hidden_row(p, assignment);
   uint8_t* codes = p.codes + assignment * p.encoded.row_stride;
   int32_t width = p.intermediate_size;
   int32_t padded =
       static_cast<int32_t>(p.encoded.row_stride) / dtype_bytes(dtype);
-  int32_t first = lane * kLaneValues;
-  RowValues values(row, first, width);
   float largest = values.largest();
   for (int32_t begin = first + kSpan; begin < width; begin += kSpan)
     largest = fmaxf(largest, RowValues(row, begin, width).largest());
   float scale = row_scale_of(
       __uint_as_float(__reduce_max_sync(kWholeWarp, __float_as_uint(largest))));
-  if (lane == 0) p.code_scale[assignment] = scale;
+  if (first == 0) p.code_scale[assignment] = scale;
   RowQuotient quotient(scale);
   for (int32_t begin = first;;) {
 #pragma unroll
@@ -98,8 +102,18 @@ __device__ inline void encode_row(const ExpertsParameters& p,
 template <int32_t dtype>
 __device__ inline void encode_list(const Frame& frame, const ExpertList& list,
                                    int32_t warp, int32_t lane) {
-  for (int32_t row = warp; row < list.count; row += kFinishWarps)
-    encode_row<dtype>(frame.p, frame.order[list.begin + row], lane);
+  if (warp >= list.count) return;
+  const ExpertsParameters& p = frame.p;
+  const uint16_t* order = frame.order + list.begin;
+  int32_t first = lane * kLaneValues;
+  int32_t width = p.intermediate_size;
+  RowValues values(hidden_row(p, order[warp]), first, width);
+  for (int32_t row = warp; row < list.count; row += kFinishWarps) {
+    int32_t following = min(row + kFinishWarps, list.count - 1);
+    RowValues next(hidden_row(p, order[following]), first, width);
+    encode_row<dtype>(p, order[row], values, first);
+    values = next;
+  }
 }
 
 }

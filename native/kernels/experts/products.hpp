@@ -12,19 +12,12 @@ namespace glm::kernels::mixture {
 
 using stream::ProductLane;
 
-struct RowScales {
-  const float* row_scale;
-  __device__ float at(int32_t row) const {
-    return row_scale == nullptr ? 1.0f : __ldg(row_scale + row);
-  }
-};
-
-__device__ inline RowScales scales_of(const StreamedMatrix& matrix,
-                                      int32_t expert) {
-  if (matrix.row_scale == nullptr) return {nullptr};
-  return {reinterpret_cast<const float*>(
+__device__ inline const float* scales_of(const StreamedMatrix& matrix,
+                                         int32_t expert) {
+  if (matrix.row_scale == nullptr) return nullptr;
+  return reinterpret_cast<const float*>(
       reinterpret_cast<const uint8_t*>(matrix.row_scale) +
-      expert * matrix.scale_stride)};
+      expert * matrix.scale_stride);
 }
 
 __device__ inline float swiglu(float gate, float up) {
@@ -33,55 +26,116 @@ __device__ inline float swiglu(float gate, float up) {
 
 template <int32_t rows>
 __device__ inline int32_t own_row(const Unit& unit, int32_t block) {
-  ProductLane lane(team_thread());
-  if (rows < stream::kWarpgroupRows && lane.channel >= rows) return -1;
-  return unit.row_unit * rows + block * stream::kWarpgroupRows + lane.channel;
+  return unit.row_unit * rows + block * stream::kWarpgroupRows +
+         ProductLane(team_thread()).channel;
 }
 
-template <int32_t columns>
+template <int32_t rows>
+__device__ inline bool has_own_row() {
+  return ProductLane(team_thread()).channel < rows;
+}
+
+__device__ inline int32_t channel_of(int32_t packed) {
+  return packed / (2 * kPairRows) * kPairRows + packed % kPairRows;
+}
+
+template <int32_t rows, int32_t columns>
+struct UnitScales {
+  static constexpr int32_t kBlocks = StageShape<rows>::kRowBlocks;
+  static constexpr int32_t kOwnTokens = columns / 4;
+  float row[kBlocks][2];
+  float token[kOwnTokens];
+
+  __device__ void load_rows(const Frame& frame, const Unit& unit,
+                            int32_t expert) {
+    bool is_down = unit.phase == Phase::down;
+    const float* scales = scales_of(matrix_of(frame, unit), expert);
+    int32_t width = frame.p.intermediate_size;
+    int32_t last = (is_down ? frame.p.hidden_size : 2 * width) - 1;
+#pragma unroll
+    for (int32_t block = 0; block < kBlocks; ++block) {
+      int32_t own = own_row<rows>(unit, block);
+      int32_t first = is_down ? own : channel_of(own);
+      int32_t second = is_down ? own + 8 : width + first;
+      row[block][0] =
+          scales == nullptr ? 1.0f : __ldg(scales + min(first, last));
+      row[block][1] =
+          scales == nullptr ? 1.0f : __ldg(scales + min(second, last));
+    }
+  }
+  __device__ void load_tokens(const Frame& frame, const Unit& unit,
+                              const ExpertList& list) {
+    const ExpertsParameters& p = frame.p;
+    bool is_down = unit.phase == Phase::down;
+    ProductLane lane(team_thread());
+#pragma unroll
+    for (int32_t i = 0; i < kOwnTokens; ++i) {
+      int32_t column = min(lane.token + i / 2 * 8 + i % 2, list.count - 1);
+      uint32_t assignment = frame.order[list.begin + column];
+      const float* place = is_down ? p.code_scale + assignment
+                                   : p.input_scale + p.input.row_of(assignment);
+      token[i] = p.input_scale == nullptr ? 1.0f : __ldcg(place);
+    }
+  }
+};
+
+template <int32_t rows, int32_t columns>
 __device__ inline void store_hidden(const Frame& frame, const ExpertList& list,
-                                    int32_t packed,
+                                    int32_t channel,
+                                    const UnitScales<rows, columns>& scales,
+                                    int32_t block,
                                     const float (&sum)[columns / 2]) {
   const ExpertsParameters& p = frame.p;
-  int32_t channel = packed / (2 * kPairRows) * kPairRows + packed % kPairRows;
-  if (packed < 0 || channel >= p.intermediate_size) return;
+  if (channel >= p.intermediate_size) return;
   ProductLane lane(team_thread());
-  RowScales scales = scales_of(p.gate_up, list.expert);
-  float gate_scale = scales.at(channel);
-  float up_scale = scales.at(p.intermediate_size + channel);
 #pragma unroll
-  for (int32_t i = 0; i < columns / 2; ++i) {
-    int32_t column = lane.token_of(i);
-    if (i / 2 % 2 == 1 || column >= list.count) continue;
+  for (int32_t i = 0; i < columns / 4; ++i) {
+    int32_t column = lane.token + i / 2 * 8 + i % 2;
+    if (column >= list.count) continue;
     int32_t assignment = frame.order[list.begin + column];
-    float scale = p.input_scale == nullptr
-                      ? 1.0f
-                      : __ldcg(p.input_scale + assignment / p.top_k);
+    int32_t gate = i / 2 * 4 + i % 2;
     p.hidden[int64_t{assignment} * p.hidden_stride + channel] =
-        swiglu(sum[i] * gate_scale * scale, sum[i + 2] * up_scale * scale);
+        swiglu(sum[gate] * scales.row[block][0] * scales.token[i],
+               sum[gate + 2] * scales.row[block][1] * scales.token[i]);
   }
 }
 
-template <int32_t columns>
+template <int32_t rows, int32_t columns>
 __device__ inline void store_partial(const Frame& frame, const ExpertList& list,
                                      int32_t row,
+                                     const UnitScales<rows, columns>& scales,
+                                     int32_t block,
                                      const float (&sum)[columns / 2]) {
   const ExpertsParameters& p = frame.p;
-  if (row < 0) return;
   ProductLane lane(team_thread());
-  RowScales scales = scales_of(p.down, list.expert);
-  float scale[2] = {row < p.hidden_size ? scales.at(row) : 0.0f,
-                    row + 8 < p.hidden_size ? scales.at(row + 8) : 0.0f};
 #pragma unroll
-  for (int32_t i = 0; i < columns / 2; ++i) {
-    int32_t column = lane.token_of(i);
-    int32_t half = i / 2 % 2;
-    if (column >= list.count || row + half * 8 >= p.hidden_size) continue;
+  for (int32_t i = 0; i < columns / 4; ++i) {
+    int32_t column = lane.token + i / 2 * 8 + i % 2;
+    if (column >= list.count) continue;
     int32_t assignment = frame.order[list.begin + column];
-    float code_scale =
-        p.input_scale == nullptr ? 1.0f : __ldcg(p.code_scale + assignment);
-    p.partial[int64_t{assignment} * p.partial_stride + row + half * 8] =
-        sum[i] * scale[half] * code_scale;
+    float* place = p.partial + int64_t{assignment} * p.partial_stride + row;
+    int32_t upper = i / 2 * 4 + i % 2;
+    if (row < p.hidden_size)
+      place[0] = sum[upper] * scales.row[block][0] * scales.token[i];
+    if (row + 8 < p.hidden_size)
+      place[8] = sum[upper + 2] * scales.row[block][1] * scales.token[i];
+  }
+}
+
+template <int32_t rows, int32_t columns>
+__device__ inline void store_unit(
+    const Frame& frame, const Unit& unit, const ExpertList& list,
+    const UnitScales<rows, columns>& scales,
+    const float (&sum)[StageShape<rows>::kRowBlocks][columns / 2]) {
+  if (!has_own_row<rows>()) return;
+#pragma unroll
+  for (int32_t block = 0; block < StageShape<rows>::kRowBlocks; ++block) {
+    int32_t row = own_row<rows>(unit, block);
+    if (unit.phase == Phase::down)
+      store_partial<rows, columns>(frame, list, row, scales, block, sum[block]);
+    else
+      store_hidden<rows, columns>(frame, list, channel_of(row), scales, block,
+                                  sum[block]);
   }
 }
 
@@ -105,23 +159,16 @@ __device__ inline void run_combine(const Frame& frame, const Unit& unit) {
 template <int32_t dtype, int32_t rows, int32_t columns, int32_t max_columns>
 __device__ inline void run_product(const Frame& frame, RingCursor& ring,
                                    Turn& turn, const Unit& unit) {
-  constexpr int32_t kBlocks = StageShape<rows>::kRowBlocks;
-  float sum[kBlocks][columns / 2];
-  bool is_down = unit.phase == Phase::down;
+  float sum[StageShape<rows>::kRowBlocks][columns / 2];
   ExpertList list = frame.shared.lists[unit.list];
+  UnitScales<rows, columns> scales;
+  scales.load_rows(frame, unit, list.expert);
   turn.await();
   multiply_unit<dtype, rows, columns, max_columns>(
       frame, ring, matrix_of(frame, unit).num_column_tiles, sum);
   turn.pass();
-#pragma unroll
-  for (int32_t block = 0; block < kBlocks; ++block) {
-    int32_t row = own_row<rows>(unit, block);
-    if (is_down) {
-      store_partial<columns>(frame, list, row, sum[block]);
-    } else {
-      store_hidden<columns>(frame, list, row, sum[block]);
-    }
-  }
+  scales.load_tokens(frame, unit, list);
+  store_unit<rows, columns>(frame, unit, list, scales, sum);
 }
 
 template <int32_t dtype, int32_t rows, int32_t max_columns>
