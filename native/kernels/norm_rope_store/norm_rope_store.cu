@@ -12,7 +12,11 @@ namespace {
 
 constexpr int32_t kThreads = 256;
 constexpr int32_t kLaneDims = 8;
-constexpr int32_t kBlocksPerMultiprocessor = 2;
+constexpr int32_t kManyTokens = 1024;
+
+constexpr int32_t blocks_per_multiprocessor(int32_t heads_at_once) {
+  return heads_at_once == 1 ? 4 : heads_at_once == 4 ? 2 : 3;
+}
 
 struct Launch {
   glm_norm_rope_store_args args;
@@ -269,8 +273,8 @@ __device__ void finish_head(const Launch& launch, int32_t token, int32_t index,
 
 template <bool aligned, int32_t heads_at_once>
 __global__ __launch_bounds__(
-    kThreads,
-    heads_at_once == 8 ? 3 : 2) void norm_rope_store_kernel(Launch launch) {
+    kThreads, blocks_per_multiprocessor(
+                  heads_at_once)) void norm_rope_store_kernel(Launch launch) {
   const int32_t lanes = launch.lanes_per_head;
   const int32_t thread = static_cast<int32_t>(threadIdx.x);
   const int32_t num_heads =
@@ -371,14 +375,16 @@ void norm_rope_store(const Context& context,
   const int64_t groups =
       ceil_divide(args.num_heads + 2 * int64_t{args.cache->num_kv_heads},
                   kThreads / arguments.lanes_per_head);
-  const int64_t blocks = args.rows.num_tokens * groups;
-  const int64_t resident =
-      int64_t{kBlocksPerMultiprocessor} * context.num_multiprocessors;
-  if (groups == 1 || blocks <= resident)
+  const auto is_one_wave = [&](int32_t heads_at_once) {
+    return args.rows.num_tokens * ceil_divide(groups, heads_at_once) <=
+           int64_t{blocks_per_multiprocessor(heads_at_once)} *
+               context.num_multiprocessors;
+  };
+  if (groups == 1 || is_one_wave(1))
     return launch_heads<true, 1>(context, arguments);
-  if (groups == 2 || blocks <= 2 * resident)
+  if (groups == 2 || is_one_wave(2))
     return launch_heads<true, 2>(context, arguments);
-  if (groups <= 4 || blocks <= 16 * resident)
+  if (groups <= 4 || args.rows.num_tokens < kManyTokens)
     return launch_heads<true, 4>(context, arguments);
   launch_heads<true, 8>(context, arguments);
 }
