@@ -17,7 +17,8 @@ namespace glm::cuda {
 namespace {
 
 constexpr int64_t kAlignment = 256;
-constexpr int32_t kSupportedMajors[] = {9, 10};
+constexpr int32_t kSupportedMajor = 9;
+constexpr int32_t kCompiledMajor = 10;
 
 [[noreturn]] void refuse(const std::string& text) {
   throw Failure(GLM_NOT_SUPPORTED, "device cuda: " + text);
@@ -45,14 +46,14 @@ void expect_driver() {
 }
 
 void expect_capability(const cudaDeviceProp& properties) {
-  const bool known =
-      properties.minor == 0 &&
-      std::find(std::begin(kSupportedMajors), std::end(kSupportedMajors),
-                properties.major) != std::end(kSupportedMajors);
-  if (!known)
-    refuse("expected compute capability 9.0 or 10.0, got " +
-           std::to_string(properties.major) + "." +
-           std::to_string(properties.minor) + " (" + properties.name + ")");
+  if (properties.major == kSupportedMajor && properties.minor == 0) return;
+  const char* reason = properties.major == kCompiledMajor
+                           ? ": its kernels compile in part and have not run"
+                           : "";
+  refuse("expected compute capability 9.0, got " +
+         std::to_string(properties.major) + "." +
+         std::to_string(properties.minor) + " (" + properties.name + ")" +
+         reason);
 }
 
 void expect_options(const glm_device_options& options) {
