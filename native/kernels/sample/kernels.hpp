@@ -37,8 +37,7 @@ template <int32_t in_flight>
 __device__ void take_greatest(const glm_sample_args& args, int32_t row,
                               const RowControls& controls, Exchange& exchange,
                               const Part& part) {
-  uint64_t own =
-      greatest_rank<in_flight>(given_row(args, row), controls, part);
+  uint64_t own = greatest_rank<in_flight>(given_row(args, row), controls, part);
   ptx::cluster_wait();
   uint64_t best = exchange.best_of({own, 0}).score;
   if (!is_leader()) return;
