@@ -37,7 +37,7 @@ class Line:
     library: str
     library_us: float | None
 
-    def cells(self) -> tuple[str, ...]:
+    def cells(self) -> list[str]:
         beside = "" if self.library_us is None else f"{self.library_us:.2f}"
         flops = f"{self.flops_per_second / 1e12:.0f}" if self.flops_per_second else ""
         head = (self.model, self.operation, self.shape, str(self.num_tokens))
