@@ -205,6 +205,9 @@ class Experts {
     product.output = at<uint8_t>(is_fp8_ ? layout_.hidden : layout_.inner);
     product.output_stride = layout_.hidden_stride;
     product.token_scale = is_fp8_ ? at<float>(layout_.input_scale) : nullptr;
+    if (is_fp8_)
+      product.tile_tokens =
+          std::min(product.tile_tokens, prefill::kPromotedTileTokens);
     const CUtensorMap map =
         prefill::tokens_map(kWhere, at<uint8_t>(layout_.gathered), matrix.dtype,
                             num_choices_, hidden_size_, layout_.input_stride);

@@ -11,6 +11,7 @@
 namespace glm::kernels::prefill {
 
 constexpr int32_t kTileTokens = 256;
+constexpr int32_t kPromotedTileTokens = 192;
 constexpr int32_t kSmallTileTokens = 64;
 constexpr int32_t kSliceTokens = 32;
 constexpr int32_t kClusterSize = 2;

@@ -23,16 +23,18 @@ constexpr int32_t kNumThreads = kNumConsumers + 128;
 constexpr int32_t kConsumerRegisters = 224;
 constexpr int32_t kProducerRegisters = 56;
 constexpr int32_t kGroupThreads = 128;
-constexpr int32_t kStepsATile = 4;
-constexpr int32_t kStepUnits = 2;
+constexpr uint32_t kStepsATile = 4;
+constexpr uint32_t kStepUnits = 2;
 constexpr int32_t kHalfTileBytes = kTileBytes / 2;
 
 struct Shared {
   uint8_t stages[kRingBytes];
   uint8_t staging[2][2][kStagingBytes];
-  float token_scale[2][kTileTokens];
+  Prepared prepared[2];
   uint64_t full[kMaxStages];
   uint64_t empty[kMaxStages];
+  uint64_t prepared_full[2];
+  uint64_t prepared_empty[2];
 };
 
 class Ring {
@@ -78,15 +80,36 @@ __device__ inline void release(Shared& shared, int32_t stage) {
                                            static_cast<uint32_t>(thread / 32)));
 }
 
-template <typename Type, int32_t columns>
+struct Operands {
+  uint32_t weights;
+  uint32_t tokens;
+};
+
+__device__ inline uint64_t descriptor_at(uint32_t low_bits) {
+  return (ptx::kSwizzledDescriptor & 0xFFFFFFFF00000000ull) | low_bits;
+}
+
+__device__ inline Operands operands_of(Shared& shared, const Ring& ring,
+                                       int32_t group) {
+  const uint32_t stage = ptx::shared_address(ring.memory(shared));
+  return {static_cast<uint32_t>(ptx::swizzled_descriptor(
+              stage + static_cast<uint32_t>(group * kHalfTileBytes))),
+          static_cast<uint32_t>(ptx::swizzled_descriptor(stage + kTileBytes))};
+}
+
+template <typename Type, int32_t columns, int32_t first_token = 0>
 __device__ inline void multiply_tile(float (&sum)[columns / 2],
-                                     uint64_t weights, uint64_t tokens,
+                                     const Operands& operands,
                                      bool accumulate) {
+  constexpr uint32_t kSkipped = first_token * (kTileRowBytes / 16);
+  ptx::wgmma_fence();
 #pragma unroll
-  for (int32_t step = 0; step < kStepsATile; ++step)
-    Type::template Multiply<columns>::multiply(sum, weights + step * kStepUnits,
-                                               tokens + step * kStepUnits,
-                                               accumulate || step > 0);
+  for (uint32_t step = 0; step < kStepsATile; ++step)
+    Type::template Multiply<columns>::multiply(
+        sum, descriptor_at(operands.weights + step * kStepUnits),
+        descriptor_at(operands.tokens + kSkipped + step * kStepUnits),
+        accumulate || step > 0);
+  ptx::wgmma_commit();
 }
 
 template <typename Type, int32_t columns>
@@ -96,15 +119,9 @@ __device__ inline void accumulate_whole(Shared& shared, Ring& ring,
   auto& sum = reinterpret_cast<float (&)[columns / 2]>(sums);
   int32_t previous = 0;
   for (int32_t tile = 0; tile < num_tiles; ++tile) {
-    const uint32_t stage = ptx::shared_address(ring.memory(shared));
+    const Operands operands = operands_of(shared, ring, group);
     ptx::barrier_wait(&shared.full[ring.stage], ring.parity);
-    ptx::wgmma_fence();
-    multiply_tile<Type, columns>(
-        sum,
-        ptx::swizzled_descriptor(stage +
-                                 static_cast<uint32_t>(group * kHalfTileBytes)),
-        ptx::swizzled_descriptor(stage + kTileBytes), tile > 0);
-    ptx::wgmma_commit();
+    multiply_tile<Type, columns>(sum, operands, tile > 0);
     if (tile > 0) {
       ptx::wgmma_wait<1>();
       release(shared, previous);
@@ -117,6 +134,13 @@ __device__ inline void accumulate_whole(Shared& shared, Ring& ring,
   release(shared, previous);
 }
 
+template <int32_t count>
+__device__ inline void add_part(float* sums, float (&part)[count]) {
+  ptx::hold(part);
+#pragma unroll
+  for (int32_t i = 0; i < count; ++i) sums[i] += part[i];
+}
+
 template <typename Type, int32_t columns>
 __device__ inline void accumulate_promoted(Shared& shared, Ring& ring,
                                            float (&sums)[kTileTokens / 2],
@@ -125,26 +149,18 @@ __device__ inline void accumulate_promoted(Shared& shared, Ring& ring,
 #pragma unroll
   for (int32_t i = 0; i < columns / 2; ++i) sums[i] = 0.0f;
   for (int32_t tile = 0; tile < num_tiles; ++tile) {
-    const uint32_t stage = ptx::shared_address(ring.memory(shared));
-    const uint64_t weights = ptx::swizzled_descriptor(
-        stage + static_cast<uint32_t>(group * kHalfTileBytes));
-    const uint64_t tokens = ptx::swizzled_descriptor(stage + kTileBytes);
+    float low[kHalf / 2];
+    float high[kHalf / 2];
+    const Operands operands = operands_of(shared, ring, group);
     ptx::barrier_wait(&shared.full[ring.stage], ring.parity);
-#pragma unroll
-    for (int32_t half = 0; half < 2; ++half) {
-      float part[kHalf / 2];
-      ptx::wgmma_fence();
-      multiply_tile<Type, kHalf>(
-          part, weights, tokens + half * kHalf * (kTileRowBytes / 16), false);
-      ptx::wgmma_commit();
-      ptx::wgmma_wait<0>();
-      ptx::hold(part);
-      if (half == 1) release(shared, ring.stage);
-#pragma unroll
-      for (int32_t i = 0; i < kHalf / 2; ++i)
-        sums[half * (kHalf / 2) + i] += part[i];
-    }
+    multiply_tile<Type, kHalf>(low, operands, false);
+    multiply_tile<Type, kHalf, kHalf>(high, operands, false);
+    ptx::wgmma_wait<1>();
+    add_part(sums, low);
+    ptx::wgmma_wait<0>();
+    release(shared, ring.stage);
     ring.advance();
+    add_part(sums + kHalf / 2, high);
   }
 }
 
@@ -206,7 +222,7 @@ __device__ inline void load_tile(Shared& shared, Ring& ring,
 template <typename Type>
 __device__ inline void produce(Shared& shared, const CUtensorMap* tokens,
                                const Product& product, int32_t rank) {
-  if (threadIdx.x != kNumConsumers) return;
+  if (threadIdx.x % 32 != 0) return;
   ptx::tensor_prefetch(tokens);
   Schedule schedule(product);
   Ring ring(product);
@@ -215,26 +231,72 @@ __device__ inline void produce(Shared& shared, const CUtensorMap* tokens,
     load_tile<Type>(shared, ring, tokens, product, tile, rank);
 }
 
+struct Slot {
+  int32_t at = 0;
+  uint32_t parity = 0;
+
+  __device__ void advance() {
+    at ^= 1;
+    parity ^= at == 0 ? 1 : 0;
+  }
+};
+
+__device__ inline void prepare(Shared& shared, const Product& product,
+                               int32_t rank) {
+  Schedule schedule(product);
+  Slot slot;
+  for (bool more = true; more; slot.advance()) {
+    Tile tile = {0, 0, 0, 0};
+    more = schedule.next(tile);
+    Prepared& prepared = shared.prepared[slot.at];
+    ptx::barrier_wait(&shared.prepared_empty[slot.at], slot.parity ^ 1);
+    prepare_tokens(product, tile, prepared);
+    prepare_channels(product, tile, tile.row_pair * kClusterSize + rank,
+                     prepared);
+    if (threadIdx.x % 32 == 0) prepared.tile = tile;
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+      ptx::barrier_arrive(&shared.prepared_full[slot.at]);
+  }
+}
+
 template <typename Type, bool promote, Output output>
 __device__ inline void consume(Shared& shared, const Product& product,
                                int32_t rank) {
-  const int32_t group =
-      __shfl_sync(~0u, static_cast<int32_t>(threadIdx.x) / kGroupThreads, 0);
-  Schedule schedule(product);
+  const auto group =
+      static_cast<int32_t>(__reduce_max_sync(~0u, threadIdx.x / kGroupThreads));
   Ring ring(product);
-  Tile tile;
+  Slot slot;
+  int32_t turn = 0;
   float sums[kTileTokens / 2];
-  while (schedule.next(tile)) {
-    const Place place =
-        place_of(product, tile, tile.row_pair * kClusterSize + rank, group);
-    const Scales scales = load_scales(product, tile, place);
-    accumulate_tokens<Type, promote, kTileTokens>(
-        shared, ring, sums, group, product.num_column_tiles, tile.num_tokens);
-    share_token_scales(scales, shared.token_scale[group], group);
-    store_tokens<output>(product, tile, place, scales, sums,
-                         shared.token_scale[group], shared.staging[group],
-                         group);
+  while (true) {
+    const Prepared& prepared = shared.prepared[slot.at];
+    ptx::barrier_wait(&shared.prepared_full[slot.at], slot.parity);
+    if (prepared.tile.num_tokens == 0) return;
+    accumulate_tokens<Type, promote,
+                      promote ? kPromotedTileTokens : kTileTokens>(
+        shared, ring, sums, group, product.num_column_tiles,
+        prepared.tile.num_tokens);
+    store_tokens<output>(product, prepared,
+                         prepared.tile.row_pair * kClusterSize + rank, group,
+                         sums, shared.staging[group], turn);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+      ptx::barrier_arrive(&shared.prepared_empty[slot.at]);
+    slot.advance();
   }
+}
+
+__device__ inline void init_barriers(Shared& shared) {
+  for (int32_t stage = 0; stage < kMaxStages; ++stage) {
+    ptx::barrier_init(&shared.full[stage], 1);
+    ptx::barrier_init(&shared.empty[stage], 2 * kClusterSize);
+  }
+  for (int32_t slot = 0; slot < 2; ++slot) {
+    ptx::barrier_init(&shared.prepared_full[slot], 1);
+    ptx::barrier_init(&shared.prepared_empty[slot], kNumConsumers / 32);
+  }
+  ptx::barrier_init_fence();
 }
 
 template <typename Type, bool promote, Output output>
@@ -244,13 +306,7 @@ __global__ __launch_bounds__(kNumThreads, 1) void product_kernel(
   extern __shared__ __align__(1024) uint8_t memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   const int32_t rank = static_cast<int32_t>(ptx::cluster_rank());
-  if (threadIdx.x == 0) {
-    for (int32_t stage = 0; stage < kMaxStages; ++stage) {
-      ptx::barrier_init(&shared.full[stage], 1);
-      ptx::barrier_init(&shared.empty[stage], 2 * kClusterSize);
-    }
-    ptx::barrier_init_fence();
-  }
+  if (threadIdx.x == 0) init_barriers(shared);
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
   __syncthreads();
@@ -258,7 +314,10 @@ __global__ __launch_bounds__(kNumThreads, 1) void product_kernel(
   ptx::cluster_wait();
   if (threadIdx.x >= kNumConsumers) {
     ptx::shrink_registers<kProducerRegisters>();
-    produce<Type>(shared, &tokens, product, rank);
+    const int32_t warp =
+        (static_cast<int32_t>(threadIdx.x) - kNumConsumers) / 32;
+    if (warp == 0) produce<Type>(shared, &tokens, product, rank);
+    if (warp == 1) prepare(shared, product, rank);
   } else {
     ptx::grow_registers<kConsumerRegisters>();
     consume<Type, promote, output>(shared, product, rank);

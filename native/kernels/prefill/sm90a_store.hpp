@@ -11,69 +11,65 @@ namespace glm::kernels::prefill {
 
 enum class Output { kChannels, kHiddenFloat, kHiddenBf16 };
 
-constexpr int32_t kStagedTokens = 64;
+constexpr int32_t kStagedTokens = 32;
 constexpr int32_t kStagingBytes = kStagedTokens * kTileRowBytes;
 constexpr int32_t kGroupRows = 64;
 constexpr int32_t kStoreThreads = 128;
 constexpr int32_t kUnitsARow = kTileRowBytes / 16;
 constexpr int32_t kRowsAPass = kStoreThreads / kUnitsARow;
 
-struct Place {
-  int32_t packed_begin;
-  int32_t channel[2];
-  bool stores;
+struct alignas(16) Prepared {
+  float token_scale[kTileTokens];
+  float channel_scale[kTileRows];
+  float bias[kTileRows];
+  Tile tile;
 };
 
 struct Scales {
   float channel[2];
   float bias[2];
-  float token[2];
 };
 
 __device__ inline int32_t group_thread() {
   return static_cast<int32_t>(threadIdx.x) % kStoreThreads;
 }
 
-__device__ inline Place place_of(const Product& product, const Tile& tile,
-                                 int32_t row_tile, int32_t group) {
-  Place place;
-  const int32_t thread = group_thread();
-  place.packed_begin = row_tile * kTileRows + group * kGroupRows;
-  place.stores = row_tile < product.num_row_tiles;
-  const int32_t packed =
-      place.packed_begin + thread / 32 * 16 + thread % 32 / 4;
-#pragma unroll
-  for (int32_t i = 0; i < 2; ++i)
-    place.channel[i] = place.stores ? logical_row(product.role, product.rows,
-                                                  packed + i * kPairRows)
-                                    : -1;
-  return place;
+__device__ inline void prepare_tokens(const Product& product, const Tile& tile,
+                                      Prepared& prepared) {
+  for (auto i = static_cast<int32_t>(threadIdx.x) % 32; i < tile.num_tokens;
+       i += 32)
+    prepared.token_scale[i] = product.token_scale == nullptr
+                                  ? 1.0f
+                                  : product.token_scale[tile.token_begin + i];
 }
 
-__device__ inline Scales load_scales(const Product& product, const Tile& tile,
-                                     const Place& place) {
-  Scales scales = {{1.0f, 1.0f}, {0.0f, 0.0f}, {1.0f, 1.0f}};
-  const float* channel_scale =
+__device__ inline void prepare_channels(const Product& product,
+                                        const Tile& tile, int32_t row_tile,
+                                        Prepared& prepared) {
+  const float* scales =
       product.channel_scale + tile.expert * product.channel_scale_stride;
+  for (auto i = static_cast<int32_t>(threadIdx.x) % 32; i < kTileRows;
+       i += 32) {
+    const int32_t channel =
+        logical_row(product.role, product.rows, row_tile * kTileRows + i);
+    const bool present = row_tile < product.num_row_tiles && channel >= 0;
+    prepared.channel_scale[i] =
+        present && product.channel_scale != nullptr ? scales[channel] : 1.0f;
+    prepared.bias[i] =
+        present && product.bias != nullptr ? product.bias[channel] : 0.0f;
+  }
+}
+
+__device__ inline Scales load_scales(const Prepared& prepared, int32_t group) {
+  Scales scales;
+  const int32_t row =
+      group * kGroupRows + group_thread() / 32 * 16 + group_thread() % 32 / 4;
 #pragma unroll
   for (int32_t i = 0; i < 2; ++i) {
-    const int32_t channel = max(place.channel[i], 0);
-    if (product.channel_scale != nullptr)
-      scales.channel[i] = channel_scale[channel];
-    if (product.bias != nullptr) scales.bias[i] = product.bias[channel];
-    const int32_t token =
-        min(group_thread() + i * kStoreThreads, tile.num_tokens - 1);
-    if (product.token_scale != nullptr)
-      scales.token[i] = product.token_scale[tile.token_begin + token];
+    scales.channel[i] = prepared.channel_scale[row + i * kPairRows];
+    scales.bias[i] = prepared.bias[row + i * kPairRows];
   }
   return scales;
-}
-
-__device__ inline void share_token_scales(const Scales& scales,
-                                          float* token_scale, int32_t group) {
-  token_scale[group_thread()] = scales.token[0];
-  token_scale[group_thread() + kStoreThreads] = scales.token[1];
-  ptx::named_barrier<kStoreThreads>(1 + group);
 }
 
 struct Target {
@@ -85,17 +81,19 @@ struct Target {
 
 template <Output output>
 __device__ inline Target target_of(const Product& product, const Tile& tile,
-                                   const Place& place) {
+                                   int32_t row_tile, int32_t group) {
   constexpr int32_t kElement = output == Output::kHiddenFloat ? 4 : 2;
   const int32_t unit = group_thread() % kUnitsARow;
   const int64_t token = tile.token_begin + group_thread() / kUnitsARow;
+  const int32_t packed_begin = row_tile * kTileRows + group * kGroupRows;
   Target target;
-  target.packed = place.packed_begin + unit * kPairRows;
-  int32_t channel = place.packed_begin / 2 + unit * 4;
-  target.stores = place.stores && channel < product.output_stride;
+  target.packed = packed_begin + unit * kPairRows;
+  int32_t channel = packed_begin / 2 + unit * 4;
+  target.stores =
+      row_tile < product.num_row_tiles && channel < product.output_stride;
   if constexpr (output == Output::kChannels) {
     channel = logical_row(product.role, product.rows, target.packed);
-    target.stores = place.stores && channel >= 0;
+    target.stores = row_tile < product.num_row_tiles && channel >= 0;
   }
   target.row = static_cast<uint8_t*>(product.output) +
                (token * product.output_stride + channel) * kElement;
@@ -112,8 +110,21 @@ __device__ inline uint32_t pack_pair(float low, float high) {
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
+struct TokenScales {
+  float2 pair[kStagedTokens / 8];
+};
+
+__device__ inline TokenScales load_token_scales(const float* token_scale) {
+  TokenScales scales;
+#pragma unroll
+  for (int32_t block = 0; block < kStagedTokens / 8; ++block)
+    scales.pair[block] = *reinterpret_cast<const float2*>(
+        token_scale + block * 8 + group_thread() % 4 * 2);
+  return scales;
+}
+
 __device__ inline void stage_channels(const float* sums, const Scales& scales,
-                                      const float* token_scale,
+                                      const TokenScales& tokens,
                                       uint8_t* staging) {
   const int32_t lane = group_thread() % 32;
   const int32_t warp = group_thread() / 32;
@@ -128,8 +139,7 @@ __device__ inline void stage_channels(const float* sums, const Scales& scales,
     for (int32_t matrix = 0; matrix < 4; ++matrix) {
       const int32_t block = pair * 2 + matrix / 2;
       const int32_t half = matrix % 2;
-      const float2 token = *reinterpret_cast<const float2*>(
-          token_scale + block * 8 + lane % 4 * 2);
+      const float2 token = tokens.pair[block];
       const float* sum = sums + block * 4 + half * 2;
       values[matrix] = pack_pair(
           sum[0] * token.x * scales.channel[half] + scales.bias[half],
@@ -145,18 +155,17 @@ __device__ inline float silu(float value) {
 }
 
 __device__ inline void stage_hidden(const float* sums, const Scales& scales,
-                                    const float* token_scale,
+                                    const TokenScales& tokens,
                                     uint8_t* staging) {
   const int32_t lane = group_thread() % 32;
   const int32_t channel = group_thread() / 32 * 8 + lane / 4;
 #pragma unroll
   for (int32_t i = 0; i < 2; ++i) {
-    const int32_t first = lane % 4 * 2 + i;
-    uint8_t* row =
-        staging + staging_offset(first, channel / 4) + channel % 4 * 4;
+    uint8_t* row = staging + staging_offset(lane % 4 * 2 + i, channel / 4) +
+                   channel % 4 * 4;
 #pragma unroll
     for (int32_t block = 0; block < kStagedTokens / 8; ++block) {
-      const float scale = token_scale[block * 8 + first];
+      const float scale = i == 0 ? tokens.pair[block].x : tokens.pair[block].y;
       const float gate = sums[block * 4 + i] * scale * scales.channel[0];
       const float up = sums[block * 4 + 2 + i] * scale * scales.channel[1];
       *reinterpret_cast<float*>(row + block * 8 * kTileRowBytes) =
@@ -177,16 +186,13 @@ __device__ inline void write_narrow(const Product& product,
 }
 
 template <Output output>
-__device__ inline void write_unit(const Product& product, const Target& target,
-                                  uint8_t* row, uint4 values) {
+__device__ inline void write_wide(uint8_t* row, uint4 values) {
   if constexpr (output == Output::kHiddenBf16) {
     const auto& four = reinterpret_cast<const float4&>(values);
     *reinterpret_cast<uint2*>(row) =
         make_uint2(pack_pair(four.x, four.y), pack_pair(four.z, four.w));
-  } else if (output == Output::kHiddenFloat || product.wide_stores) {
-    *reinterpret_cast<uint4*>(row) = values;
   } else {
-    write_narrow(product, target, row, values);
+    *reinterpret_cast<uint4*>(row) = values;
   }
 }
 
@@ -194,39 +200,48 @@ template <Output output>
 __device__ inline void write_staged(const Product& product, Target& target,
                                     int32_t num_tokens,
                                     const uint8_t* staging) {
+  constexpr int32_t kPasses = kStagedTokens / kRowsAPass;
   const int32_t token = group_thread() / kUnitsARow;
   const uint8_t* staged =
       staging + staging_offset(token, group_thread() % kUnitsARow);
+  uint4 values[kPasses];
 #pragma unroll
-  for (int32_t pass = 0; pass < kStagedTokens / kRowsAPass; ++pass) {
-    if (target.stores && token + pass * kRowsAPass < num_tokens)
-      write_unit<output>(product, target, target.row,
-                         *reinterpret_cast<const uint4*>(
-                             staged + pass * kRowsAPass * kTileRowBytes));
+  for (int32_t pass = 0; pass < kPasses; ++pass)
+    values[pass] = *reinterpret_cast<const uint4*>(staged + pass * kRowsAPass *
+                                                                kTileRowBytes);
+  const bool wide = output != Output::kChannels || product.wide_stores;
+#pragma unroll
+  for (int32_t pass = 0; pass < kPasses; ++pass) {
+    const bool stores = target.stores && token + pass * kRowsAPass < num_tokens;
+    if (stores && wide) write_wide<output>(target.row, values[pass]);
+    if (stores && !wide)
+      write_narrow(product, target, target.row, values[pass]);
     target.row += target.pass_bytes;
   }
 }
 
 template <Output output>
-__device__ inline void store_tokens(const Product& product, const Tile& tile,
-                                    const Place& place, const Scales& scales,
+__device__ inline void store_tokens(const Product& product,
+                                    const Prepared& prepared, int32_t row_tile,
+                                    int32_t group,
                                     const float (&sums)[kTileTokens / 2],
-                                    const float* token_scale,
                                     uint8_t (&staging)[2][kStagingBytes],
-                                    int32_t group) {
-  Target target = target_of<output>(product, tile, place);
+                                    int32_t& turn) {
+  const int32_t num_tokens = prepared.tile.num_tokens;
+  const Scales scales = load_scales(prepared, group);
+  Target target = target_of<output>(product, prepared.tile, row_tile, group);
 #pragma unroll
   for (int32_t slice = 0; slice < kTileTokens / kStagedTokens; ++slice) {
     const int32_t first = slice * kStagedTokens;
-    if (first >= tile.num_tokens) break;
-    const float* part = sums + first / 2;
+    if (first >= num_tokens) break;
+    const TokenScales tokens = load_token_scales(prepared.token_scale + first);
     if constexpr (output == Output::kChannels)
-      stage_channels(part, scales, token_scale + first, staging[slice % 2]);
+      stage_channels(sums + first / 2, scales, tokens, staging[turn]);
     else
-      stage_hidden(part, scales, token_scale + first, staging[slice % 2]);
+      stage_hidden(sums + first / 2, scales, tokens, staging[turn]);
     ptx::named_barrier<kStoreThreads>(1 + group);
-    write_staged<output>(product, target, tile.num_tokens - first,
-                         staging[slice % 2]);
+    write_staged<output>(product, target, num_tokens - first, staging[turn]);
+    turn ^= 1;
   }
 }
 

@@ -19,6 +19,7 @@ constexpr int32_t kMaxThreads = (kMaxWarps + 1) * kWarpThreads;
 constexpr int32_t kMaxTopK = 32;
 constexpr int32_t kMaxStages = 24;
 constexpr int32_t kRanks = 8;
+constexpr int32_t kChunkElements = 8;
 constexpr int32_t kTokenTileElements = 64;
 constexpr int32_t kSharedLimit = 227 * 1024;
 

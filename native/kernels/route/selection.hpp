@@ -26,8 +26,7 @@ struct LaneScores {
   uint32_t rank_bits[kLaneExperts];
 };
 
-__device__ inline float summed_logit(const RouteParameters& p,
-                                     const float* received, int32_t rank_stride,
+__device__ inline float summed_logit(const float* received, int32_t rank_stride,
                                      int32_t expert) {
   float logit = 0.0f;
 #pragma unroll
@@ -37,18 +36,18 @@ __device__ inline float summed_logit(const RouteParameters& p,
 }
 
 __device__ inline LaneScores score_experts(const RouteParameters& p,
+                                           const float* bias,
                                            const float* received,
                                            int32_t rank_stride, int32_t lane) {
   LaneScores lanes;
 #pragma unroll
   for (int32_t i = 0; i < kLaneExperts; ++i) {
     int32_t expert = i * kWarpThreads + lane;
-    lanes.score[i] = 0.0f;
-    lanes.rank_bits[i] = 0;
-    if (expert >= p.num_experts) continue;
-    lanes.score[i] = sigmoid(summed_logit(p, received, rank_stride, expert));
+    bool is_expert = expert < p.num_experts;
+    float logit = summed_logit(received, rank_stride, is_expert ? expert : 0);
+    lanes.score[i] = sigmoid(logit);
     lanes.rank_bits[i] =
-        ordered_bits(lanes.score[i] + __ldg(p.selection_bias + expert));
+        is_expert ? ordered_bits(lanes.score[i] + bias[expert]) : 0;
   }
   return lanes;
 }
@@ -69,11 +68,13 @@ __device__ inline int32_t take_best(LaneScores& lanes, int32_t lane) {
   return static_cast<int32_t>(expert);
 }
 
-__device__ inline float score_of(const LaneScores& lanes, int32_t expert) {
+__device__ inline float score_of(const LaneScores& lanes, int32_t expert,
+                                 int32_t lane) {
   float score = 0.0f;
+  int32_t own = expert - lane;
 #pragma unroll
   for (int32_t i = 0; i < kLaneExperts; ++i)
-    if (expert / kWarpThreads == i) score = lanes.score[i];
+    score = own == i * kWarpThreads ? lanes.score[i] : score;
   return __shfl_sync(kWholeWarp, score, expert % kWarpThreads);
 }
 
@@ -84,7 +85,7 @@ __device__ inline void select_experts(const RouteParameters& p, int32_t token,
   int32_t own_expert = 0;
   for (int32_t k = 0; k < p.top_k; ++k) {
     int32_t expert = take_best(lanes, lane);
-    float score = score_of(lanes, expert);
+    float score = score_of(lanes, expert, lane);
     sum += score;
     if (lane == k) {
       own_score = score;

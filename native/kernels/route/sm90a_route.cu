@@ -15,6 +15,8 @@
 namespace glm::kernels::routing {
 namespace {
 
+constexpr int32_t kStaticBytes = 3 * 1024;
+
 struct Barriers {
   uint64_t full[kMaxStages];
   uint64_t empty[kMaxStages];
@@ -72,44 +74,77 @@ __device__ void stream_router(const RouteParameters& p, const Slice& slice,
   }
 }
 
-__device__ uint4 token_chunk(const RouteParameters& p, int32_t token,
-                             int32_t element, bool aligned) {
-  uint4 chunk = make_uint4(0, 0, 0, 0);
-  if (token >= p.num_tokens || element >= p.hidden_size) return chunk;
-  const __nv_bfloat16* source =
-      p.input + int64_t{token} * p.hidden_size + element;
-  if (aligned) return __ldcg(reinterpret_cast<const uint4*>(source));
-  const uint16_t* elements = reinterpret_cast<const uint16_t*>(source);
+__device__ uint4 gathered_chunk(const RouteParameters& p, int32_t token,
+                                int32_t element, bool is_inside) {
+  if (!is_inside) return make_uint4(0, 0, 0, 0);
+  const uint16_t* elements = reinterpret_cast<const uint16_t*>(p.input) +
+                             int64_t{token} * p.hidden_size + element;
   uint32_t words[4] = {0, 0, 0, 0};
 #pragma unroll
-  for (int32_t i = 0; i < 8; ++i)
+  for (int32_t i = 0; i < kChunkElements; ++i)
     if (element + i < p.hidden_size)
       words[i / 2] |= static_cast<uint32_t>(__ldcg(elements + i))
                       << (i % 2 * 16);
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
+__device__ uint4 whole_chunk(const RouteParameters& p, int32_t token,
+                             int32_t element, bool is_inside) {
+  const __nv_bfloat16* source =
+      p.input + (is_inside ? int64_t{token} * p.hidden_size + element : 0);
+  uint4 chunk = __ldcg(reinterpret_cast<const uint4*>(source));
+  return is_inside ? chunk : make_uint4(0, 0, 0, 0);
+}
+
+struct ChunkPlace {
+  int32_t token;
+  int32_t element;
+  int32_t offset;
+};
+
+template <int32_t token_blocks>
+__device__ ChunkPlace chunk_place(const Slice& slice, int32_t tile_elements,
+                                  int32_t row_chunks, int32_t item) {
+  constexpr int32_t kRows = token_blocks * kFragmentTokens;
+  constexpr int32_t kRowChunks = kTileRowBytes / kChunkBytes;
+  int32_t row = item / row_chunks;
+  int32_t within = item % row_chunks;
+  return {slice.first_token + row,
+          slice.begin * tile_elements + within * kChunkElements,
+          within / kRowChunks * (kRows * kTileRowBytes) +
+              swizzle(row, within % kRowChunks * kChunkBytes)};
+}
+
 template <int32_t token_blocks>
 __device__ void load_tokens(const RouteParameters& p, const Slice& slice,
                             int32_t tile_elements, int32_t num_token_tiles,
                             uint8_t* tokens) {
-  constexpr int32_t kRows = token_blocks * kFragmentTokens;
-  constexpr int32_t kRowChunks = kTileRowBytes / kChunkBytes;
-  bool aligned = p.hidden_size % 8 == 0 &&
-                 reinterpret_cast<uint64_t>(p.input) % kChunkBytes == 0;
+  constexpr int32_t kAtOnce = 4;
+  bool is_aligned = p.hidden_size % kChunkElements == 0 &&
+                    reinterpret_cast<uint64_t>(p.input) % kChunkBytes == 0;
   int32_t num_threads = p.num_fragments * kWarpThreads;
-  int32_t row_chunks = num_token_tiles * kRowChunks;
-#pragma unroll 4
-  for (int32_t item = threadIdx.x; item < kRows * row_chunks;
-       item += num_threads) {
-    int32_t row = item / row_chunks;
-    int32_t within = item % row_chunks;
-    uint4 chunk =
-        token_chunk(p, slice.first_token + row,
-                    slice.begin * tile_elements + within * 8, aligned);
-    int32_t offset = within / kRowChunks * (kRows * kTileRowBytes) +
-                     swizzle(row, within % kRowChunks * kChunkBytes);
-    *reinterpret_cast<uint4*>(tokens + offset) = chunk;
+  int32_t row_chunks = num_token_tiles * (kTileRowBytes / kChunkBytes);
+  int32_t count = token_blocks * kFragmentTokens * row_chunks;
+  for (int32_t base = threadIdx.x; base < count;
+       base += kAtOnce * num_threads) {
+    uint4 chunk[kAtOnce];
+    int32_t offset[kAtOnce];
+#pragma unroll
+    for (int32_t i = 0; i < kAtOnce; ++i) {
+      ChunkPlace place =
+          chunk_place<token_blocks>(slice, tile_elements, row_chunks,
+                                    min(base + i * num_threads, count - 1));
+      bool is_inside =
+          place.token < p.num_tokens && place.element < p.hidden_size;
+      offset[i] = place.offset;
+      chunk[i] = is_aligned
+                     ? whole_chunk(p, place.token, place.element, is_inside)
+                     : gathered_chunk(p, place.token, place.element, is_inside);
+    }
+#pragma unroll
+    for (int32_t i = 0; i < kAtOnce; ++i)
+      if (base + i * num_threads < count)
+        *reinterpret_cast<uint4*>(tokens + offset[i]) = chunk[i];
   }
 }
 
@@ -172,14 +207,14 @@ __device__ void send_sums(const RouteParameters& p, const Slice& slice,
 
 template <int32_t token_blocks>
 __device__ void select_own_tokens(const RouteParameters& p, const Slice& slice,
-                                  const float* received) {
+                                  const float* bias, const float* received) {
   int32_t lane = threadIdx.x % kWarpThreads;
   int32_t warp = threadIdx.x / kWarpThreads;
   int32_t num_padded = p.num_fragments * kFragmentExperts;
   for (int32_t block = warp; block < token_blocks; block += p.num_fragments) {
     int32_t token = slice.first_token + block * kFragmentTokens + slice.rank;
     if (token >= p.num_tokens) return;
-    LaneScores lanes = score_experts(p, received + block * num_padded,
+    LaneScores lanes = score_experts(p, bias, received + block * num_padded,
                                      token_blocks * num_padded, lane);
     select_experts(p, token, lanes, lane);
   }
@@ -190,6 +225,7 @@ __global__ __launch_bounds__(kMaxThreads, 1) void route_kernel(
     const __grid_constant__ RouteParameters p) {
   extern __shared__ __align__(1024) uint8_t shared[];
   __shared__ Barriers barriers;
+  __shared__ float bias[kMaxExperts];
   SharedPlan plan(p, dtype, token_blocks);
   uint8_t* slabs = shared;
   uint8_t* tokens = slabs + p.num_stages * plan.slab_bytes;
@@ -207,6 +243,9 @@ __global__ __launch_bounds__(kMaxThreads, 1) void route_kernel(
     return;
   }
   ptx::let_successor_start();
+  for (int32_t expert = threadIdx.x; expert < p.num_experts;
+       expert += p.num_fragments * kWarpThreads)
+    bias[expert] = __ldg(p.selection_bias + expert);
   ptx::wait_for_predecessor();
   load_tokens<token_blocks>(p, slice, kTileRowBytes / dtype_bytes(dtype),
                             plan.num_token_tiles, tokens);
@@ -217,7 +256,7 @@ __global__ __launch_bounds__(kMaxThreads, 1) void route_kernel(
   ptx::cluster_wait();
   send_sums<token_blocks>(p, slice, received, barriers, sums);
   ptx::wait_for_peers(&barriers.received, 0);
-  select_own_tokens<token_blocks>(p, slice, received);
+  select_own_tokens<token_blocks>(p, slice, bias, received);
 }
 
 template <int32_t dtype, int32_t token_blocks>
@@ -225,7 +264,8 @@ void launch_blocks(cudaStream_t stream, RouteParameters p) {
   SharedPlan plan(p, dtype, token_blocks);
   int32_t slice_tiles =
       static_cast<int32_t>(ceil_divide(p.num_column_tiles, kRanks));
-  int32_t room = (kSharedLimit - 2048 - plan.fixed_bytes()) / plan.slab_bytes;
+  int32_t room =
+      (kSharedLimit - kStaticBytes - plan.fixed_bytes()) / plan.slab_bytes;
   p.num_stages = min(min(slice_tiles, room), kMaxStages);
   if (p.num_stages < 1)
     throw Failure(GLM_NOT_SUPPORTED,

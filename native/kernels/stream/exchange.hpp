@@ -56,8 +56,8 @@ class Exchange {
 
   __device__ bool is_alone() const { return shape_.split == 1; }
 
-  __device__ void send(const float (&total)[columns / 2],
-                       const SlotCursor& slot, int32_t warp) const {
+  __device__ void send(const float* total, const SlotCursor& slot,
+                       int32_t warp) const {
     if (slot.is_reused) {
       ptx::barrier_wait(drained_ + slot.slot * kBarrierBytes, slot.parity ^ 1);
     }

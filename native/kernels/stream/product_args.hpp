@@ -19,7 +19,9 @@ constexpr int32_t kCombinerThreads = kCombinerWarps * kWarpThreads;
 constexpr int32_t kMaxSplit = 8;
 constexpr int32_t kMaxSlots = 2;
 constexpr int32_t kGroupTokens = 8;
-constexpr int32_t kWindowTokens = 64;
+constexpr int32_t kWindowTokens = 32;
+constexpr int32_t kMaxResidentColumns = 64;
+constexpr int32_t kTokenBarriers = 16;
 constexpr int32_t kPieceBytes = kWarpThreads * 16;
 
 struct TokenRows {
@@ -55,17 +57,19 @@ struct ProductShape {
   int32_t peer_bytes;
   int32_t stage_stride;
   int32_t has_token_map;
+  int32_t token_shift;
   int32_t block_offset;
   int32_t exchange_offset;
   int32_t scales_offset;
 };
 
 __host__ __device__ constexpr int32_t window_tokens(int32_t columns) {
-  return columns < kWindowTokens ? columns : kWindowTokens;
+  bool is_cut = columns > kWindowTokens && columns % kWindowTokens == 0;
+  return is_cut ? kWindowTokens : columns;
 }
 
 __host__ __device__ constexpr bool streams_tokens(int32_t columns) {
-  return columns > kWindowTokens;
+  return columns > kMaxResidentColumns;
 }
 
 }

@@ -14,21 +14,25 @@ constexpr int32_t kPlannedClusters[kMaxSplit] = {132, 66, 39, 30,
                                                  22,  17, 15, 15};
 constexpr int32_t kMinStages = 4;
 constexpr int32_t kManyRounds = 8;
-constexpr int64_t kRoundCost = 12 * 1024;
-constexpr int64_t kSplitCost = 1024;
+constexpr int64_t kTileCost[kMaxWarpgroups] = {10, 16};
+constexpr int64_t kRoundCost = 24;
+constexpr int64_t kExchangeCost = 12;
+constexpr int64_t kPeerCost = 1;
 constexpr int64_t kChunkCost = int64_t{1} << 40;
 constexpr int32_t kReciprocalUnit = 65536;
 
-bool holds_window(const ProductPlan& plan) {
-  return shared_layout(plan, kWindowTokens, kManyRounds).is_deep;
+bool holds_residents(const ProductPlan& plan) {
+  return shared_layout(plan, kMaxResidentColumns, kManyRounds).is_deep;
 }
 
 int64_t plan_cost(const ProductPlan& plan) {
   int64_t rounds =
       ceil_divide(plan.num_units, kPlannedClusters[plan.split - 1]);
   int64_t tiles = ceil_divide(plan.num_column_tiles, plan.split);
-  return rounds * (tiles * plan.num_warpgroups * kWarpgroupBytes + kRoundCost) +
-         plan.split * kSplitCost + (holds_window(plan) ? 0 : kChunkCost);
+  int64_t cost =
+      rounds * (tiles * kTileCost[plan.num_warpgroups - 1] + kRoundCost);
+  if (plan.split > 1) cost += kExchangeCost + plan.split * kPeerCost;
+  return cost + (holds_residents(plan) ? 0 : kChunkCost);
 }
 
 ProductShape product_shape(const ProductPlan& plan, int32_t columns) {
@@ -83,18 +87,26 @@ SharedLayout shared_layout(const ProductPlan& plan, int32_t columns,
   int32_t num_windows = columns / window_tokens(columns);
   int32_t token_bytes = columns * kTileRowBytes;
   bool streams = streams_tokens(columns);
-  shape.num_slots = std::min(num_rounds * num_windows, kMaxSlots);
+  while ((most_tiles - 1) >> shape.token_shift >= kTokenBarriers) {
+    ++shape.token_shift;
+  }
   shape.stage_stride = shape.stage_bytes + (streams ? token_bytes : 0);
   int64_t block = streams ? 0 : int64_t{most_tiles} * token_bytes;
-  int64_t fixed = block + int64_t{shape.num_slots} * shape.slot_bytes +
-                  columns * static_cast<int64_t>(sizeof(float));
-  int64_t room =
-      std::max<int64_t>(kSharedBudget - fixed, 0) / shape.stage_stride;
+  int64_t scales = columns * static_cast<int64_t>(sizeof(float));
   int64_t wanted = int64_t{num_rounds} * most_tiles;
+  int64_t room = 0;
+  shape.num_slots = std::min(num_rounds * num_windows, kMaxSlots);
+  for (; shape.num_slots > 0; --shape.num_slots) {
+    int64_t left = kSharedBudget - block - scales -
+                   int64_t{shape.num_slots} * shape.slot_bytes;
+    room = std::max<int64_t>(left, 0) / shape.stage_stride;
+    if (room >= std::min<int64_t>(wanted, kMinStages)) break;
+  }
+  layout.is_deep = shape.num_slots > 0;
   shape.num_stages =
       static_cast<int32_t>(std::min({room, wanted, int64_t{kMaxStages}}));
-  layout.is_deep = room >= std::min<int64_t>(wanted, kMinStages);
-  layout.bytes = fixed + int64_t{shape.num_stages} * shape.stage_stride;
+  layout.bytes = block + scales + int64_t{shape.num_slots} * shape.slot_bytes +
+                 int64_t{shape.num_stages} * shape.stage_stride;
   shape.block_offset = shape.num_stages * shape.stage_stride;
   shape.exchange_offset = static_cast<int32_t>(shape.block_offset + block);
   shape.scales_offset =
@@ -106,13 +118,15 @@ int32_t product_columns(const ProductPlan& plan, int32_t num_rows,
                         bool has_token_map) {
   int32_t fewest = static_cast<int32_t>(
       round_up(std::min(num_rows, kMaxColumns), kGroupTokens));
-  bool is_resident = fewest <= kWindowTokens &&
-                     shared_layout(plan, fewest, kManyRounds).is_deep;
-  if (is_resident) return fewest;
+  for (int32_t columns = fewest; columns <= kMaxResidentColumns;
+       columns += kGroupTokens) {
+    if (shared_layout(plan, columns, kManyRounds).is_deep) return columns;
+  }
   if (has_token_map && shared_layout(plan, kMaxColumns, kManyRounds).is_deep) {
     return kMaxColumns;
   }
-  for (int32_t columns = kWindowTokens; columns > 0; columns -= kGroupTokens) {
+  for (int32_t columns = kMaxResidentColumns; columns > 0;
+       columns -= kGroupTokens) {
     if (shared_layout(plan, columns, kManyRounds).is_deep) return columns;
   }
   return 0;

@@ -8,7 +8,7 @@
 namespace glm::kernels::stream {
 
 constexpr int32_t kMaxColumns = 128;
-constexpr int64_t kSharedBudget = 212 * 1024;
+constexpr int64_t kSharedBudget = 216 * 1024;
 
 struct ProductPlan {
   int32_t split;

@@ -24,7 +24,7 @@ constexpr int32_t kMaxThreads =
 struct ProductBarriers {
   RingBarriers ring;
   ExchangeBarriers exchange;
-  uint64_t tokens;
+  uint64_t tokens[kTokenBarriers];
 };
 
 struct ChannelTerms {
@@ -66,6 +66,7 @@ class SplitProduct {
         stages_(ptx::shared_address(shared.data)),
         full_(ptx::shared_address(shared.barriers->ring.full)),
         empty_(ptx::shared_address(shared.barriers->ring.empty)),
+        tokens_(ptx::shared_address(shared.barriers->tokens)),
         scales_(reinterpret_cast<float*>(shared.data + shape.scales_offset)),
         rank_(static_cast<int32_t>(ptx::cluster_rank())),
         first_unit_(static_cast<int32_t>(ptx::cluster_index())),
@@ -80,11 +81,11 @@ class SplitProduct {
       ptx::barrier_init(full_ + lane * kBarrierBytes, 1);
       ptx::barrier_init(empty_ + lane * kBarrierBytes, shape_.num_warpgroups);
     }
-    if (lane == kWarpThreads - 1) {
-      exchange_.init();
-      ptx::barrier_init(&shared_.barriers->tokens,
+    if (lane < kTokenBarriers) {
+      ptx::barrier_init(tokens_ + lane * kBarrierBytes,
                         shape_.has_token_map ? 1 : num_loaders());
     }
+    if (lane == kWarpThreads - 1) exchange_.init();
     ptx::barrier_init_fence();
   }
 
@@ -112,21 +113,24 @@ class SplitProduct {
                      first_tile_ * kTileRowBytes, num_tiles_};
     load_token_block<columns>(args_.tokens, block, thread, num_loaders());
     ptx::proxy_fence();
-    ptx::barrier_arrive(&shared_.barriers->tokens);
+    for (int32_t i = 0; i < kTokenBarriers; ++i) {
+      ptx::barrier_arrive(tokens_ + i * kBarrierBytes);
+    }
   }
 
   __device__ void multiply(int32_t thread) const {
     RingCursor ring;
     SlotCursor slot;
-    if (!kStreams) ptx::barrier_wait(&shared_.barriers->tokens, 0);
+    bool awaits_tokens = !kStreams;
     for (int32_t unit = first_unit_; unit < shape_.num_units;
          unit += unit_step_) {
-      float total[kWindows][kWindow / 2];
-      for (int32_t i = 0; i < kWindows; ++i) clear(total[i]);
-      multiply_unit(total, ring, thread);
+      Total total;
+      clear(total);
+      multiply_unit(total, ring, thread, awaits_tokens);
+      awaits_tokens = false;
 #pragma unroll
       for (int32_t i = 0; i < kWindows; ++i) {
-        exchange_.send(total[i], slot, thread / kWarpThreads);
+        exchange_.send(total + i * (kWindow / 2), slot, thread / kWarpThreads);
         slot.advance(shape_.num_slots);
       }
     }
@@ -156,8 +160,8 @@ class SplitProduct {
   static constexpr int32_t kWindow = window_tokens(columns);
   static constexpr int32_t kWindows = columns / kWindow;
   static constexpr int32_t kTokenBytes = columns * kTileRowBytes;
-  static constexpr uint64_t kWindowStep = kWindow * kTileRowBytes / 16;
-  using Total = float[kWindows][kWindow / 2];
+  static constexpr bool kPairs = !kStreams;
+  using Total = float[columns / 2];
 
   struct TileCursor {
     int32_t unit;
@@ -219,29 +223,71 @@ class SplitProduct {
         step(cursor, ring);
       }
     } else {
-      ptx::barrier_expect(&shared_.barriers->tokens, num_tiles_ * kTokenBytes);
+      int32_t count = 1 << shape_.token_shift;
       for (int32_t tile = 0; tile < num_tiles_; ++tile) {
+        uint64_t* barrier =
+            &shared_.barriers->tokens[tile >> shape_.token_shift];
+        if (tile % count == 0) {
+          ptx::barrier_expect(barrier,
+                              min(count, num_tiles_ - tile) * kTokenBytes);
+        }
         copy_tokens(map, tile, shape_.block_offset + tile * kTokenBytes,
-                    &shared_.barriers->tokens);
+                    barrier);
       }
     }
   }
 
-  __device__ void multiply_unit(Total& total, RingCursor& ring,
-                                int32_t thread) const {
+  __device__ void multiply_unit(Total& total, RingCursor& ring, int32_t thread,
+                                bool awaits_tokens) const {
     uint32_t stages = stages_ + thread / kWarpgroupThreads * kWarpgroupBytes;
     bool is_elected = thread % kWarpgroupThreads == 0;
+    if constexpr (dtype == GLM_DTYPE_F8_E4M3) {
+      multiply_promoted(total, ring, stages, is_elected, awaits_tokens);
+    } else {
+      multiply_in_place(total, ring, stages, is_elected, awaits_tokens);
+    }
+  }
+
+  __device__ void multiply_promoted(Total& total, RingCursor& ring,
+                                    uint32_t stages, bool is_elected,
+                                    bool awaits_tokens) const {
     int32_t tile = 0;
-    if constexpr (dtype == GLM_DTYPE_F8_E4M3 && kWindows == 1) {
+    if constexpr (kPairs) {
 #pragma unroll 1
       for (; tile + 1 < num_tiles_; tile += 2) {
-        multiply_pair(total, ring, stages, tile, is_elected);
+        multiply_pair(total, ring, stages, tile, is_elected, awaits_tokens);
       }
     }
 #pragma unroll 1
     for (; tile < num_tiles_; ++tile) {
-      multiply_tile(total, ring, stages, tile, is_elected);
+      float part[columns / 2];
+      begin_part<columns>(part, await_weights(ring, stages),
+                          tokens_of(ring, tile, awaits_tokens));
+      end_part<columns, 0>(total, part);
+      release_stage(ring, is_elected);
     }
+  }
+
+  __device__ void multiply_in_place(Total& total, RingCursor& ring,
+                                    uint32_t stages, bool is_elected,
+                                    bool awaits_tokens) const {
+    RingCursor done = ring;
+    ptx::hold(total);
+#pragma unroll 1
+    for (int32_t tile = 0; tile < num_tiles_; ++tile) {
+      uint64_t weights = await_weights(ring, stages);
+      ptx::wgmma_fence();
+      multiply_steps<dtype, columns>(total, weights,
+                                     tokens_of(ring, tile, awaits_tokens), 1);
+      ptx::wgmma_commit();
+      ring.advance(shape_.num_stages);
+      if (tile == 0) continue;
+      ptx::wgmma_wait<1>();
+      release_stage(done, is_elected);
+    }
+    ptx::wgmma_wait<0>();
+    ptx::hold(total);
+    release_stage(done, is_elected);
   }
 
   __device__ uint64_t await_weights(const RingCursor& ring,
@@ -250,7 +296,12 @@ class SplitProduct {
     return ptx::swizzled_descriptor(stages + ring.stage * shape_.stage_stride);
   }
 
-  __device__ uint64_t tokens_of(const RingCursor& ring, int32_t tile) const {
+  __device__ uint64_t tokens_of(const RingCursor& ring, int32_t tile,
+                                bool awaits_tokens) const {
+    if (awaits_tokens) {
+      int32_t index = tile >> shape_.token_shift;
+      ptx::barrier_wait(tokens_ + index * kBarrierBytes, 0);
+    }
     int32_t offset = kStreams
                          ? ring.stage * shape_.stage_stride + shape_.stage_bytes
                          : shape_.block_offset + tile * kTokenBytes;
@@ -262,56 +313,20 @@ class SplitProduct {
     ring.advance(shape_.num_stages);
   }
 
-  __device__ void multiply_tile(Total& total, RingCursor& ring, uint32_t stages,
-                                int32_t tile, bool is_elected) const {
-    uint64_t weights = await_weights(ring, stages);
-    uint64_t tokens = tokens_of(ring, tile);
-    if constexpr (dtype != GLM_DTYPE_F8_E4M3) {
-      add_windows_in_place(total, weights, tokens);
-    } else if constexpr (kWindows == 1) {
-      float part[kWindow / 2];
-      begin_part<kWindow>(part, weights, tokens);
-      end_part<kWindow, 0>(total[0], part);
-    } else {
-      float first[kWindow / 2];
-      float second[kWindow / 2];
-      begin_part<kWindow>(first, weights, tokens);
-      begin_part<kWindow>(second, weights, tokens + kWindowStep);
-      end_part<kWindow, 1>(total[0], first);
-      end_part<kWindow, 0>(total[1], second);
-    }
-    release_stage(ring, is_elected);
-  }
-
-  __device__ void add_windows_in_place(Total& total, uint64_t weights,
-                                       uint64_t tokens) const {
-#pragma unroll
-    for (int32_t i = 0; i < kWindows; ++i) ptx::hold(total[i]);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int32_t i = 0; i < kWindows; ++i) {
-      multiply_steps<dtype, kWindow>(total[i], weights,
-                                     tokens + i * kWindowStep, 1);
-    }
-    ptx::wgmma_commit();
-    ptx::wgmma_wait<0>();
-#pragma unroll
-    for (int32_t i = 0; i < kWindows; ++i) ptx::hold(total[i]);
-  }
-
   __device__ void multiply_pair(Total& total, RingCursor& ring, uint32_t stages,
-                                int32_t tile, bool is_elected) const {
+                                int32_t tile, bool is_elected,
+                                bool awaits_tokens) const {
     RingCursor next = ring;
     next.advance(shape_.num_stages);
-    float first[kWindow / 2];
-    float second[kWindow / 2];
-    begin_part<kWindow>(first, await_weights(ring, stages),
-                        tokens_of(ring, tile));
-    begin_part<kWindow>(second, await_weights(next, stages),
-                        tokens_of(next, tile + 1));
-    end_part<kWindow, 1>(total[0], first);
+    float first[columns / 2];
+    float second[columns / 2];
+    begin_part<columns>(first, await_weights(ring, stages),
+                        tokens_of(ring, tile, awaits_tokens));
+    begin_part<columns>(second, await_weights(next, stages),
+                        tokens_of(next, tile + 1, awaits_tokens));
+    end_part<columns, 1>(total, first);
     release_stage(ring, is_elected);
-    end_part<kWindow, 0>(total[0], second);
+    end_part<columns, 0>(total, second);
     release_stage(ring, is_elected);
   }
 
@@ -377,6 +392,7 @@ class SplitProduct {
   uint32_t stages_;
   uint32_t full_;
   uint32_t empty_;
+  uint32_t tokens_;
   float* scales_;
   int32_t rank_;
   int32_t first_unit_;
