@@ -1,3 +1,3 @@
-from tests.native.conftest import backend, device
+from tests.native.conftest import backend, device, lent
 
-__all__ = ["backend", "device"]
+__all__ = ["backend", "device", "lent"]
