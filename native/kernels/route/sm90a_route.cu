@@ -16,6 +16,7 @@ namespace glm::kernels::routing {
 namespace {
 
 constexpr int32_t kStaticBytes = 3 * 1024;
+constexpr int32_t kClustersAtOnce = 15;
 
 struct Barriers {
   uint64_t full[kMaxStages];
@@ -283,8 +284,10 @@ void launch_blocks(cudaStream_t stream, RouteParameters p) {
 
 template <int32_t dtype>
 void launch_dtype(cudaStream_t stream, const RouteParameters& p) {
-  if (p.num_tokens <= 128) return launch_blocks<dtype, 1>(stream, p);
-  if (p.num_tokens <= 256) return launch_blocks<dtype, 2>(stream, p);
+  constexpr int32_t kTokensAtOnce = kClustersAtOnce * kFragmentTokens;
+  if (p.num_tokens <= kTokensAtOnce) return launch_blocks<dtype, 1>(stream, p);
+  if (p.num_tokens <= 2 * kTokensAtOnce)
+    return launch_blocks<dtype, 2>(stream, p);
   launch_blocks<dtype, 4>(stream, p);
 }
 
