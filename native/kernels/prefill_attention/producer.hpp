@@ -6,113 +6,120 @@
 
 namespace glm::kernels::prefill_attention_detail {
 
-template <typename Tile>
-struct BlockSource {
-  const uint8_t* key;
-  const uint8_t* value;
-  int32_t destination;
+enum class Side { kKeys, kValues };
+
+struct Copy {
+  int32_t page;
+  int32_t block;
   int32_t num_tokens;
 };
 
 template <typename Tile>
-__device__ inline BlockSource<Tile> locate_block(const Parameters& parameters,
-                                                 const Item& item,
-                                                 int32_t key_tile) {
-  const glm_kv_cache& cache = parameters.cache;
-  const int32_t lane = threadIdx.x % kWarpThreads;
-  const int32_t block = lane / Tile::kHalves;
-  const int32_t half = lane - block * Tile::kHalves;
-  const int32_t index = key_tile * Tile::kKeyBlocks + block;
-  BlockSource<Tile> source = {nullptr, nullptr, 0, 0};
-  source.destination = half * Tile::kTileHalfBytes + block * kBlockHalfBytes;
-  const int32_t remaining = item.context_length - index * kBlockTokens;
-  if (lane >= Tile::kNumCopies || remaining <= 0) return source;
-  const int32_t page_blocks = cache.page_size / kBlockTokens;
+struct Lane {
+  int32_t index;
+  int32_t block;
+  int32_t half;
+  bool copies;
+  __device__ Lane()
+      : index(threadIdx.x % kWarpThreads),
+        block(index / Tile::kHalves),
+        half(index % Tile::kHalves),
+        copies(index < Tile::kNumCopies) {}
+  __device__ int32_t destination() const {
+    return half * Tile::kTileHalfBytes + block * kBlockHalfBytes;
+  }
+};
+
+template <typename Tile>
+__device__ inline Copy look_up(const Parameters& parameters, const Item& item,
+                               const Lane<Tile>& lane, int32_t tile) {
+  const int32_t block = tile * Tile::kKeyBlocks + lane.block;
+  const int32_t remaining = item.context_length - block * kBlockTokens;
+  if (tile < 0 || !lane.copies || remaining <= 0) return {0, 0, 0};
+  const int32_t page_blocks = parameters.cache.page_size / kBlockTokens;
+  const int32_t entry = block / page_blocks;
   const int32_t* pages =
       parameters.segments.page_table +
       int64_t{item.table_row} * parameters.segments.page_table_stride;
-  const int32_t entry = index / page_blocks;
-  source.num_tokens = min(remaining, kBlockTokens);
-  source.key =
-      static_cast<const uint8_t*>(cache.data) +
-      page_offset(cache, parameters.layer, item.kv_head, pages[entry]) +
-      (index - entry * page_blocks) *
-          block_bytes(GLM_DTYPE_BF16, cache.head_dim) +
-      half * kBlockHalfBytes;
-  source.value = source.key + Tile::kHalves * kBlockHalfBytes;
-  return source;
+  return {pages[entry], block - entry * page_blocks,
+          min(remaining, kBlockTokens)};
 }
 
-__device__ inline void expect_copies(uint64_t* barrier, bool copies) {
-  const uint32_t lanes = __ballot_sync(0xFFFFFFFFu, copies);
-  if (threadIdx.x % kWarpThreads == 0)
-    ptx::barrier_expect(barrier, __popc(lanes) * kBlockHalfBytes);
-  __syncwarp();
+template <typename Tile, Side side>
+__device__ inline const uint8_t* source_of(const Parameters& parameters,
+                                           const Item& item,
+                                           const Lane<Tile>& lane,
+                                           const Copy& copy) {
+  const glm_kv_cache& cache = parameters.cache;
+  const int32_t half = lane.half + (side == Side::kValues ? Tile::kHalves : 0);
+  return static_cast<const uint8_t*>(cache.data) +
+         page_offset(cache, parameters.layer, item.kv_head, copy.page) +
+         copy.block * block_bytes(GLM_DTYPE_BF16, cache.head_dim) +
+         half * kBlockHalfBytes;
 }
 
-template <typename Tile>
-__device__ inline void copy_keys(const BlockSource<Tile>& source,
-                                 Ring<Tile::kStages>& ring,
-                                 Cursor<Tile::kStages>& cursor, uint8_t* tile) {
-  wait_empty(ring, cursor);
-  const bool copies = source.num_tokens > 0;
-  expect_copies(&ring.full[cursor.slot], copies);
-  if (copies)
-    ptx::bulk_copy(tile + source.destination, source.key, kBlockHalfBytes,
-                   &ring.full[cursor.slot]);
-  cursor.advance();
-}
-
-template <typename Tile>
-__device__ inline void store_partial_block(const BlockSource<Tile>& source,
-                                           uint8_t* tile) {
+__device__ inline void store_partial_block(const uint8_t* source,
+                                           int32_t num_tokens,
+                                           uint8_t* destination) {
   for (int32_t chunk = 0; chunk < kBlockHalfBytes / kChunkBytes; ++chunk) {
-    const int32_t token = chunk / kHalfChunks;
     uint4 content = {0, 0, 0, 0};
-    if (token < source.num_tokens)
-      content = reinterpret_cast<const uint4*>(source.value)[chunk];
-    reinterpret_cast<uint4*>(tile + source.destination)[chunk] = content;
+    if (chunk / kHalfChunks < num_tokens)
+      content = reinterpret_cast<const uint4*>(source)[chunk];
+    reinterpret_cast<uint4*>(destination)[chunk] = content;
   }
   ptx::proxy_fence();
 }
 
 template <typename Tile>
-__device__ inline void copy_values(const BlockSource<Tile>& source,
-                                   Ring<Tile::kStages>& ring,
-                                   Cursor<Tile::kStages>& cursor,
-                                   uint8_t* tile) {
-  wait_empty(ring, cursor);
-  const bool copies = source.num_tokens == kBlockTokens;
-  const bool owner = threadIdx.x % kWarpThreads < Tile::kNumCopies;
-  if (owner && !copies) store_partial_block(source, tile);
+__device__ inline void issue_copies(const Lane<Tile>& lane,
+                                    const uint8_t* source, bool copies,
+                                    uint8_t* destination, uint64_t* barrier) {
+  const uint32_t lanes = __ballot_sync(0xFFFFFFFFu, copies);
+  if (lane.index == 0)
+    ptx::barrier_expect(barrier, __popc(lanes) * kBlockHalfBytes);
   __syncwarp();
-  expect_copies(&ring.full[cursor.slot], copies);
-  if (copies)
-    ptx::bulk_copy(tile + source.destination, source.value, kBlockHalfBytes,
-                   &ring.full[cursor.slot]);
-  cursor.advance();
+  if (copies) ptx::bulk_copy(destination, source, kBlockHalfBytes, barrier);
 }
 
-template <typename Tile>
-__device__ inline void stream_keys_and_values(const Parameters& parameters,
-                                              Control<Tile>& control,
-                                              const Buffers<Tile>& buffers) {
-  Cursor<Tile::kStages> keys;
-  Cursor<Tile::kStages> values;
+template <typename Tile, Side side>
+__device__ inline void fill_tile(const Parameters& parameters, const Item& item,
+                                 const Lane<Tile>& lane, const Copy& copy,
+                                 uint8_t* tile, uint64_t* barrier) {
+  const uint8_t* source = source_of<Tile, side>(parameters, item, lane, copy);
+  uint8_t* destination = tile + lane.destination();
+  bool copies = copy.num_tokens > 0;
+  if (side == Side::kValues) {
+    copies = copy.num_tokens == kBlockTokens;
+    if (lane.copies && !copies)
+      store_partial_block(source, copy.num_tokens, destination);
+    __syncwarp();
+  }
+  issue_copies(lane, source, copies, destination, barrier);
+}
+
+template <typename Tile, Side side>
+__device__ inline void stream_tiles(const Parameters& parameters,
+                                    Control<Tile>& control,
+                                    const Buffers<Tile>& buffers) {
+  Ring<Tile::kStages>& ring =
+      side == Side::kKeys ? control.keys : control.values;
+  Cursor<Tile::kStages> cursor;
+  const Lane<Tile> lane;
   const int32_t count = num_items(parameters, control.table);
   for (int32_t turn = 0; item_index(turn) < count; ++turn) {
     const Item item =
         make_item<Tile>(parameters, control.table, item_index(turn));
-    BlockSource<Tile> source =
-        locate_block<Tile>(parameters, item, item.num_key_tiles - 1);
-    copy_keys(source, control.keys, keys, buffers.key(keys.slot));
-    for (int32_t tile = item.num_key_tiles - 2; tile >= 0; --tile) {
-      const BlockSource<Tile> next = locate_block<Tile>(parameters, item, tile);
-      copy_keys(next, control.keys, keys, buffers.key(keys.slot));
-      copy_values(source, control.values, values, buffers.value(values.slot));
-      source = next;
+    Copy next = look_up(parameters, item, lane, item.num_key_tiles - 1);
+    for (int32_t tile = item.num_key_tiles - 1; tile >= 0; --tile) {
+      const Copy copy = next;
+      next = look_up(parameters, item, lane, tile - 1);
+      wait_empty(ring, cursor);
+      fill_tile<Tile, side>(parameters, item, lane, copy,
+                            side == Side::kKeys ? buffers.key(cursor.slot)
+                                                : buffers.value(cursor.slot),
+                            &ring.full[cursor.slot]);
+      cursor.advance();
     }
-    copy_values(source, control.values, values, buffers.value(values.slot));
   }
 }
 

@@ -7,8 +7,8 @@
 namespace glm::kernels::prefill_attention_detail {
 namespace {
 
-constexpr int32_t kProducerRegisters = 40;
-constexpr int32_t kConsumerRegisters = 232;
+constexpr int32_t kProducerRegisters = 56;
+constexpr int32_t kConsumerRegisters = 224;
 
 template <typename Tile>
 __device__ void init_control(Control<Tile>& control) {
@@ -37,9 +37,11 @@ __global__ void __launch_bounds__(kNumThreads, 1)
     ptx::shrink_registers<kProducerRegisters>();
     const int32_t thread = threadIdx.x % kWarpgroupThreads;
     if (thread < kWarpThreads)
-      stream_keys_and_values(parameters, control, buffers);
+      stream_tiles<Tile, Side::kKeys>(parameters, control, buffers);
+    else if (thread < 2 * kWarpThreads)
+      stream_tiles<Tile, Side::kValues>(parameters, control, buffers);
     else
-      load_queries(parameters, control, buffers, thread - kWarpThreads);
+      load_queries(parameters, control, buffers, thread - 2 * kWarpThreads);
   } else {
     ptx::grow_registers<kConsumerRegisters>();
     consume(parameters, control, buffers, warpgroup);

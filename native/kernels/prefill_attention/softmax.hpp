@@ -53,9 +53,8 @@ __device__ inline void mask_future(float (&scores)[count], int32_t first_key,
 }
 
 template <int32_t count>
-__device__ inline float row_maximum(const float (&scores)[count], int32_t row,
-                                    float initial) {
-  float even = initial;
+__device__ inline float row_maximum(const float (&scores)[count], int32_t row) {
+  float even = kNothing;
   float odd = kNothing;
 #pragma unroll
   for (int32_t i = row * 2; i < count; i += kFragment) {
@@ -83,13 +82,19 @@ __device__ inline float exponentiate_row(float (&scores)[count], int32_t row,
 template <bool masked, int32_t count>
 __device__ inline void update_softmax(float (&scores)[count], RowState& state,
                                       float factor) {
+  float maxima[kThreadRows];
+#pragma unroll
+  for (int32_t row = 0; row < kThreadRows; ++row)
+    maxima[row] = row_maximum(scores, row);
 #pragma unroll
   for (int32_t row = 0; row < kThreadRows; ++row) {
-    const float maximum = row_maximum(scores, row, state.maximum[row]);
+    const bool grows = maxima[row] > state.maximum[row];
+    const float maximum = grows ? maxima[row] : state.maximum[row];
     const bool empty = masked && maximum == kNothing;
     const float offset = empty ? 0.0f : __fmul_rn(maximum, factor);
     state.scale[row] =
-        exponential2(__fmaf_rn(state.maximum[row], factor, -offset));
+        grows ? exponential2(__fmaf_rn(state.maximum[row], factor, -offset))
+              : 1.0f;
     state.maximum[row] = maximum;
     const float sum = exponentiate_row(scores, row, factor, offset);
     state.sum[row] = __fmaf_rn(state.sum[row], state.scale[row], sum);
