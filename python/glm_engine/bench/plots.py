@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from glm_engine.bench.report import prepare_target
 from glm_engine.errors import BadInputError
 
 SIZE = (9.6, 3.8)
@@ -20,9 +21,15 @@ def load_pyplot():
     return pyplot
 
 
+def prepare_plot(path):
+    """Refuse a plot that could not be drawn or written; returns the paths of its files."""
+    load_pyplot()
+    return [prepare_target(Path(path).with_suffix(suffix)) for suffix in METADATA]
+
+
 def plot_report(report, path):
     """Write PATH.png and PATH.svg; returns the paths."""
-    pyplot = load_pyplot()
+    paths, pyplot = prepare_plot(path), load_pyplot()
     figure, (rates, shares) = pyplot.subplots(1, 2, figsize=SIZE, layout="constrained")
     for context, rows in by_context(report["decode"]).items():
         batches = [row["batch"] for row in rows]
@@ -32,9 +39,7 @@ def plot_report(report, path):
     dress(rates, "decoded tokens/s", logarithmic=True)
     dress(shares, "% of the memory's floor", logarithmic=False)
     figure.suptitle(f"{report['model']}, {report['engine']['device']}")
-    paths = [Path(path).with_suffix(suffix) for suffix in METADATA]
     for target in paths:
-        target.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(target, dpi=150, metadata=METADATA[target.suffix])
     pyplot.close(figure)
     return paths

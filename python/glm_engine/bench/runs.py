@@ -65,11 +65,14 @@ class Decoding:
 
     def refusal(self):
         """Say why this point cannot be measured here, or None."""
+        if self.length < WARM_UP_STEPS + 3:
+            wanted = self.context + WARM_UP_STEPS + 3
+            return f"needs {wanted} tokens a sequence, max_seq is {self.info['max_seq']}"
+        if self.batch > self.info["max_batch"]:
+            return f"max_batch is {self.info['max_batch']}"
         needed = pages_needed(self.batch, self.context, self.length, self.info["page_size"])
         if needed > self.info["total_pages"]:
             return f"needs {needed} pages, the pool has {self.info['total_pages']}"
-        if self.batch > self.info["max_batch"]:
-            return f"max_batch is {self.info['max_batch']}"
         return None
 
     def take(self):

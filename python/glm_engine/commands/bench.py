@@ -53,6 +53,10 @@ def command(shown, output, plot, as_json, **values):
     """Measure prefill and decode by true forward passes of random tokens."""
     from glm_engine.bench import plots, report
 
+    if output:
+        report.prepare_target(output)
+    if plot:
+        plots.prepare_plot(plot)
     made = report.read_report(shown) if shown else measure(as_json, **values)
     if output:
         report.write_report(made, output)

@@ -1,12 +1,24 @@
 """`glm bench`: costs of published shapes, true passes on the CPU, reports shown and drawn."""
 
 import json
+import os
+import signal
+import subprocess
+import time
 
 import pytest
 
 from glm_engine.bench.costs import SYNTHETIC, Costs, config_path, read_config
 from glm_engine.errors import BadInputError
-from tests.python.commands.running import CONFIGS, ROOT, glm, glm_json, refused
+from tests.python.commands.running import (
+    CONFIGS,
+    ENVIRONMENT,
+    GLM,
+    ROOT,
+    glm,
+    glm_json,
+    refused,
+)
 
 CAPITALS = ROOT / "checkpoints" / "capitals"
 SMALL = ["--batch", "1,2", "--context", "16", "--prefill", "24", "--steps", "6"]
@@ -68,6 +80,60 @@ def test_a_point_without_room_is_left_out_with_the_reason():
     report = glm_json("bench", "--device", "cpu", "--model", CAPITALS, *arguments)
     assert "the pool has 8" in report["decode"][0]["skipped"]
     assert "max_seq is 96" in report["prefill"][0]["skipped"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--context", "8", "--max-seq", "20"], "needs 21 tokens a sequence, max_seq is 20"),
+        (["--context", "99", "--max-seq", "20"], "needs 112 tokens a sequence, max_seq is 20"),
+        (["--context", "8", "--max-batch", "1", "--batch", "2"], "max_batch is 1"),
+    ],
+)
+def test_a_point_beyond_the_sizes_is_left_out_with_the_reason(arguments, text):
+    wanted = ["--batch", "1", "--prefill", "8", "--steps", "2", *arguments]
+    report = glm_json("bench", "--device", "cpu", "--model", CAPITALS, *wanted)
+    assert [row["skipped"] for row in report["decode"]] == [text]
+
+
+def test_a_target_that_cannot_be_written_is_refused_before_measuring(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.touch()
+    measured = ["--device", "cpu", "--model", tmp_path / "no such model"]
+    for option, target in (
+        ("--output", tmp_path),
+        ("--output", blocked / "report.json"),
+        ("--plot", blocked / "plot"),
+    ):
+        assert "cannot be written: " in refused("bench", *measured, option, target)
+    assert "no such model" in refused("bench", *measured, "--output", tmp_path / "new.json")
+    assert not (tmp_path / "new.json").exists()
+
+
+def test_a_plot_without_matplotlib_is_refused_before_measuring(tmp_path, monkeypatch):
+    (tmp_path / "matplotlib.py").write_text("raise ImportError('blocked')\n")
+    paths = os.pathsep.join([str(tmp_path), ENVIRONMENT["PYTHONPATH"]])
+    monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", paths)
+    message = refused("bench", "--model", tmp_path / "none", "--plot", tmp_path / "plot")
+    assert "a plot needs matplotlib, which is not installed" in message
+
+
+def test_interrupted_it_ends_with_130_and_no_traceback():
+    arguments = ["bench", "--device", "cpu", "--model", CAPITALS, "--steps", "2000"]
+    process = subprocess.Popen(
+        [*GLM, *map(str, arguments)],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, (output, errors)
+    assert errors.strip().endswith("glm: interrupted")
+    assert "Traceback" not in errors
 
 
 def test_a_report_is_shown_and_drawn(tmp_path):
