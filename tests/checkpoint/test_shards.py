@@ -1,4 +1,9 @@
+import errno
 import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,12 +13,16 @@ from tools.checkpoint.layout import TensorSpec, checkpoint_specs
 from tools.checkpoint.random_model import small_config, write_random_model
 from tools.checkpoint.shards import (
     INDEX_NAME,
+    CheckpointWriteError,
     header_bytes,
     shard_name,
     split_into_shards,
     stored_array,
+    write_checkpoint,
     write_shard,
 )
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def bytes_spec(name: str, size: int) -> TensorSpec:
@@ -105,3 +114,41 @@ def test_a_wrong_shape_is_refused_by_name():
     spec = TensorSpec("model.norm.weight", "F32", (3,))
     with pytest.raises(ValueError, match=r"model\.norm\.weight: expected F32 \[3\]"):
         stored_array(spec, np.zeros(4, dtype=np.float32))
+
+
+def test_a_shard_that_cannot_be_completed_leaves_no_file(tmp_path):
+    specs = [bytes_spec("a", 4), bytes_spec("b", 4)]
+
+    def full_disk(spec):
+        if spec.name == "b":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return np.zeros(4, np.uint8)
+
+    with pytest.raises(CheckpointWriteError, match=r"one\.safetensors cannot be written: No space"):
+        write_shard(tmp_path / "one.safetensors", specs, full_disk)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_truly_full_disk_is_one_line_and_leaves_no_file(tmp_path):
+    folder, config = tmp_path / "model", tmp_path / "config.json"
+    config.write_text(json.dumps(small_config(vocab_size=4096)))
+    command = [sys.executable, "-m", "tools.checkpoint.random_model"]
+    limited = f"ulimit -f 200; exec {shlex.join([*command, '--config', str(config), str(folder)])}"
+    done = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "cannot be written: File too large" in done.stderr
+    assert [path.name for path in folder.iterdir() if "safetensors" in path.name] == []
+
+
+def test_a_checkpoint_larger_than_the_disk_is_refused_before_it_is_written(tmp_path):
+    huge = [TensorSpec("weight", "F8_E4M3", (1 << 60,))]
+    with pytest.raises(CheckpointWriteError, match=r"take 1,152,.* are missing"):
+        write_checkpoint(tmp_path / "model", [huge], lambda _: np.zeros(0, np.uint8))
+    assert list((tmp_path / "model").iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointWriteError, match="cannot be made: Not a directory"):
+        write_random_model(tmp_path / "file" / "model", small_config(), seed=0)

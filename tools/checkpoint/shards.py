@@ -1,10 +1,13 @@
 """Writes safetensors shards and their index, streaming, or as headers over empty space."""
 
 import json
-import os
-from collections.abc import Callable, Iterable
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
+import click
 import numpy as np
 
 from tools.checkpoint.float8 import encode_bf16
@@ -15,6 +18,10 @@ HEADER_ALIGNMENT = 8
 STORED_TYPES = {"F8_E4M3": np.uint8, "BF16": np.uint16, "F32": np.float32}
 
 TensorSource = Callable[[TensorSpec], np.ndarray]
+
+
+class CheckpointWriteError(click.ClickException):
+    """A folder, a disk or a file that takes no checkpoint: one line, and exit code 1."""
 
 
 def stored_array(spec: TensorSpec, values: np.ndarray) -> np.ndarray:
@@ -76,10 +83,24 @@ def shard_name(number: int, num_shards: int) -> str:
     return f"model-{number:05d}-of-{num_shards:05d}.safetensors"
 
 
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes its name when it is complete, and is removed when it cannot be."""
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            yield file
+        partial.replace(path)
+    except OSError as error:
+        raise CheckpointWriteError(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 def write_shard(path: Path, specs: list[TensorSpec], source: TensorSource) -> None:
     """A whole shard, one tensor in memory at a time."""
     ordered = in_file_order(specs)
-    with path.open("wb") as file:
+    with whole_file(path) as file:
         file.write(header_bytes(ordered))
         for spec in ordered:
             file.write(stored_array(spec, source(spec)).tobytes())
@@ -89,9 +110,19 @@ def write_sparse_shard(path: Path, specs: list[TensorSpec]) -> None:
     """A shard of full length whose data was never written: it takes the header's space only."""
     ordered = in_file_order(specs)
     header = header_bytes(ordered)
-    with path.open("wb") as file:
+    with whole_file(path) as file:
         file.write(header)
-        os.ftruncate(file.fileno(), len(header) + sum(spec.num_bytes for spec in ordered))
+        file.truncate(len(header) + sum(spec.num_bytes for spec in ordered))
+
+
+def require_space(folder: Path, num_bytes: int) -> None:
+    """Refuses what the file system of a folder has no room for, before anything is written."""
+    free = shutil.disk_usage(folder).free
+    if num_bytes > free:
+        raise CheckpointWriteError(
+            f"{folder}: the shards take {num_bytes:,} bytes, {free:,} are free, "
+            f"{num_bytes - free:,} are missing"
+        )
 
 
 def write_index(folder: Path, shards: list[list[TensorSpec]]) -> None:
@@ -104,11 +135,20 @@ def write_index(folder: Path, shards: list[list[TensorSpec]]) -> None:
     (folder / INDEX_NAME).write_text(text, encoding="utf-8")
 
 
+def make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointWriteError(f"{folder} cannot be made: {error.strerror}") from error
+
+
 def write_checkpoint(
     folder: Path, shards: list[list[TensorSpec]], source: TensorSource | None
 ) -> None:
     """Index and shards; without a source the shards are sparse."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
+    if source is not None:
+        require_space(folder, sum(spec.num_bytes for shard in shards for spec in shard))
     for number, specs in enumerate(shards, start=1):
         path = folder / shard_name(number, len(shards))
         if source is None:
