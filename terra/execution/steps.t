@@ -152,7 +152,7 @@ end
 
 local terra land_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
   var index = @[&int32](context)
-  call(self, message, "step", "event_synchronise", self.step_end[index])
+  call(self, message, "step (option check_operations names the operation and its layer)", "event_synchronise", self.step_end[index])
   if self.profile ~= nil then
     status.try(self.profile:end_step(message))
   end

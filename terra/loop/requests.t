@@ -46,7 +46,7 @@ return function(Loop)
 
   terra Loop:check_usable(message : &C.glm_message) : int32
     if not self.is_usable then
-      return status.fail(message, C.GLM_DEVICE_ERROR, "the engine is not usable any more: %.900s", &self.failure.text[0])
+      return status.fail(message, C.GLM_DEVICE_ERROR, "the device is lost, the engine is not usable any more: %.900s", &self.failure.text[0])
     end
     return C.GLM_OK
   end

@@ -234,10 +234,14 @@ end
 
 terra Plan:suggest(target : rawstring, capacity : int64)
   var room, page_size = self:room_for_pages(), self.options.page_size
-  if room >= 1 then
-    C.snprintf(target, capacity, "max_seq %lld would fit", room * page_size)
-  else
+  if room < 1 then
     C.snprintf(target, capacity, "the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would")
+  elseif self.options.num_pages == 0 then
+    C.snprintf(target, capacity, "max_seq %lld would fit", room * page_size)
+  elseif room >= self.pages_per_request then
+    C.snprintf(target, capacity, "num_pages %lld would fit", room)
+  else
+    C.snprintf(target, capacity, "num_pages %lld with max_seq %lld would fit", room, room * page_size)
   end
 end
 

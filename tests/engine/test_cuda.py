@@ -177,5 +177,5 @@ def test_a_lost_device_fails_its_requests_and_refuses_more():
     assert " failed " in failed
     assert "rank 0" in failed
     assert "cudaError" in failed
-    assert refusal.startswith("refused | the engine is not usable any more")
+    assert refusal.startswith("refused | the device is lost, the engine is not usable any more")
     assert result.returncode == 3

@@ -1,6 +1,7 @@
 """The plan's numbers against those derived in Python from the config, and its refusals."""
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -89,6 +90,42 @@ def test_pages_follow_the_memory():
     refused = plan_of(CAPITALS, max_seq=1024, max_batch=8, num_pages=201, memory_limit_bytes=limit)
     assert refused["fits"] is False
     assert str(limit) in refused["reason"]
+
+
+def tight_limit(pages: int, **options) -> int:
+    """Bytes that hold the weights, the buffers and so many pages."""
+    roomy = plan_of(CAPITALS, **options)
+    fixed = sum(roomy["ranks"][0][part] for part in ("weight_bytes", "buffer_bytes", "host_bytes"))
+    return fixed + pages * roomy["page_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("given", "pages", "named"),
+    [
+        ({"max_seq": 1024}, 40, ["max_seq"]),
+        ({"max_seq": 1024, "num_pages": 201}, 200, ["num_pages"]),
+        ({"max_seq": 1024, "num_pages": 201}, 40, ["num_pages", "max_seq"]),
+    ],
+)
+def test_a_refusal_says_what_is_missing_and_what_would_fit(given, pages, named):
+    limit = tight_limit(pages, max_batch=8, **given)
+    refused = plan_of(CAPITALS, max_batch=8, memory_limit_bytes=limit, **given)
+    assert refused["fits"] is False
+    missing = int(re.search(r"(\d+) are missing", refused["reason"])[1])
+    enough = plan_of(CAPITALS, max_batch=8, memory_limit_bytes=limit + missing, **given)
+    short = plan_of(CAPITALS, max_batch=8, memory_limit_bytes=limit + missing - 1, **given)
+    assert (enough["fits"], short["fits"]) == (True, False)
+    advice = re.search(r"missing: (.*) would fit", refused["reason"])[1]
+    suggested = {name: int(value) for name, value in re.findall(r"(\w+) (\d+)", advice)}
+    assert list(suggested) == named
+    followed = {**given, **suggested}
+    assert plan_of(CAPITALS, max_batch=8, memory_limit_bytes=limit, **followed)["fits"] is True
+
+
+def test_no_room_for_a_page_names_what_takes_it():
+    refused = plan_of(CAPITALS, memory_limit_bytes=1_000_000)
+    assert refused["fits"] is False
+    assert "the weights and buffers alone need more" in refused["reason"]
 
 
 @pytest.mark.parametrize(("num_pages", "fits"), [(63, False), (64, True), (65, True)])

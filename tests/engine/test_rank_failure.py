@@ -1,7 +1,7 @@
 """One rank's device fails: the call ends with its reason, no rank waits, the engine can be freed.
 
 The device library is `failing/backend.c`: the CPU device, of which one operation of one rank
-fails at a chosen call.
+fails at a chosen call, and which counts its allocations.
 """
 
 import ctypes
@@ -144,3 +144,14 @@ def test_one_rank_alone_goes_on_after_a_failed_step():
         state, _ = engine.prefill(prompts()[0])
         state.close()
         assert engine.info()["is_usable"] == 1
+
+
+def test_a_refused_plan_allocates_nothing():
+    arm()
+    small = EngineOptions(CAPITALS, device="cpu", library_dir=FOLDER, memory_limit_bytes=1_000_000)
+    with pytest.raises(EngineError, match="are missing: the weights and buffers") as caught:
+        Engine(small)
+    assert caught.value.status == Status.GLM_OUT_OF_MEMORY
+    assert library().failing_num_allocations() == 0
+    with engine_of(1):
+        assert library().failing_num_allocations() > 0

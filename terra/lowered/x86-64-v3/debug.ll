@@ -210,7 +210,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.6" = private unnamed_addr constant [86 x i8] c"the device group is lost after an earlier failure; free the engine and start it again\00", align 1
 @"$string.7" = private unnamed_addr constant [29 x i8] c"%s failed on rank %d: %.900s\00", align 1
 @"$string.8" = private unnamed_addr constant [41 x i8] c"%s failed in layer %d on rank %d: %.900s\00", align 1
-@"$string.9" = private unnamed_addr constant [5 x i8] c"step\00", align 1
+@"$string.9" = private unnamed_addr constant [65 x i8] c"step (option check_operations names the operation and its layer)\00", align 1
 @"$string.10" = private unnamed_addr constant [71 x i8] c"the operations of a step could not be timed: %d of at most %d recorded\00", align 1
 @"$string.11" = private unnamed_addr constant [33 x i8] c"the time of %s could not be read\00", align 1
 @"$string.12" = private unnamed_addr constant [8 x i8] c"pages.t\00", align 1
@@ -234,7 +234,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.30" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
 @"$string.31" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
 @"$string.32" = private unnamed_addr constant [36 x i8] c"the last element of an empty vector\00", align 1
-@"$string.33" = private unnamed_addr constant [42 x i8] c"the engine is not usable any more: %.900s\00", align 1
+@"$string.33" = private unnamed_addr constant [62 x i8] c"the device is lost, the engine is not usable any more: %.900s\00", align 1
 @"$string.34" = private unnamed_addr constant [39 x i8] c"the state is null or of another engine\00", align 1
 @"$string.35" = private unnamed_addr constant [58 x i8] c"a state of %lld tokens cannot take %d more, max_seq is %d\00", align 1
 @"$string.36" = private unnamed_addr constant [31 x i8] c"%s is null, expected %d tokens\00", align 1
@@ -249,541 +249,544 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.45" = private unnamed_addr constant [47 x i8] c"a decode segment comes after a prefill segment\00", align 1
 @"$string.46" = private unnamed_addr constant [32 x i8] c"a segment does not fit its step\00", align 1
 @"$string.47" = private unnamed_addr constant [35 x i8] c"more steps in flight than stagings\00", align 1
-@"$string.48" = private unnamed_addr constant [28 x i8] c"upload of the step's inputs\00", align 1
-@"$string.49" = private unnamed_addr constant [28 x i8] c"upload of the step's biases\00", align 1
-@"$string.50" = private unnamed_addr constant [25 x i8] c"upload of the page table\00", align 1
-@"$string.51" = private unnamed_addr constant [14 x i8] c"select_tokens\00", align 1
-@"$string.52" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
-@"$string.53" = private unnamed_addr constant [18 x i8] c"add_norm_quantise\00", align 1
-@"$string.54" = private unnamed_addr constant [7 x i8] c"linear\00", align 1
-@"$string.55" = private unnamed_addr constant [11 x i8] c"linear qkv\00", align 1
-@"$string.56" = private unnamed_addr constant [16 x i8] c"norm_rope_store\00", align 1
-@"$string.57" = private unnamed_addr constant [10 x i8] c"attention\00", align 1
-@"$string.58" = private unnamed_addr constant [9 x i8] c"quantise\00", align 1
-@"$string.59" = private unnamed_addr constant [14 x i8] c"linear output\00", align 1
-@"$string.60" = private unnamed_addr constant [11 x i8] c"all_reduce\00", align 1
-@"$string.61" = private unnamed_addr constant [6 x i8] c"route\00", align 1
-@"$string.62" = private unnamed_addr constant [15 x i8] c"linear gate_up\00", align 1
-@"$string.63" = private unnamed_addr constant [16 x i8] c"swiglu_quantise\00", align 1
-@"$string.64" = private unnamed_addr constant [12 x i8] c"linear down\00", align 1
-@"$string.65" = private unnamed_addr constant [8 x i8] c"experts\00", align 1
-@"$string.66" = private unnamed_addr constant [7 x i8] c"logits\00", align 1
-@"$string.67" = private unnamed_addr constant [11 x i8] c"all_gather\00", align 1
-@"$string.68" = private unnamed_addr constant [23 x i8] c"download of the logits\00", align 1
-@"$string.69" = private unnamed_addr constant [7 x i8] c"sample\00", align 1
-@"$string.70" = private unnamed_addr constant [27 x i8] c"replay of the step's graph\00", align 1
-@"$string.71" = private unnamed_addr constant [31 x i8] c"download of the sampled tokens\00", align 1
-@"$string.73" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
-@"$string.74" = private unnamed_addr constant [13 x i8] c"compaction.t\00", align 1
-@"$string.75" = private unnamed_addr constant [49 x i8] c"a page in the list of cached pages is not cached\00", align 1
-@"$string.76" = private unnamed_addr constant [33 x i8] c"the list of cached pages is torn\00", align 1
-@"$string.77" = private unnamed_addr constant [39 x i8] c"the list of cached pages loses its end\00", align 1
-@"$string.78" = private unnamed_addr constant [45 x i8] c"a page in the prefix cache is not registered\00", align 1
-@"$string.79" = private unnamed_addr constant [41 x i8] c"a cached page is not found by its tokens\00", align 1
-@"$string.80" = private unnamed_addr constant [12 x i8] c"iteration.t\00", align 1
-@"$string.81" = private unnamed_addr constant [42 x i8] c"pages, sequences and page tables disagree\00", align 1
-@"$string.82" = private unnamed_addr constant [9 x i8] c"events.t\00", align 1
-@"$string.83" = private unnamed_addr constant [36 x i8] c"an event is pushed into a full ring\00", align 1
-@"$string.87" = private unnamed_addr constant [7 x i8] c"engine\00", align 1
-@"$string.88" = private unnamed_addr constant [25 x i8] c"request %llu is not live\00", align 1
-@"$string.89" = private unnamed_addr constant [5 x i8] c"auto\00", align 1
-@"$string.90" = private unnamed_addr constant [13 x i8] c"text is null\00", align 1
-@"$string.94" = private unnamed_addr constant [1 x i8] zeroinitializer, align 1
-@"$string.100" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
-@"$string.101" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
-@"$string.102" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
-@"$string.103" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
-@"$string.104" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
-@"$string.105" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
-@"$string.106" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
-@"$string.107" = private unnamed_addr constant [5 x i8] c"open\00", align 1
-@"$string.108" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
-@"$string.109" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
-@"$string.110" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
-@"$string.111" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
-@"$string.114" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
-@"$string.115" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
-@"$string.116" = private unnamed_addr constant [25 x i8] c"more than 4194304 values\00", align 1
-@"$string.119" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
-@"$string.120" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
-@"$string.121" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
-@"$string.122" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
-@"$string.123" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
-@"$string.124" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
-@"$string.125" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
-@"$string.126" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
-@"$string.130" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
-@"$string.132" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
-@"$string.133" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
-@"$string.134" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
-@"$string.135" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
-@"$string.136" = private unnamed_addr constant [2 x i8] c"C\00", align 1
-@"$string.137" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
-@"$string.138" = private unnamed_addr constant [5 x i8] c"true\00", align 1
-@"$string.139" = private unnamed_addr constant [6 x i8] c"false\00", align 1
-@"$string.140" = private unnamed_addr constant [5 x i8] c"null\00", align 1
-@"$string.141" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
-@"$string.142" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
-@"$string.143" = private unnamed_addr constant [7 x i8] c"number\00", align 1
-@"$string.144" = private unnamed_addr constant [7 x i8] c"string\00", align 1
-@"$string.145" = private unnamed_addr constant [6 x i8] c"array\00", align 1
-@"$string.146" = private unnamed_addr constant [7 x i8] c"object\00", align 1
-@"$string.147" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
-@"$string.148" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
-@"$string.149" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
-@"$string.150" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
-@"$string.151" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
-@"$string.152" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
-@"$string.153" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
-@"$string.154" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
-@"$string.155" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
-@"$string.156" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
-@"$string.157" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
-@"$string.158" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
-@"$string.159" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
-@"$string.160" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
-@"$string.161" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
-@"$string.162" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
-@"$string.163" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
-@"$string.164" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
-@"$string.165" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
-@"$string.166" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
-@"$string.167" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
-@"$string.168" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
-@"$string.169" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
-@"$string.170" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
-@"$string.171" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
-@"$string.172" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
-@"$string.173" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
-@"$string.174" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
-@"$string.175" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
-@"$string.176" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
-@"$string.177" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
-@"$string.178" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
-@"$string.179" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
-@"$string.180" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
-@"$string.181" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
-@"$string.182" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
-@"$string.183" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
-@"$string.184" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
-@"$string.185" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
-@"$string.186" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
-@"$string.187" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
-@"$string.188" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
-@"$string.189" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
-@"$string.190" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
-@"$string.191" = private unnamed_addr constant [8 x i8] c"default\00", align 1
-@"$string.192" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
-@"$string.193" = private unnamed_addr constant [5 x i8] c"type\00", align 1
-@"$string.194" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
-@"$string.195" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
-@"$string.196" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
-@"$string.197" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
-@"$string.198" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
-@"$string.199" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
-@"$string.200" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
-@"$string.201" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
-@"$string.202" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
-@"$string.203" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
-@"$string.204" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
-@"$string.205" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
-@"$string.206" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
-@"$string.207" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
-@"$string.208" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
-@"$string.209" = private unnamed_addr constant [7 x i8] c"format\00", align 1
-@"$string.210" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
-@"$string.211" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
-@"$string.212" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
-@"$string.213" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
-@"$string.214" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
-@"$string.215" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
-@"$string.216" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
-@"$string.217" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
-@"$string.218" = private unnamed_addr constant [6 x i8] c"float\00", align 1
-@"$string.219" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
-@"$string.220" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
-@"$string.221" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
-@"$string.222" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
-@"$string.223" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
-@"$string.224" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
-@"$string.225" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
-@"$string.226" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
-@"$string.227" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
-@"$string.228" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
-@"$string.229" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
-@"$string.230" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
-@"$string.236" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
-@"$string.237" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
-@"$string.238" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
-@"$string.239" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
-@"$string.240" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
-@"$string.241" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
-@"$string.242" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
-@"$string.243" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
-@"$string.244" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
-@"$string.245" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
-@"$string.246" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
-@"$string.248" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
-@"$string.249" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
-@"$string.250" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
-@"$string.251" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
-@"$string.252" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
-@"$string.261" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
-@"$string.272" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
-@"$string.273" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
-@"$string.276" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
-@"$string.281" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
-@"$string.282" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
-@"$string.284" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
-@"$string.285" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
-@"$string.286" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
-@"$string.287" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
-@"$string.288" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
-@"$string.289" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
-@"$string.290" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
-@"$string.291" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
-@"$string.293" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
-@"$string.294" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
-@"$string.295" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
-@"$string.297" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
-@"$string.299" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
-@"$string.300" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
-@"$string.301" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
-@"$string.303" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
-@"$string.304" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
-@"$string.305" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
-@"$string.307" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
-@"$string.308" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
-@"$string.309" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
-@"$string.310" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
-@"$string.311" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
-@"$string.317" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
-@"$string.318" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
-@"$string.319" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
-@"$string.320" = private unnamed_addr constant [3 x i8] c"..\00", align 1
-@"$string.321" = private unnamed_addr constant [2 x i8] c".\00", align 1
-@"$string.322" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
-@"$string.328" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.329" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.330" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.331" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
-@"$string.332" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.333" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.334" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.335" = private unnamed_addr constant [31 x i8] c"the name holds a NUL character\00", align 1
-@"$string.336" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.337" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
-@"$string.338" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.339" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.340" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.341" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.342" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.343" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.344" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.345" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.346" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.347" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.348" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.349" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.350" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.351" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.352" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.353" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.354" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.355" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.356" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.357" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.358" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
-@"$string.359" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.360" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
-@"$string.361" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.362" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.363" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
-@"$string.364" = private unnamed_addr constant [2 x i8] c"[\00", align 1
-@"$string.365" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.366" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.367" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.368" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
-@"$string.369" = private unnamed_addr constant [70 x i8] c"the data begins at byte %lld of the file, which is not aligned for %s\00", align 1
-@"$string.373" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.374" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
-@"$string.375" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.376" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.377" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.378" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
-@"$string.379" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.380" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
-@"$string.381" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.382" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.383" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.384" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
-@"$string.385" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
-@"$string.386" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.387" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.388" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
-@"$string.389" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.390" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.391" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.392" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
-@"$string.393" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.394" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.395" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.396" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.397" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.398" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.400" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.401" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.402" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.407" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
-@"$string.408" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
-@"$string.409" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.410" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.411" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
-@"$string.412" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.413" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.414" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.415" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.416" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.417" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.418" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.419" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.420" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.421" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.422" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.423" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.424" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.425" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.426" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.428" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.429" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.431" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
-@"$string.436" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.437" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.438" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
-@"$string.439" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.440" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.441" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.442" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.443" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.444" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.445" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.446" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.447" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
-@"$string.448" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
-@"$string.449" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.450" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.451" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.452" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.453" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.454" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.455" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
-@"$string.456" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.457" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.458" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.459" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.460" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.461" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.462" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.463" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.464" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.465" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.466" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.467" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.468" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.469" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.470" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.471" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.472" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.473" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.474" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.475" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.476" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.477" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.478" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.479" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.480" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.481" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.482" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.483" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.484" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.485" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.486" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.487" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.488" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.489" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.490" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.493" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.494" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.495" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.48" = private unnamed_addr constant [5 x i8] c"step\00", align 1
+@"$string.49" = private unnamed_addr constant [28 x i8] c"upload of the step's inputs\00", align 1
+@"$string.50" = private unnamed_addr constant [28 x i8] c"upload of the step's biases\00", align 1
+@"$string.51" = private unnamed_addr constant [25 x i8] c"upload of the page table\00", align 1
+@"$string.52" = private unnamed_addr constant [14 x i8] c"select_tokens\00", align 1
+@"$string.53" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
+@"$string.54" = private unnamed_addr constant [18 x i8] c"add_norm_quantise\00", align 1
+@"$string.55" = private unnamed_addr constant [7 x i8] c"linear\00", align 1
+@"$string.56" = private unnamed_addr constant [11 x i8] c"linear qkv\00", align 1
+@"$string.57" = private unnamed_addr constant [16 x i8] c"norm_rope_store\00", align 1
+@"$string.58" = private unnamed_addr constant [10 x i8] c"attention\00", align 1
+@"$string.59" = private unnamed_addr constant [9 x i8] c"quantise\00", align 1
+@"$string.60" = private unnamed_addr constant [14 x i8] c"linear output\00", align 1
+@"$string.61" = private unnamed_addr constant [11 x i8] c"all_reduce\00", align 1
+@"$string.62" = private unnamed_addr constant [6 x i8] c"route\00", align 1
+@"$string.63" = private unnamed_addr constant [15 x i8] c"linear gate_up\00", align 1
+@"$string.64" = private unnamed_addr constant [16 x i8] c"swiglu_quantise\00", align 1
+@"$string.65" = private unnamed_addr constant [12 x i8] c"linear down\00", align 1
+@"$string.66" = private unnamed_addr constant [8 x i8] c"experts\00", align 1
+@"$string.67" = private unnamed_addr constant [7 x i8] c"logits\00", align 1
+@"$string.68" = private unnamed_addr constant [11 x i8] c"all_gather\00", align 1
+@"$string.69" = private unnamed_addr constant [23 x i8] c"download of the logits\00", align 1
+@"$string.70" = private unnamed_addr constant [7 x i8] c"sample\00", align 1
+@"$string.71" = private unnamed_addr constant [27 x i8] c"replay of the step's graph\00", align 1
+@"$string.72" = private unnamed_addr constant [31 x i8] c"download of the sampled tokens\00", align 1
+@"$string.74" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
+@"$string.75" = private unnamed_addr constant [13 x i8] c"compaction.t\00", align 1
+@"$string.76" = private unnamed_addr constant [49 x i8] c"a page in the list of cached pages is not cached\00", align 1
+@"$string.77" = private unnamed_addr constant [33 x i8] c"the list of cached pages is torn\00", align 1
+@"$string.78" = private unnamed_addr constant [39 x i8] c"the list of cached pages loses its end\00", align 1
+@"$string.79" = private unnamed_addr constant [45 x i8] c"a page in the prefix cache is not registered\00", align 1
+@"$string.80" = private unnamed_addr constant [41 x i8] c"a cached page is not found by its tokens\00", align 1
+@"$string.81" = private unnamed_addr constant [12 x i8] c"iteration.t\00", align 1
+@"$string.82" = private unnamed_addr constant [42 x i8] c"pages, sequences and page tables disagree\00", align 1
+@"$string.83" = private unnamed_addr constant [9 x i8] c"events.t\00", align 1
+@"$string.84" = private unnamed_addr constant [36 x i8] c"an event is pushed into a full ring\00", align 1
+@"$string.88" = private unnamed_addr constant [7 x i8] c"engine\00", align 1
+@"$string.89" = private unnamed_addr constant [25 x i8] c"request %llu is not live\00", align 1
+@"$string.90" = private unnamed_addr constant [5 x i8] c"auto\00", align 1
+@"$string.91" = private unnamed_addr constant [13 x i8] c"text is null\00", align 1
+@"$string.95" = private unnamed_addr constant [1 x i8] zeroinitializer, align 1
+@"$string.101" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
+@"$string.102" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
+@"$string.103" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
+@"$string.104" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
+@"$string.105" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
+@"$string.106" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
+@"$string.107" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
+@"$string.108" = private unnamed_addr constant [5 x i8] c"open\00", align 1
+@"$string.109" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
+@"$string.110" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
+@"$string.111" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
+@"$string.112" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
+@"$string.115" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
+@"$string.116" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
+@"$string.117" = private unnamed_addr constant [25 x i8] c"more than 4194304 values\00", align 1
+@"$string.120" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
+@"$string.121" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
+@"$string.122" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
+@"$string.123" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
+@"$string.124" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
+@"$string.125" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
+@"$string.126" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
+@"$string.127" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
+@"$string.131" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
+@"$string.133" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
+@"$string.134" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
+@"$string.135" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
+@"$string.136" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
+@"$string.137" = private unnamed_addr constant [2 x i8] c"C\00", align 1
+@"$string.138" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
+@"$string.139" = private unnamed_addr constant [5 x i8] c"true\00", align 1
+@"$string.140" = private unnamed_addr constant [6 x i8] c"false\00", align 1
+@"$string.141" = private unnamed_addr constant [5 x i8] c"null\00", align 1
+@"$string.142" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
+@"$string.143" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
+@"$string.144" = private unnamed_addr constant [7 x i8] c"number\00", align 1
+@"$string.145" = private unnamed_addr constant [7 x i8] c"string\00", align 1
+@"$string.146" = private unnamed_addr constant [6 x i8] c"array\00", align 1
+@"$string.147" = private unnamed_addr constant [7 x i8] c"object\00", align 1
+@"$string.148" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
+@"$string.149" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
+@"$string.150" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
+@"$string.151" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
+@"$string.152" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
+@"$string.153" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
+@"$string.154" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
+@"$string.155" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
+@"$string.156" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
+@"$string.157" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
+@"$string.158" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
+@"$string.159" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
+@"$string.160" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
+@"$string.161" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
+@"$string.162" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
+@"$string.163" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
+@"$string.164" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
+@"$string.165" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
+@"$string.166" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
+@"$string.167" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
+@"$string.168" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
+@"$string.169" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
+@"$string.170" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
+@"$string.171" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
+@"$string.172" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
+@"$string.173" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
+@"$string.174" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
+@"$string.175" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
+@"$string.176" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
+@"$string.177" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
+@"$string.178" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
+@"$string.179" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
+@"$string.180" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
+@"$string.181" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
+@"$string.182" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
+@"$string.183" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
+@"$string.184" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
+@"$string.185" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
+@"$string.186" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
+@"$string.187" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
+@"$string.188" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
+@"$string.189" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
+@"$string.190" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
+@"$string.191" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
+@"$string.192" = private unnamed_addr constant [8 x i8] c"default\00", align 1
+@"$string.193" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
+@"$string.194" = private unnamed_addr constant [5 x i8] c"type\00", align 1
+@"$string.195" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
+@"$string.196" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
+@"$string.197" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
+@"$string.198" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
+@"$string.199" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
+@"$string.200" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
+@"$string.201" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
+@"$string.202" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
+@"$string.203" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
+@"$string.204" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
+@"$string.205" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
+@"$string.206" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
+@"$string.207" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
+@"$string.208" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
+@"$string.209" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
+@"$string.210" = private unnamed_addr constant [7 x i8] c"format\00", align 1
+@"$string.211" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
+@"$string.212" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
+@"$string.213" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
+@"$string.214" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
+@"$string.215" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
+@"$string.216" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
+@"$string.217" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
+@"$string.218" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
+@"$string.219" = private unnamed_addr constant [6 x i8] c"float\00", align 1
+@"$string.220" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
+@"$string.221" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
+@"$string.222" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
+@"$string.223" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
+@"$string.224" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
+@"$string.225" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
+@"$string.226" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
+@"$string.227" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
+@"$string.228" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
+@"$string.229" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
+@"$string.230" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
+@"$string.231" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
+@"$string.237" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
+@"$string.238" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
+@"$string.239" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
+@"$string.240" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
+@"$string.241" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
+@"$string.242" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
+@"$string.243" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
+@"$string.244" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
+@"$string.245" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
+@"$string.246" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
+@"$string.247" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
+@"$string.249" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
+@"$string.250" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
+@"$string.251" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
+@"$string.252" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
+@"$string.253" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
+@"$string.262" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
+@"$string.273" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
+@"$string.274" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
+@"$string.277" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
+@"$string.282" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
+@"$string.283" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
+@"$string.285" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
+@"$string.286" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
+@"$string.287" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
+@"$string.288" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
+@"$string.289" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
+@"$string.290" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
+@"$string.291" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
+@"$string.292" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
+@"$string.294" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
+@"$string.295" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
+@"$string.296" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
+@"$string.298" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
+@"$string.300" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
+@"$string.301" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
+@"$string.302" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
+@"$string.304" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
+@"$string.305" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
+@"$string.306" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
+@"$string.308" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
+@"$string.309" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
+@"$string.310" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
+@"$string.311" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
+@"$string.312" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
+@"$string.318" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
+@"$string.319" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
+@"$string.320" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
+@"$string.321" = private unnamed_addr constant [3 x i8] c"..\00", align 1
+@"$string.322" = private unnamed_addr constant [2 x i8] c".\00", align 1
+@"$string.323" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
+@"$string.329" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
+@"$string.330" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
+@"$string.331" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
+@"$string.332" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.333" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.334" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.335" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.336" = private unnamed_addr constant [31 x i8] c"the name holds a NUL character\00", align 1
+@"$string.337" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
+@"$string.338" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.339" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.340" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.341" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.342" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.343" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.344" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.345" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.346" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.347" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.348" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.349" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.350" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.351" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.352" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.353" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.354" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.355" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.356" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.357" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
+@"$string.358" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
+@"$string.359" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.360" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.361" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.362" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.363" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
+@"$string.364" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.365" = private unnamed_addr constant [2 x i8] c"[\00", align 1
+@"$string.366" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.367" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.368" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.369" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.370" = private unnamed_addr constant [70 x i8] c"the data begins at byte %lld of the file, which is not aligned for %s\00", align 1
+@"$string.374" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.375" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.376" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
+@"$string.377" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
+@"$string.378" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
+@"$string.379" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.380" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.381" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.382" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.383" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
+@"$string.384" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
+@"$string.385" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.386" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
+@"$string.387" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.388" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.389" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.390" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
+@"$string.391" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
+@"$string.392" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
+@"$string.393" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
+@"$string.394" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.395" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.396" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.397" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.398" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.399" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.401" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.402" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.403" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.408" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
+@"$string.409" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
+@"$string.410" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.411" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.412" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
+@"$string.413" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.414" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.415" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.416" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.417" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.418" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.419" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.420" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.421" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.422" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.423" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.424" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.425" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.426" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.427" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.429" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.430" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.432" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
+@"$string.437" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.438" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.439" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
+@"$string.440" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.441" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.442" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.443" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.444" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.445" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.446" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
+@"$string.447" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
+@"$string.448" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
+@"$string.449" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
+@"$string.450" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.451" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.452" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.453" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.454" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.455" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.456" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
+@"$string.457" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.458" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.459" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.460" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.461" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.462" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.463" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.464" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.465" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.466" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.467" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.468" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.469" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.470" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.471" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.472" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.473" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.474" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.475" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.476" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.477" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.478" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.479" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.480" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.481" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.482" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.483" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.484" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.485" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.486" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.487" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.488" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.489" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.490" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.491" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.494" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.495" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
 @"$string.496" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.497" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.498" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.499" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.500" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.501" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.502" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.503" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.504" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.505" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.506" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.507" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.508" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.509" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.510" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.511" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.512" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.513" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.514" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.515" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.516" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.517" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.518" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.519" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.520" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.521" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.522" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.523" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.524" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.525" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.526" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.527" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.528" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.529" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.530" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.531" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.532" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.533" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.534" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.535" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.536" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.537" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.538" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.539" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.540" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.541" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.542" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.543" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.544" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.545" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.546" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.547" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.548" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.549" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.550" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.551" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.552" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.553" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.554" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.555" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.556" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.557" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.558" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.559" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.560" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.561" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.562" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.563" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.564" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.565" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.566" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.567" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.568" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.569" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.570" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.571" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.572" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.573" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.574" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.575" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.576" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.577" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.578" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.579" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.580" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.581" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.582" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.583" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.584" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.585" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.586" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.587" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.588" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.589" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.590" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.591" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.592" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.593" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.594" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.595" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.596" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.597" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.598" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.599" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.600" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.601" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.602" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.603" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.604" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.605" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.606" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.607" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.608" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.609" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.612" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.613" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.614" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.615" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.616" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.617" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.618" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.619" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.620" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.621" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.628" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.629" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.630" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.631" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.632" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.633" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.634" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.635" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.636" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.637" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.638" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.639" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.640" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.641" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.643" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.644" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.649" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.650" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.651" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.652" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.653" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.655" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.656" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.657" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.658" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.659" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.662" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.663" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.684" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.706" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.717" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.719" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.720" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.727" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.728" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.729" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.730" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.731" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.732" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.733" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.751" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.764" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.765" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.766" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.782" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.497" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.498" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.499" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.500" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.501" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.502" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.503" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.504" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.505" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.506" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.507" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.508" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.509" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.510" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.511" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.512" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.513" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.514" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.515" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.516" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.517" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.518" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.519" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.520" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.521" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.522" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.523" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.524" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.525" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.526" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.527" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.528" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.529" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.530" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.531" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.532" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.533" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.534" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.535" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.536" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.537" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.538" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.539" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.540" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.541" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.542" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.543" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.544" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.545" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.546" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.547" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.548" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.549" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.550" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.551" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.552" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.553" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.554" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.555" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.556" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.557" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.558" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.559" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.560" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.561" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.562" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.563" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.564" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.565" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.566" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.567" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.568" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.569" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.570" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.571" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.572" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.573" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.574" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.575" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.576" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.577" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.578" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.579" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.580" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.581" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.582" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.583" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.584" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.585" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.586" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.587" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.588" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.589" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.590" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.591" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.592" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.593" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.594" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.595" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.596" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.597" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.598" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.599" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.600" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.601" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.602" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.603" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.604" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.605" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.606" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.607" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.608" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.609" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.610" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.611" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.612" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.615" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.616" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.617" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.618" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.619" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.620" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.621" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.622" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.623" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.624" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.631" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.632" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.633" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.634" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.635" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.636" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.637" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.638" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.639" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.640" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.641" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.642" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.643" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.644" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.646" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.647" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.652" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.653" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.654" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.655" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.656" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.658" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.659" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.660" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.661" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.662" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.665" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.666" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.687" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.709" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.720" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.722" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.723" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.730" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.731" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.732" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.733" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.734" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.735" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.736" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.754" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.767" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.768" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.769" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.785" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -944,7 +947,7 @@ then9:                                            ; preds = %then5
   %29 = getelementptr %0, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string", ptr @"$string.87")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string", ptr @"$string.88")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -8306,7 +8309,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %48 = load ptr, ptr %self, align 8
   %49 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %48, ptr @"$string.9", i32 -1, ptr %49)
+  call void @"$Rank.describe_failure"(ptr %48, ptr @"$string.48", i32 -1, ptr %49)
   %50 = load %48, ptr %4, align 1
   %51 = load i32, ptr %code, align 4
   ret i32 %51
@@ -8438,7 +8441,7 @@ merge14:                                          ; preds = %else16, %merge18
 then24:                                           ; preds = %merge14
   %115 = load ptr, ptr %self, align 8
   %116 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %115, ptr @"$string.9", i32 -1, ptr %116)
+  call void @"$Rank.describe_failure"(ptr %115, ptr @"$string.48", i32 -1, ptr %116)
   %117 = load %48, ptr %3, align 1
   %118 = load i32, ptr %code22, align 4
   ret i32 %118
@@ -8568,7 +8571,7 @@ entry:
 then:                                             ; preds = %entry
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %43, ptr @"$string.48", i32 -1, ptr %44)
+  call void @"$Rank.describe_failure"(ptr %43, ptr @"$string.49", i32 -1, ptr %44)
   %45 = load %48, ptr %5, align 1
   %46 = load i32, ptr %code, align 4
   ret i32 %46
@@ -8625,7 +8628,7 @@ or.lhs.false:                                     ; preds = %merge
 then6:                                            ; preds = %then2
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %80, ptr @"$string.49", i32 -1, ptr %81)
+  call void @"$Rank.describe_failure"(ptr %80, ptr @"$string.50", i32 -1, ptr %81)
   %82 = load %48, ptr %4, align 1
   %83 = load i32, ptr %code4, align 4
   ret i32 %83
@@ -8704,7 +8707,7 @@ then10:                                           ; preds = %merge1
 then14:                                           ; preds = %then10
   %133 = load ptr, ptr %self, align 8
   %134 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %133, ptr @"$string.50", i32 -1, ptr %134)
+  call void @"$Rank.describe_failure"(ptr %133, ptr @"$string.51", i32 -1, ptr %134)
   %135 = load %48, ptr %3, align 1
   %136 = load i32, ptr %code12, align 4
   ret i32 %136
@@ -8850,7 +8853,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %40, ptr @"$string.70", i32 -1, ptr %41)
+  call void @"$Rank.describe_failure"(ptr %40, ptr @"$string.71", i32 -1, ptr %41)
   %42 = load %48, ptr %3, align 1
   %43 = load i32, ptr %code, align 4
   ret i32 %43
@@ -9326,7 +9329,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %41 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %41, ptr @"$string.51")
+  call void @"$Rank.begin_operation"(ptr %41, ptr @"$string.52")
   %42 = load %48, ptr %4, align 1
   br label %merge1
 
@@ -9374,7 +9377,7 @@ and.lhs.true:                                     ; preds = %merge1
 then8:                                            ; preds = %merge4
   %64 = load ptr, ptr %self, align 8
   %65 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %64, ptr @"$string.51", i32 -1, ptr %65)
+  call void @"$Rank.describe_failure"(ptr %64, ptr @"$string.52", i32 -1, ptr %65)
   %66 = load %48, ptr %3, align 1
   %67 = load i32, ptr %code, align 4
   ret i32 %67
@@ -9671,7 +9674,7 @@ entry:
 
 then:                                             ; preds = %entry
   %30 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %30, ptr @"$string.52")
+  call void @"$Rank.begin_operation"(ptr %30, ptr @"$string.53")
   %31 = load %48, ptr %4, align 1
   br label %merge
 
@@ -9719,7 +9722,7 @@ and.lhs.true:                                     ; preds = %merge
 then5:                                            ; preds = %merge1
   %53 = load ptr, ptr %self, align 8
   %54 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %53, ptr @"$string.52", i32 -1, ptr %54)
+  call void @"$Rank.describe_failure"(ptr %53, ptr @"$string.53", i32 -1, ptr %54)
   %55 = load %48, ptr %3, align 1
   %56 = load i32, ptr %code, align 4
   ret i32 %56
@@ -9863,7 +9866,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = load ptr, ptr %47, align 8
   %49 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %6, i64 24, i1 false)
-  %50 = call i32 @"$linear"(ptr %39, ptr %40, i32 %41, ptr @"$string.55", ptr %43, ptr byval(%72) %5, ptr %48, ptr %49)
+  %50 = call i32 @"$linear"(ptr %39, ptr %40, i32 %41, ptr @"$string.56", ptr %43, ptr byval(%72) %5, ptr %48, ptr %49)
   store i32 %50, ptr %code4, align 4
   %51 = load i32, ptr %code4, align 4
   %52 = icmp ne i32 %51, 0
@@ -10045,7 +10048,7 @@ entry:
 
 then:                                             ; preds = %entry
   %52 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %52, ptr @"$string.53")
+  call void @"$Rank.begin_operation"(ptr %52, ptr @"$string.54")
   %53 = load %48, ptr %9, align 1
   br label %merge
 
@@ -10094,7 +10097,7 @@ then5:                                            ; preds = %merge1
   %75 = load ptr, ptr %self, align 8
   %76 = load i32, ptr %layer, align 4
   %77 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %75, ptr @"$string.53", i32 %76, ptr %77)
+  call void @"$Rank.describe_failure"(ptr %75, ptr @"$string.54", i32 %76, ptr %77)
   %78 = load %48, ptr %8, align 1
   %79 = load i32, ptr %code, align 4
   ret i32 %79
@@ -10377,7 +10380,7 @@ then5:                                            ; preds = %merge1
   %49 = load ptr, ptr %self, align 8
   %50 = load i32, ptr %layer, align 4
   %51 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %49, ptr @"$string.54", i32 %50, ptr %51)
+  call void @"$Rank.describe_failure"(ptr %49, ptr @"$string.55", i32 %50, ptr %51)
   %52 = load %48, ptr %8, align 1
   %53 = load i32, ptr %code, align 4
   ret i32 %53
@@ -10504,7 +10507,7 @@ entry:
 
 then:                                             ; preds = %entry
   %77 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %77, ptr @"$string.56")
+  call void @"$Rank.begin_operation"(ptr %77, ptr @"$string.57")
   %78 = load %48, ptr %6, align 1
   br label %merge
 
@@ -10553,7 +10556,7 @@ then5:                                            ; preds = %merge1
   %100 = load ptr, ptr %self, align 8
   %101 = load i32, ptr %layer, align 4
   %102 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %100, ptr @"$string.56", i32 %101, ptr %102)
+  call void @"$Rank.describe_failure"(ptr %100, ptr @"$string.57", i32 %101, ptr %102)
   %103 = load %48, ptr %5, align 1
   %104 = load i32, ptr %code, align 4
   ret i32 %104
@@ -10699,7 +10702,7 @@ entry:
 
 then:                                             ; preds = %entry
   %96 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %96, ptr @"$string.57")
+  call void @"$Rank.begin_operation"(ptr %96, ptr @"$string.58")
   %97 = load %48, ptr %5, align 1
   br label %merge
 
@@ -10748,7 +10751,7 @@ then5:                                            ; preds = %merge1
   %119 = load ptr, ptr %self, align 8
   %120 = load i32, ptr %layer, align 4
   %121 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %119, ptr @"$string.57", i32 %120, ptr %121)
+  call void @"$Rank.describe_failure"(ptr %119, ptr @"$string.58", i32 %120, ptr %121)
   %122 = load %48, ptr %4, align 1
   %123 = load i32, ptr %code, align 4
   ret i32 %123
@@ -10870,7 +10873,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %66 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %66, ptr @"$string.58")
+  call void @"$Rank.begin_operation"(ptr %66, ptr @"$string.59")
   %67 = load %48, ptr %7, align 1
   br label %merge1
 
@@ -10919,7 +10922,7 @@ then8:                                            ; preds = %merge4
   %89 = load ptr, ptr %self, align 8
   %90 = load i32, ptr %layer, align 4
   %91 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %89, ptr @"$string.58", i32 %90, ptr %91)
+  call void @"$Rank.describe_failure"(ptr %89, ptr @"$string.59", i32 %90, ptr %91)
   %92 = load %48, ptr %6, align 1
   %93 = load i32, ptr %code, align 4
   ret i32 %93
@@ -10947,7 +10950,7 @@ merge:                                            ; preds = %else, %merge7
   %101 = load ptr, ptr %100, align 8
   %102 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %input, i64 24, i1 false)
-  %103 = call i32 @"$linear"(ptr %94, ptr %95, i32 %96, ptr @"$string.59", ptr %98, ptr byval(%72) %5, ptr %101, ptr %102)
+  %103 = call i32 @"$linear"(ptr %94, ptr %95, i32 %96, ptr @"$string.60", ptr %98, ptr byval(%72) %5, ptr %101, ptr %102)
   ret i32 %103
 
 dead10:                                           ; No predecessors!
@@ -11021,7 +11024,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %38 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %38, ptr @"$string.60")
+  call void @"$Rank.begin_operation"(ptr %38, ptr @"$string.61")
   %39 = load %48, ptr %5, align 1
   br label %merge1
 
@@ -11070,7 +11073,7 @@ then8:                                            ; preds = %merge4
   %61 = load ptr, ptr %self, align 8
   %62 = load i32, ptr %layer, align 4
   %63 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %61, ptr @"$string.60", i32 %62, ptr %63)
+  call void @"$Rank.describe_failure"(ptr %61, ptr @"$string.61", i32 %62, ptr %63)
   %64 = load %48, ptr %4, align 1
   %65 = load i32, ptr %code, align 4
   ret i32 %65
@@ -11457,7 +11460,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %62 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %62, ptr @"$string.61")
+  call void @"$Rank.begin_operation"(ptr %62, ptr @"$string.62")
   %63 = load %48, ptr %6, align 1
   br label %merge1
 
@@ -11506,7 +11509,7 @@ then8:                                            ; preds = %merge4
   %85 = load ptr, ptr %self, align 8
   %86 = load i32, ptr %layer, align 4
   %87 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %85, ptr @"$string.61", i32 %86, ptr %87)
+  call void @"$Rank.describe_failure"(ptr %85, ptr @"$string.62", i32 %86, ptr %87)
   %88 = load %48, ptr %5, align 1
   %89 = load i32, ptr %code, align 4
   ret i32 %89
@@ -11581,7 +11584,7 @@ entry:
   %25 = load ptr, ptr %24, align 8
   %26 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %14, ptr align 8 %15, i64 24, i1 false)
-  %27 = call i32 @"$linear"(ptr %16, ptr %17, i32 %18, ptr @"$string.62", ptr %20, ptr byval(%72) %14, ptr %25, ptr %26)
+  %27 = call i32 @"$linear"(ptr %16, ptr %17, i32 %18, ptr @"$string.63", ptr %20, ptr byval(%72) %14, ptr %25, ptr %26)
   store i32 %27, ptr %code, align 4
   %28 = load i32, ptr %code, align 4
   %29 = icmp ne i32 %28, 0
@@ -11645,7 +11648,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %64 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %64, ptr @"$string.63")
+  call void @"$Rank.begin_operation"(ptr %64, ptr @"$string.64")
   %65 = load %48, ptr %9, align 1
   br label %merge1
 
@@ -11694,7 +11697,7 @@ then9:                                            ; preds = %merge5
   %87 = load ptr, ptr %self, align 8
   %88 = load i32, ptr %layer, align 4
   %89 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %87, ptr @"$string.63", i32 %88, ptr %89)
+  call void @"$Rank.describe_failure"(ptr %87, ptr @"$string.64", i32 %88, ptr %89)
   %90 = load %48, ptr %8, align 1
   %91 = load i32, ptr %code4, align 4
   ret i32 %91
@@ -11716,7 +11719,7 @@ merge8:                                           ; preds = %else10, %dead11
   %98 = load ptr, ptr %output, align 8
   %99 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %7, i64 24, i1 false)
-  %100 = call i32 @"$linear"(ptr %92, ptr %93, i32 %94, ptr @"$string.64", ptr %96, ptr byval(%72) %6, ptr %98, ptr %99)
+  %100 = call i32 @"$linear"(ptr %92, ptr %93, i32 %94, ptr @"$string.65", ptr %96, ptr byval(%72) %6, ptr %98, ptr %99)
   ret i32 %100
 
 dead12:                                           ; No predecessors!
@@ -11885,7 +11888,7 @@ entry:
 
 then:                                             ; preds = %entry
   %82 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %82, ptr @"$string.65")
+  call void @"$Rank.begin_operation"(ptr %82, ptr @"$string.66")
   %83 = load %48, ptr %7, align 1
   br label %merge
 
@@ -11934,7 +11937,7 @@ then5:                                            ; preds = %merge1
   %105 = load ptr, ptr %self, align 8
   %106 = load i32, ptr %layer, align 4
   %107 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %105, ptr @"$string.65", i32 %106, ptr %107)
+  call void @"$Rank.describe_failure"(ptr %105, ptr @"$string.66", i32 %106, ptr %107)
   %108 = load %48, ptr %6, align 1
   %109 = load i32, ptr %code, align 4
   ret i32 %109
@@ -12104,7 +12107,7 @@ entry:
 
 then:                                             ; preds = %entry
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %32, ptr @"$string.66")
+  call void @"$Rank.begin_operation"(ptr %32, ptr @"$string.67")
   %33 = load %48, ptr %5, align 1
   br label %merge
 
@@ -12152,7 +12155,7 @@ and.lhs.true:                                     ; preds = %merge
 then5:                                            ; preds = %merge1
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.66", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.67", i32 -1, ptr %56)
   %57 = load %48, ptr %4, align 1
   %58 = load i32, ptr %code, align 4
   ret i32 %58
@@ -12219,7 +12222,7 @@ entry:
 
 then:                                             ; preds = %entry
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %32, ptr @"$string.67")
+  call void @"$Rank.begin_operation"(ptr %32, ptr @"$string.68")
   %33 = load %48, ptr %4, align 1
   br label %merge
 
@@ -12267,7 +12270,7 @@ and.lhs.true:                                     ; preds = %merge
 then5:                                            ; preds = %merge1
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.67", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.68", i32 -1, ptr %56)
   %57 = load %48, ptr %3, align 1
   %58 = load i32, ptr %code, align 4
   ret i32 %58
@@ -12419,7 +12422,7 @@ entry:
 then:                                             ; preds = %entry
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %37, ptr @"$string.68", i32 -1, ptr %38)
+  call void @"$Rank.describe_failure"(ptr %37, ptr @"$string.69", i32 -1, ptr %38)
   %39 = load %48, ptr %3, align 1
   %40 = load i32, ptr %code, align 4
   ret i32 %40
@@ -12647,7 +12650,7 @@ entry:
 
 then:                                             ; preds = %entry
   %169 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %169, ptr @"$string.69")
+  call void @"$Rank.begin_operation"(ptr %169, ptr @"$string.70")
   %170 = load %48, ptr %4, align 1
   br label %merge
 
@@ -12695,7 +12698,7 @@ and.lhs.true:                                     ; preds = %merge
 then5:                                            ; preds = %merge1
   %192 = load ptr, ptr %self, align 8
   %193 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %192, ptr @"$string.69", i32 -1, ptr %193)
+  call void @"$Rank.describe_failure"(ptr %192, ptr @"$string.70", i32 -1, ptr %193)
   %194 = load %48, ptr %3, align 1
   %195 = load i32, ptr %code, align 4
   ret i32 %195
@@ -12759,7 +12762,7 @@ entry:
 
 then:                                             ; preds = %entry
   %29 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %29, ptr @"$string.67")
+  call void @"$Rank.begin_operation"(ptr %29, ptr @"$string.68")
   %30 = load %48, ptr %4, align 1
   br label %merge
 
@@ -12807,7 +12810,7 @@ and.lhs.true:                                     ; preds = %merge
 then5:                                            ; preds = %merge1
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.67", i32 -1, ptr %53)
+  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.68", i32 -1, ptr %53)
   %54 = load %48, ptr %3, align 1
   %55 = load i32, ptr %code, align 4
   ret i32 %55
@@ -12892,7 +12895,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %41 = load ptr, ptr %self, align 8
   %42 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %41, ptr @"$string.71", i32 -1, ptr %42)
+  call void @"$Rank.describe_failure"(ptr %41, ptr @"$string.72", i32 -1, ptr %42)
   %43 = load %48, ptr %3, align 1
   %44 = load i32, ptr %code, align 4
   ret i32 %44
@@ -13017,7 +13020,7 @@ whilebody:                                        ; preds = %condition
   %12 = load ptr, ptr %self, align 8
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %33, ptr %13, i32 0, i32 4
-  %15 = call ptr @"$Vector.last.72"(ptr %14)
+  %15 = call ptr @"$Vector.last.73"(ptr %14)
   %16 = load ptr, ptr %15, align 8
   %17 = load i32, ptr %code, align 4
   %18 = load ptr, ptr %text, align 8
@@ -13042,7 +13045,7 @@ whilebody2:                                       ; preds = %condition1
   %27 = load ptr, ptr %self, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %33, ptr %28, i32 0, i32 3
-  %30 = call ptr @"$Vector.last.72"(ptr %29)
+  %30 = call ptr @"$Vector.last.73"(ptr %29)
   %31 = load ptr, ptr %30, align 8
   %32 = load i32, ptr %code, align 4
   %33 = load ptr, ptr %text, align 8
@@ -13054,7 +13057,7 @@ merge3:                                           ; preds = %condition1
   ret void
 }
 
-define internal ptr @"$Vector.last.72"(ptr %0) {
+define internal ptr @"$Vector.last.73"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %self = alloca ptr, align 8
@@ -13153,7 +13156,7 @@ then2:                                            ; preds = %then
   %26 = load i32, ptr %position, align 4
   %27 = load i32, ptr %row, align 4
   %28 = add i32 %26, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.73", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.74", i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -13308,7 +13311,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.80", i32 214, ptr @"$string.81")
+  call void @"$check.fail"(ptr @"$string.81", i32 214, ptr @"$string.82")
   %15 = load %48, ptr %8, align 1
   br label %merge
 
@@ -13369,7 +13372,7 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %49 = load ptr, ptr %s, align 8
   %50 = getelementptr %33, ptr %49, i32 0, i32 6
-  call void @"$Vector.clear.86"(ptr %50)
+  call void @"$Vector.clear.87"(ptr %50)
   %51 = load %48, ptr %1, align 1
   ret void
 }
@@ -13894,7 +13897,7 @@ whilebody:                                        ; preds = %condition
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %whilebody
-  call void @"$check.fail"(ptr @"$string.74", i32 77, ptr @"$string.75")
+  call void @"$check.fail"(ptr @"$string.75", i32 77, ptr @"$string.76")
   %16 = load %48, ptr %3, align 1
   br label %merge1
 
@@ -13914,7 +13917,7 @@ merge1:                                           ; preds = %else, %then
   br i1 %25, label %else4, label %then3
 
 then3:                                            ; preds = %merge1
-  call void @"$check.fail"(ptr @"$string.74", i32 78, ptr @"$string.76")
+  call void @"$check.fail"(ptr @"$string.75", i32 78, ptr @"$string.77")
   %26 = load %48, ptr %2, align 1
   br label %merge2
 
@@ -13946,7 +13949,7 @@ merge:                                            ; preds = %condition
   br i1 %41, label %else7, label %then6
 
 then6:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.74", i32 83, ptr @"$string.77")
+  call void @"$check.fail"(ptr @"$string.75", i32 83, ptr @"$string.78")
   %42 = load %48, ptr %1, align 1
   br label %merge5
 
@@ -14049,7 +14052,7 @@ whilebody:                                        ; preds = %condition
   br i1 %28, label %else, label %then
 
 then:                                             ; preds = %whilebody
-  call void @"$check.fail"(ptr @"$string.74", i32 92, ptr @"$string.78")
+  call void @"$check.fail"(ptr @"$string.75", i32 92, ptr @"$string.79")
   %29 = load %48, ptr %2, align 1
   br label %merge2
 
@@ -14074,7 +14077,7 @@ merge2:                                           ; preds = %else, %then
   br i1 %43, label %else5, label %then4
 
 then4:                                            ; preds = %merge2
-  call void @"$check.fail"(ptr @"$string.74", i32 93, ptr @"$string.79")
+  call void @"$check.fail"(ptr @"$string.75", i32 93, ptr @"$string.80")
   %44 = load %48, ptr %1, align 1
   br label %merge3
 
@@ -14442,7 +14445,7 @@ entry:
   br i1 %11, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.82", i32 65, ptr @"$string.83")
+  call void @"$check.fail"(ptr @"$string.83", i32 65, ptr @"$string.84")
   %12 = load %48, ptr %2, align 1
   br label %merge
 
@@ -14813,11 +14816,11 @@ entry:
   %27 = load %48, ptr %4, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %60, ptr %28, i32 0, i32 21
-  call void @"$Vector.free.84"(ptr %29)
+  call void @"$Vector.free.85"(ptr %29)
   %30 = load %48, ptr %3, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %60, ptr %31, i32 0, i32 22
-  call void @"$Vector.free.84"(ptr %32)
+  call void @"$Vector.free.85"(ptr %32)
   %33 = load %48, ptr %2, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %60, ptr %34, i32 0, i32 16
@@ -14863,7 +14866,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.84"(ptr %0) {
+define internal void @"$Vector.free.85"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -14875,12 +14878,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.85"(ptr %7)
+  call void @"$Vector.init.86"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.85"(ptr %0) {
+define internal void @"$Vector.init.86"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -14896,7 +14899,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.86"(ptr %0) {
+define internal void @"$Vector.clear.87"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -14982,7 +14985,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.87")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.88")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -15080,7 +15083,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i64, ptr %request_id, align 8
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.88", i64 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.89", i64 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -15230,7 +15233,7 @@ entry:
   store i32 128, ptr %4, align 4
   %5 = load ptr, ptr %target, align 8
   %6 = getelementptr %24, ptr %5, i32 0, i32 3
-  store ptr @"$string.89", ptr %6, align 8
+  store ptr @"$string.90", ptr %6, align 8
   %7 = load ptr, ptr %target, align 8
   %8 = getelementptr %24, ptr %7, i32 0, i32 1
   store i32 1, ptr %8, align 4
@@ -15384,7 +15387,7 @@ then3:                                            ; preds = %then
   %17 = getelementptr %0, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.90")
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.91")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -15610,7 +15613,7 @@ entry:
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %8, ptr %6, i32 0, i32 1
-  call void @"$Vector.init.92"(ptr %7)
+  call void @"$Vector.init.93"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -15623,7 +15626,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %9, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.91"(ptr %4)
+  call void @"$Vector.init.92"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %9, ptr %6, i32 0, i32 1
@@ -15632,7 +15635,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.91"(ptr %0) {
+define internal void @"$Vector.init.92"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15648,7 +15651,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.92"(ptr %0) {
+define internal void @"$Vector.init.93"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15672,7 +15675,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %13, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.93"(ptr %4)
+  call void @"$Vector.init.94"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %13, ptr %6, i32 0, i32 1
@@ -15687,7 +15690,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.93"(ptr %0) {
+define internal void @"$Vector.init.94"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15715,26 +15718,26 @@ entry:
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %16, ptr %7, i32 0, i32 0
-  store ptr @"$string.94", ptr %8, align 8
+  store ptr @"$string.95", ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %16, ptr %9, i32 0, i32 1
   call void @"$Arena.init"(ptr %10)
   %11 = load %48, ptr %6, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %16, ptr %12, i32 0, i32 2
-  call void @"$Vector.init.95"(ptr %13)
+  call void @"$Vector.init.96"(ptr %13)
   %14 = load %48, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %16, ptr %15, i32 0, i32 3
-  call void @"$Map.init.96"(ptr %16)
+  call void @"$Map.init.97"(ptr %16)
   %17 = load %48, ptr %4, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %16, ptr %18, i32 0, i32 4
-  call void @"$Vector.init.98"(ptr %19)
+  call void @"$Vector.init.99"(ptr %19)
   %20 = load %48, ptr %3, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %16, ptr %21, i32 0, i32 5
-  call void @"$Map.init.96"(ptr %22)
+  call void @"$Map.init.97"(ptr %22)
   %23 = load %48, ptr %2, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %16, ptr %24, i32 0, i32 6
@@ -15749,7 +15752,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.95"(ptr %0) {
+define internal void @"$Vector.init.96"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15765,7 +15768,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.init.96"(ptr %0) {
+define internal void @"$Map.init.97"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -15773,7 +15776,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %19, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.97"(ptr %4)
+  call void @"$Vector.init.98"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %19, ptr %6, i32 0, i32 1
@@ -15782,7 +15785,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.97"(ptr %0) {
+define internal void @"$Vector.init.98"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15798,7 +15801,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.98"(ptr %0) {
+define internal void @"$Vector.init.99"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15821,7 +15824,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %21, ptr %2, i32 0, i32 0
-  call void @"$Vector.init.99"(ptr %3)
+  call void @"$Vector.init.100"(ptr %3)
   %4 = load %48, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %21, ptr %5, i32 0, i32 1
@@ -15829,7 +15832,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.99"(ptr %0) {
+define internal void @"$Vector.init.100"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15951,7 +15954,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %0, ptr %23, i32 0, i32 0
   %25 = getelementptr [1024 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.100")
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.101")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -15991,7 +15994,7 @@ then5:                                            ; preds = %merge
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %4, ptr %43, i32 0, i32 0
   %45 = load ptr, ptr %path, align 8
-  %46 = call ptr @"$safetensors.join"(ptr %44, ptr %45, ptr @"$string.102")
+  %46 = call ptr @"$safetensors.join"(ptr %44, ptr %45, ptr @"$string.103")
   %47 = load ptr, ptr %self, align 8
   %48 = getelementptr %4, ptr %47, i32 0, i32 2
   store ptr %46, ptr %48, align 8
@@ -16053,7 +16056,7 @@ then13:                                           ; preds = %then8
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
   %85 = getelementptr i8, ptr %84, i64 0
   %86 = load ptr, ptr %path, align 8
-  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.105", ptr %86)
+  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.106", ptr %86)
   br label %merge12
 
 else14:                                           ; preds = %then8
@@ -16457,7 +16460,7 @@ then:                                             ; preds = %entry
   %17 = load i64, ptr %size, align 8
   %18 = load ptr, ptr %directory, align 8
   %19 = load ptr, ptr %file, align 8
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 %17, ptr @"$string.101", ptr %18, ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 %17, ptr @"$string.102", ptr %18, ptr %19)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -16479,7 +16482,7 @@ entry:
   %1 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %2 = getelementptr i8, ptr %1, i64 0
   %3 = load ptr, ptr %directory, align 8
-  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %2, i64 4096, ptr @"$string.101", ptr %3, ptr @"$string.103")
+  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %2, i64 4096, ptr @"$string.102", ptr %3, ptr @"$string.104")
   %5 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %6 = getelementptr i8, ptr %5, i64 0
   %7 = call zeroext i1 @"$files.exists"(ptr %6)
@@ -16500,7 +16503,7 @@ merge:                                            ; preds = %else, %dead
   %10 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load ptr, ptr %directory, align 8
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 4096, ptr @"$string.101", ptr %12, ptr @"$string.104")
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 4096, ptr @"$string.102", ptr %12, ptr @"$string.105")
   %14 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = call zeroext i1 @"$files.exists"(ptr %15)
@@ -16618,7 +16621,7 @@ then:                                             ; preds = %entry
   %13 = load ptr, ptr %path, align 8
   %14 = call i32 @"$error_number"()
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$fail_call"(ptr %13, ptr @"$string.107", i32 %14, ptr %15)
+  %16 = call i32 @"$fail_call"(ptr %13, ptr @"$string.108", i32 %14, ptr %15)
   ret i32 %16
 
 dead:                                             ; No predecessors!
@@ -16679,7 +16682,7 @@ then:                                             ; preds = %entry
   %17 = load ptr, ptr %path, align 8
   %18 = load ptr, ptr %call, align 8
   %19 = load ptr, ptr %cause, align 8
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.106", ptr %17, ptr %18, ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.107", ptr %17, ptr %18, ptr %19)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -16791,7 +16794,7 @@ then2:                                            ; preds = %merge
   %20 = load ptr, ptr %path, align 8
   %21 = call i32 @"$error_number"()
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$fail_call"(ptr %20, ptr @"$string.111", i32 %21, ptr %22)
+  %23 = call i32 @"$fail_call"(ptr %20, ptr @"$string.112", i32 %21, ptr %22)
   ret i32 %23
 
 dead4:                                            ; No predecessors!
@@ -16839,7 +16842,7 @@ then:                                             ; preds = %entry
   %9 = load ptr, ptr %path, align 8
   %10 = call i32 @"$error_number"()
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$fail_call"(ptr %9, ptr @"$string.108", i32 %10, ptr %11)
+  %12 = call i32 @"$fail_call"(ptr %9, ptr @"$string.109", i32 %10, ptr %11)
   ret i32 %12
 
 dead:                                             ; No predecessors!
@@ -16872,7 +16875,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %path, align 8
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.109", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.110", ptr %28)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -16910,7 +16913,7 @@ then13:                                           ; preds = %then9
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
   %44 = load ptr, ptr %path, align 8
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.110", ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.111", ptr %44)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -16951,7 +16954,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %98, ptr %4, i32 0, i32 0
-  call void @"$Vector.init.112"(ptr %5)
+  call void @"$Vector.init.113"(ptr %5)
   %6 = load %48, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %98, ptr %7, i32 0, i32 1
@@ -16959,12 +16962,12 @@ entry:
   %9 = load %48, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %98, ptr %10, i32 0, i32 2
-  call void @"$Map.init.96"(ptr %11)
+  call void @"$Map.init.97"(ptr %11)
   %12 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.112"(ptr %0) {
+define internal void @"$Vector.init.113"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -17151,7 +17154,7 @@ then6:                                            ; preds = %then2
   %43 = getelementptr %104, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   %45 = call ptr @"$json.kind_name"(i32 %44)
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.142", ptr %40, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.143", ptr %40, ptr %45)
   br label %merge5
 
 else7:                                            ; preds = %then2
@@ -17224,7 +17227,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %98, ptr %9, i32 0, i32 0
-  call void @"$Vector.clear.113"(ptr %10)
+  call void @"$Vector.clear.114"(ptr %10)
   %11 = load %48, ptr %6, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %98, ptr %12, i32 0, i32 3
@@ -17272,7 +17275,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %37 = load ptr, ptr %self, align 8
-  %38 = call i32 @"$Document.fail"(ptr %37, ptr @"$string.141")
+  %38 = call i32 @"$Document.fail"(ptr %37, ptr @"$string.142")
   ret i32 2
 
 dead4:                                            ; No predecessors!
@@ -17288,7 +17291,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Vector.clear.113"(ptr %0) {
+define internal void @"$Vector.clear.114"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -17396,7 +17399,7 @@ else8:                                            ; preds = %and.lhs.true, %or.l
 
 then10:                                           ; preds = %else8
   %45 = load ptr, ptr %self, align 8
-  %46 = call i32 @"$Document.parse_word"(ptr %45, ptr @"$string.138", i32 2)
+  %46 = call i32 @"$Document.parse_word"(ptr %45, ptr @"$string.139", i32 2)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -17411,7 +17414,7 @@ else11:                                           ; preds = %else8
 
 then13:                                           ; preds = %else11
   %51 = load ptr, ptr %self, align 8
-  %52 = call i32 @"$Document.parse_word"(ptr %51, ptr @"$string.139", i32 1)
+  %52 = call i32 @"$Document.parse_word"(ptr %51, ptr @"$string.140", i32 1)
   ret i32 %52
 
 dead15:                                           ; No predecessors!
@@ -17426,7 +17429,7 @@ else14:                                           ; preds = %else11
 
 then16:                                           ; preds = %else14
   %57 = load ptr, ptr %self, align 8
-  %58 = call i32 @"$Document.parse_word"(ptr %57, ptr @"$string.140", i32 0)
+  %58 = call i32 @"$Document.parse_word"(ptr %57, ptr @"$string.141", i32 0)
   ret i32 %58
 
 dead18:                                           ; No predecessors!
@@ -17437,7 +17440,7 @@ else17:                                           ; preds = %else14
 
 merge:                                            ; preds = %else17, %dead18, %dead15, %dead12, %dead9, %dead6, %dead3, %dead
   %59 = load ptr, ptr %self, align 8
-  %60 = call i32 @"$Document.fail"(ptr %59, ptr @"$string.137")
+  %60 = call i32 @"$Document.fail"(ptr %59, ptr @"$string.138")
   ret i32 %60
 
 dead19:                                           ; No predecessors!
@@ -17592,7 +17595,7 @@ entry:
 
 then:                                             ; preds = %entry
   %8 = load ptr, ptr %self, align 8
-  %9 = call i32 @"$Document.fail"(ptr %8, ptr @"$string.115")
+  %9 = call i32 @"$Document.fail"(ptr %8, ptr @"$string.116")
   ret i32 %9
 
 dead:                                             ; No predecessors!
@@ -17708,7 +17711,7 @@ then:                                             ; preds = %entry
   %17 = getelementptr %98, ptr %16, i32 0, i32 4
   %18 = load i64, ptr %17, align 8
   %19 = load ptr, ptr %cause, align 8
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.114", ptr %15, i64 %18, ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.115", ptr %15, i64 %18, ptr %19)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -17750,7 +17753,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.116")
+  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.117")
   ret i32 %17
 
 dead:                                             ; No predecessors!
@@ -17763,14 +17766,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %98, ptr %18, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %node, i64 72, i1 false)
-  %20 = call zeroext i1 @"$Vector.push.117"(ptr %19, ptr byval(%104) %2)
+  %20 = call zeroext i1 @"$Vector.push.118"(ptr %19, ptr byval(%104) %2)
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.119")
+  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.120")
   ret i32 %24
 
 dead4:                                            ; No predecessors!
@@ -17792,7 +17795,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.117"(ptr %0, ptr byval(%104) %1) {
+define internal zeroext i1 @"$Vector.push.118"(ptr %0, ptr byval(%104) %1) {
 entry:
   %value = alloca %104, align 8
   %self = alloca ptr, align 8
@@ -17803,7 +17806,7 @@ entry:
   %4 = getelementptr %99, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.118"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.119"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -17839,7 +17842,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.118"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.119"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -18070,7 +18073,7 @@ else11:                                           ; preds = %merge5
 
 then13:                                           ; preds = %else11
   %63 = load ptr, ptr %self, align 8
-  %64 = call i32 @"$Document.fail"(ptr %63, ptr @"$string.126")
+  %64 = call i32 @"$Document.fail"(ptr %63, ptr @"$string.127")
   ret i32 %64
 
 dead15:                                           ; No predecessors!
@@ -18119,7 +18122,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
-  %14 = call i32 @"$Document.fail"(ptr %13, ptr @"$string.120")
+  %14 = call i32 @"$Document.fail"(ptr %13, ptr @"$string.121")
   ret i32 %14
 
 dead:                                             ; No predecessors!
@@ -18158,7 +18161,7 @@ merge1:                                           ; preds = %else3, %dead4
 
 then6:                                            ; preds = %merge1
   %27 = load ptr, ptr %self, align 8
-  %28 = call i32 @"$Document.fail"(ptr %27, ptr @"$string.125")
+  %28 = call i32 @"$Document.fail"(ptr %27, ptr @"$string.126")
   ret i32 %28
 
 dead8:                                            ; No predecessors!
@@ -18377,7 +18380,7 @@ else:                                             ; preds = %whilebody
 
 then2:                                            ; preds = %else
   %32 = load ptr, ptr %self, align 8
-  %33 = call i32 @"$Document.fail"(ptr %32, ptr @"$string.121")
+  %33 = call i32 @"$Document.fail"(ptr %32, ptr @"$string.122")
   ret i32 %33
 
 dead4:                                            ; No predecessors!
@@ -18448,7 +18451,7 @@ else8:                                            ; preds = %else6
 
 then10:                                           ; preds = %else8
   %78 = load ptr, ptr %self, align 8
-  %79 = call i32 @"$Document.fail"(ptr %78, ptr @"$string.122")
+  %79 = call i32 @"$Document.fail"(ptr %78, ptr @"$string.123")
   ret i32 %79
 
 dead12:                                           ; No predecessors!
@@ -18481,7 +18484,7 @@ merge:                                            ; preds = %condition
   %93 = getelementptr %98, ptr %92, i32 0, i32 4
   store i64 %91, ptr %93, align 8
   %94 = load ptr, ptr %self, align 8
-  %95 = call i32 @"$Document.fail"(ptr %94, ptr @"$string.123")
+  %95 = call i32 @"$Document.fail"(ptr %94, ptr @"$string.124")
   ret i32 %95
 
 dead13:                                           ; No predecessors!
@@ -18816,7 +18819,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.119")
+  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.120")
   ret i32 %17
 
 dead:                                             ; No predecessors!
@@ -18904,7 +18907,7 @@ then9:                                            ; preds = %merge5
   %63 = getelementptr %98, ptr %62, i32 0, i32 4
   store i64 %61, ptr %63, align 8
   %64 = load ptr, ptr %self, align 8
-  %65 = call i32 @"$Document.fail"(ptr %64, ptr @"$string.124")
+  %65 = call i32 @"$Document.fail"(ptr %64, ptr @"$string.125")
   ret i32 %65
 
 dead11:                                           ; No predecessors!
@@ -19756,7 +19759,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Document.fail"(ptr %30, ptr @"$string.119")
+  %31 = call i32 @"$Document.fail"(ptr %30, ptr @"$string.120")
   ret i32 %31
 
 dead4:                                            ; No predecessors!
@@ -19832,7 +19835,7 @@ merge6:                                           ; preds = %else8, %dead9
 
 then11:                                           ; preds = %merge6
   %71 = load ptr, ptr %self, align 8
-  %72 = call i32 @"$Document.fail"(ptr %71, ptr @"$string.119")
+  %72 = call i32 @"$Document.fail"(ptr %71, ptr @"$string.120")
   ret i32 %72
 
 dead13:                                           ; No predecessors!
@@ -20026,7 +20029,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %19, ptr %2, i32 0, i32 0
-  call void @"$Vector.clear.127"(ptr %3)
+  call void @"$Vector.clear.128"(ptr %3)
   %4 = load %48, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %19, ptr %5, i32 0, i32 1
@@ -20060,7 +20063,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Vector.clear.127"(ptr %0) {
+define internal void @"$Vector.clear.128"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -20110,7 +20113,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %19, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.128"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.129"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -20139,7 +20142,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.128"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.129"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -20312,7 +20315,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %19, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.129"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.130"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -20378,7 +20381,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.129"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.130"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -20474,7 +20477,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.129"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.130"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %107, ptr %37, i32 0, i32 1
@@ -20603,7 +20606,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %19, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.129"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.130"(ptr %36, i64 %38)
   %40 = getelementptr %107, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -20712,7 +20715,7 @@ entry:
   %9 = trunc i64 %8 to i32
   %10 = getelementptr %94, ptr %key, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 256, ptr @"$string.130", i32 %9, ptr %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 256, ptr @"$string.131", i32 %9, ptr %11)
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr [256 x i8], ptr %cause, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
@@ -20803,7 +20806,7 @@ then2:                                            ; preds = %merge
   %50 = getelementptr i32, ptr %48, i64 %49
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.129"(ptr %44, i64 %52)
+  %53 = call ptr @"$Vector.at.130"(ptr %44, i64 %52)
   %54 = getelementptr %107, ptr %53, i32 0, i32 2
   store i32 %42, ptr %54, align 4
   ret i1 true
@@ -20841,7 +20844,7 @@ merge1:                                           ; preds = %else3, %dead4
   %72 = load i32, ptr %71, align 4
   store i32 %72, ptr %70, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %73 = call zeroext i1 @"$Vector.push.131"(ptr %56, ptr byval(%107) %4)
+  %73 = call zeroext i1 @"$Vector.push.132"(ptr %56, ptr byval(%107) %4)
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %else7, label %then6
@@ -20875,7 +20878,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.131"(ptr %0, ptr byval(%107) %1) {
+define internal zeroext i1 @"$Vector.push.132"(ptr %0, ptr byval(%107) %1) {
 entry:
   %value = alloca %107, align 8
   %self = alloca ptr, align 8
@@ -20886,7 +20889,7 @@ entry:
   %4 = getelementptr %20, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.128"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.129"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -21048,7 +21051,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %39 = load ptr, ptr %self, align 8
-  %40 = call i32 @"$Document.fail"(ptr %39, ptr @"$string.135")
+  %40 = call i32 @"$Document.fail"(ptr %39, ptr @"$string.136")
   ret i32 %40
 
 dead4:                                            ; No predecessors!
@@ -21198,7 +21201,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %and.lhs.true, %merge
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.132")
+  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.133")
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %merge
@@ -21248,7 +21251,7 @@ then5:                                            ; preds = %merge1
 
 then8:                                            ; preds = %then5
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Document.fail"(ptr %49, ptr @"$string.133")
+  %50 = call i32 @"$Document.fail"(ptr %49, ptr @"$string.134")
   ret i32 %50
 
 dead10:                                           ; No predecessors!
@@ -21327,7 +21330,7 @@ or.lhs.false18:                                   ; preds = %then12
 
 then20:                                           ; preds = %merge15
   %89 = load ptr, ptr %self, align 8
-  %90 = call i32 @"$Document.fail"(ptr %89, ptr @"$string.134")
+  %90 = call i32 @"$Document.fail"(ptr %89, ptr @"$string.135")
   ret i32 %90
 
 dead22:                                           ; No predecessors!
@@ -21511,7 +21514,7 @@ entry:
   %locale = alloca ptr, align 8
   %digits = alloca ptr, align 8
   store ptr %0, ptr %digits, align 8
-  %2 = call ptr @newlocale(i32 2, ptr @"$string.136", ptr null)
+  %2 = call ptr @newlocale(i32 2, ptr @"$string.137", ptr null)
   store ptr %2, ptr %locale, align 8
   %3 = load ptr, ptr %locale, align 8
   %4 = icmp eq ptr %3, null
@@ -21582,7 +21585,7 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %17 = load ptr, ptr %self, align 8
-  %18 = call i32 @"$Document.fail"(ptr %17, ptr @"$string.137")
+  %18 = call i32 @"$Document.fail"(ptr %17, ptr @"$string.138")
   ret i32 %18
 
 or.lhs.false:                                     ; preds = %entry
@@ -21649,7 +21652,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.140"
+  ret ptr @"$string.141"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -21665,7 +21668,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.139"
+  ret ptr @"$string.140"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -21681,7 +21684,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.138"
+  ret ptr @"$string.139"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -21697,7 +21700,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.143"
+  ret ptr @"$string.144"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -21713,7 +21716,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.144"
+  ret ptr @"$string.145"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -21729,7 +21732,7 @@ merge13:                                          ; preds = %else15, %dead16
   br i1 %24, label %then18, label %else19
 
 then18:                                           ; preds = %merge13
-  ret ptr @"$string.145"
+  ret ptr @"$string.146"
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -21745,7 +21748,7 @@ merge17:                                          ; preds = %else19, %dead20
   br i1 %28, label %then22, label %else23
 
 then22:                                           ; preds = %merge17
-  ret ptr @"$string.146"
+  ret ptr @"$string.147"
 
 dead24:                                           ; No predecessors!
   br label %merge21
@@ -21754,7 +21757,7 @@ else23:                                           ; preds = %merge17
   br label %merge21
 
 merge21:                                          ; preds = %else23, %dead24
-  ret ptr @"$string.147"
+  ret ptr @"$string.148"
 
 dead25:                                           ; No predecessors!
   ret ptr undef
@@ -21863,7 +21866,7 @@ else14:                                           ; preds = %merge7
 
 merge12:                                          ; preds = %else14, %dead15
   %36 = load ptr, ptr %from, align 8
-  %37 = call ptr @"$ConfigReader.find"(ptr %36, ptr @"$string.185")
+  %37 = call ptr @"$ConfigReader.find"(ptr %36, ptr @"$string.186")
   %38 = icmp ne ptr %37, null
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
@@ -21871,7 +21874,7 @@ merge12:                                          ; preds = %else14, %dead15
 
 then17:                                           ; preds = %merge12
   %41 = load ptr, ptr %from, align 8
-  %42 = call i32 @"$ConfigReader.expect_string"(ptr %41, ptr @"$string.185", ptr @"$string.186")
+  %42 = call i32 @"$ConfigReader.expect_string"(ptr %41, ptr @"$string.186", ptr @"$string.187")
   store i32 %42, ptr %code19, align 4
   %43 = load i32, ptr %code19, align 4
   %44 = icmp ne i32 %43, 0
@@ -22005,7 +22008,7 @@ else46:                                           ; preds = %merge40
 
 merge44:                                          ; preds = %else46, %then45
   %94 = load ptr, ptr %from, align 8
-  %95 = call ptr @"$ConfigReader.find"(ptr %94, ptr @"$string.202")
+  %95 = call ptr @"$ConfigReader.find"(ptr %94, ptr @"$string.203")
   %96 = icmp ne ptr %95, null
   %97 = zext i1 %96 to i8
   %98 = load ptr, ptr %self, align 8
@@ -22056,7 +22059,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %7 = load ptr, ptr %from, align 8
-  %8 = call i32 @"$ConfigReader.expect_string"(ptr %7, ptr @"$string.152", ptr @"$string.153")
+  %8 = call i32 @"$ConfigReader.expect_string"(ptr %7, ptr @"$string.153", ptr @"$string.154")
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -22079,7 +22082,7 @@ merge:                                            ; preds = %else, %dead
   %15 = getelementptr %6, ptr %14, i32 0, i32 0
   %16 = getelementptr [64 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call { i64, i64 } @"$text.slice"(ptr @"$string.154")
+  %18 = call { i64, i64 } @"$text.slice"(ptr @"$string.155")
   store { i64, i64 } %18, ptr %6, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %6, i64 16, i1 false)
   %19 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
@@ -22089,7 +22092,7 @@ merge:                                            ; preds = %else, %dead
   call void @"$text.copy_into"(ptr %17, i64 64, i64 %20, i64 %22)
   %23 = load %48, ptr %4, align 1
   %24 = load ptr, ptr %from, align 8
-  %25 = call ptr @"$ConfigReader.find"(ptr %24, ptr @"$string.155")
+  %25 = call ptr @"$ConfigReader.find"(ptr %24, ptr @"$string.156")
   store ptr %25, ptr %names, align 8
   %26 = load ptr, ptr %names, align 8
   %27 = icmp eq ptr %26, null
@@ -22124,7 +22127,7 @@ merge1:                                           ; preds = %else3, %dead4
 then6:                                            ; preds = %or.lhs.false, %or.lhs.false8, %merge1
   %41 = load ptr, ptr %from, align 8
   %42 = load ptr, ptr %names, align 8
-  %43 = call i32 @"$ConfigReader.wrong_kind"(ptr %41, ptr @"$string.155", ptr @"$string.156", ptr %42)
+  %43 = call i32 @"$ConfigReader.wrong_kind"(ptr %41, ptr @"$string.156", ptr @"$string.157", ptr %42)
   ret i32 %43
 
 or.lhs.false:                                     ; preds = %or.lhs.false8
@@ -22215,7 +22218,7 @@ then2:                                            ; preds = %merge
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %key, align 8
   %22 = load ptr, ptr %node, align 8
-  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.150", ptr %22)
+  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.151", ptr %22)
   ret i32 %23
 
 dead4:                                            ; No predecessors!
@@ -22268,7 +22271,7 @@ then9:                                            ; preds = %then6
   %56 = getelementptr %94, ptr %55, i32 0, i32 0
   %57 = load ptr, ptr %56, align 8
   %58 = load ptr, ptr %wanted, align 8
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.151", ptr %47, ptr %48, i32 %53, ptr %57, ptr %58)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.152", ptr %47, ptr %48, i32 %53, ptr %57, ptr %58)
   br label %merge8
 
 else10:                                           ; preds = %then6
@@ -22533,7 +22536,7 @@ then:                                             ; preds = %entry
   %14 = getelementptr %101, ptr %13, i32 0, i32 2
   %15 = load ptr, ptr %14, align 8
   %16 = load ptr, ptr %key, align 8
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.148", ptr %15, ptr %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.149", ptr %15, ptr %16)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -22590,7 +22593,7 @@ then:                                             ; preds = %entry
   %30 = getelementptr %104, ptr %29, i32 0, i32 7
   %31 = getelementptr %94, ptr %30, i32 0, i32 0
   %32 = load ptr, ptr %31, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.149", ptr %17, ptr %18, ptr %19, ptr %23, i32 %28, ptr %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.150", ptr %17, ptr %18, ptr %19, ptr %23, i32 %28, ptr %32)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -22664,7 +22667,7 @@ entry:
   %2 = load ptr, ptr %from, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %6, ptr %3, i32 0, i32 1
-  %5 = call i32 @"$ConfigReader.integer"(ptr %2, ptr @"$string.159", i64 1, i64 1048576, ptr %4)
+  %5 = call i32 @"$ConfigReader.integer"(ptr %2, ptr @"$string.160", i64 1, i64 1048576, ptr %4)
   store i32 %5, ptr %code, align 4
   %6 = load i32, ptr %code, align 4
   %7 = icmp ne i32 %6, 0
@@ -22686,7 +22689,7 @@ merge:                                            ; preds = %else, %dead
   %11 = load ptr, ptr %from, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %6, ptr %12, i32 0, i32 2
-  %14 = call i32 @"$ConfigReader.integer"(ptr %11, ptr @"$string.160", i64 1, i64 4096, ptr %13)
+  %14 = call i32 @"$ConfigReader.integer"(ptr %11, ptr @"$string.161", i64 1, i64 4096, ptr %13)
   store i32 %14, ptr %code1, align 4
   %15 = load i32, ptr %code1, align 4
   %16 = icmp ne i32 %15, 0
@@ -22708,7 +22711,7 @@ merge2:                                           ; preds = %else4, %dead5
   %20 = load ptr, ptr %from, align 8
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %6, ptr %21, i32 0, i32 3
-  %23 = call i32 @"$ConfigReader.integer"(ptr %20, ptr @"$string.161", i64 1, i64 16777216, ptr %22)
+  %23 = call i32 @"$ConfigReader.integer"(ptr %20, ptr @"$string.162", i64 1, i64 16777216, ptr %22)
   store i32 %23, ptr %code6, align 4
   %24 = load i32, ptr %code6, align 4
   %25 = icmp ne i32 %24, 0
@@ -22730,7 +22733,7 @@ merge7:                                           ; preds = %else9, %dead10
   %29 = load ptr, ptr %from, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %6, ptr %30, i32 0, i32 4
-  %32 = call i32 @"$ConfigReader.integer"(ptr %29, ptr @"$string.162", i64 1, i64 4096, ptr %31)
+  %32 = call i32 @"$ConfigReader.integer"(ptr %29, ptr @"$string.163", i64 1, i64 4096, ptr %31)
   store i32 %32, ptr %code11, align 4
   %33 = load i32, ptr %code11, align 4
   %34 = icmp ne i32 %33, 0
@@ -22752,7 +22755,7 @@ merge12:                                          ; preds = %else14, %dead15
   %38 = load ptr, ptr %from, align 8
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %6, ptr %39, i32 0, i32 5
-  %41 = call i32 @"$ConfigReader.integer"(ptr %38, ptr @"$string.163", i64 1, i64 4096, ptr %40)
+  %41 = call i32 @"$ConfigReader.integer"(ptr %38, ptr @"$string.164", i64 1, i64 4096, ptr %40)
   store i32 %41, ptr %code16, align 4
   %42 = load i32, ptr %code16, align 4
   %43 = icmp ne i32 %42, 0
@@ -22774,7 +22777,7 @@ merge17:                                          ; preds = %else19, %dead20
   %47 = load ptr, ptr %from, align 8
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %6, ptr %48, i32 0, i32 6
-  %50 = call i32 @"$ConfigReader.optional_integer"(ptr %47, ptr @"$string.164", i64 2, i64 4096, i32 0, ptr %49)
+  %50 = call i32 @"$ConfigReader.optional_integer"(ptr %47, ptr @"$string.165", i64 2, i64 4096, i32 0, ptr %49)
   store i32 %50, ptr %code21, align 4
   %51 = load i32, ptr %code21, align 4
   %52 = icmp ne i32 %51, 0
@@ -22796,7 +22799,7 @@ merge22:                                          ; preds = %else24, %dead25
   %56 = load ptr, ptr %from, align 8
   %57 = load ptr, ptr %self, align 8
   %58 = getelementptr %6, ptr %57, i32 0, i32 10
-  %59 = call i32 @"$ConfigReader.integer"(ptr %56, ptr @"$string.165", i64 1, i64 67108864, ptr %58)
+  %59 = call i32 @"$ConfigReader.integer"(ptr %56, ptr @"$string.166", i64 1, i64 67108864, ptr %58)
   store i32 %59, ptr %code26, align 4
   %60 = load i32, ptr %code26, align 4
   %61 = icmp ne i32 %60, 0
@@ -22818,7 +22821,7 @@ merge27:                                          ; preds = %else29, %dead30
   %65 = load ptr, ptr %from, align 8
   %66 = load ptr, ptr %self, align 8
   %67 = getelementptr %6, ptr %66, i32 0, i32 16
-  %68 = call i32 @"$ConfigReader.integer"(ptr %65, ptr @"$string.166", i64 1, i64 1048576, ptr %67)
+  %68 = call i32 @"$ConfigReader.integer"(ptr %65, ptr @"$string.167", i64 1, i64 1048576, ptr %67)
   store i32 %68, ptr %code31, align 4
   %69 = load i32, ptr %code31, align 4
   %70 = icmp ne i32 %69, 0
@@ -22840,7 +22843,7 @@ merge32:                                          ; preds = %else34, %dead35
   %74 = load ptr, ptr %from, align 8
   %75 = load ptr, ptr %self, align 8
   %76 = getelementptr %6, ptr %75, i32 0, i32 17
-  %77 = call i32 @"$ConfigReader.integer"(ptr %74, ptr @"$string.167", i64 0, i64 2147483647, ptr %76)
+  %77 = call i32 @"$ConfigReader.integer"(ptr %74, ptr @"$string.168", i64 0, i64 2147483647, ptr %76)
   store i32 %77, ptr %code36, align 4
   %78 = load i32, ptr %code36, align 4
   %79 = icmp ne i32 %78, 0
@@ -22862,7 +22865,7 @@ merge37:                                          ; preds = %else39, %dead40
   %83 = load ptr, ptr %from, align 8
   %84 = load ptr, ptr %self, align 8
   %85 = getelementptr %6, ptr %84, i32 0, i32 18
-  %86 = call i32 @"$ConfigReader.integer"(ptr %83, ptr @"$string.168", i64 1, i64 65536, ptr %85)
+  %86 = call i32 @"$ConfigReader.integer"(ptr %83, ptr @"$string.169", i64 1, i64 65536, ptr %85)
   store i32 %86, ptr %code41, align 4
   %87 = load i32, ptr %code41, align 4
   %88 = icmp ne i32 %87, 0
@@ -22884,7 +22887,7 @@ merge42:                                          ; preds = %else44, %dead45
   %92 = load ptr, ptr %from, align 8
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %6, ptr %93, i32 0, i32 19
-  %95 = call i32 @"$ConfigReader.integer"(ptr %92, ptr @"$string.169", i64 1, i64 65536, ptr %94)
+  %95 = call i32 @"$ConfigReader.integer"(ptr %92, ptr @"$string.170", i64 1, i64 65536, ptr %94)
   store i32 %95, ptr %code46, align 4
   %96 = load i32, ptr %code46, align 4
   %97 = icmp ne i32 %96, 0
@@ -22906,7 +22909,7 @@ merge47:                                          ; preds = %else49, %dead50
   %101 = load ptr, ptr %from, align 8
   %102 = load ptr, ptr %self, align 8
   %103 = getelementptr %6, ptr %102, i32 0, i32 20
-  %104 = call i32 @"$ConfigReader.optional_integer"(ptr %101, ptr @"$string.170", i64 0, i64 64, i32 1, ptr %103)
+  %104 = call i32 @"$ConfigReader.optional_integer"(ptr %101, ptr @"$string.171", i64 0, i64 64, i32 1, ptr %103)
   store i32 %104, ptr %code51, align 4
   %105 = load i32, ptr %code51, align 4
   %106 = icmp ne i32 %105, 0
@@ -22928,7 +22931,7 @@ merge52:                                          ; preds = %else54, %dead55
   %110 = load ptr, ptr %from, align 8
   %111 = load ptr, ptr %self, align 8
   %112 = getelementptr %6, ptr %111, i32 0, i32 21
-  %113 = call i32 @"$ConfigReader.integer"(ptr %110, ptr @"$string.171", i64 1, i64 1048576, ptr %112)
+  %113 = call i32 @"$ConfigReader.integer"(ptr %110, ptr @"$string.172", i64 1, i64 1048576, ptr %112)
   store i32 %113, ptr %code56, align 4
   %114 = load i32, ptr %code56, align 4
   %115 = icmp ne i32 %114, 0
@@ -22950,7 +22953,7 @@ merge57:                                          ; preds = %else59, %dead60
   %119 = load ptr, ptr %from, align 8
   %120 = load ptr, ptr %self, align 8
   %121 = getelementptr %6, ptr %120, i32 0, i32 24
-  %122 = call i32 @"$ConfigReader.optional_integer"(ptr %119, ptr @"$string.172", i64 0, i64 64, i32 0, ptr %121)
+  %122 = call i32 @"$ConfigReader.optional_integer"(ptr %119, ptr @"$string.173", i64 0, i64 64, i32 0, ptr %121)
   store i32 %122, ptr %code61, align 4
   %123 = load i32, ptr %code61, align 4
   %124 = icmp ne i32 %123, 0
@@ -23073,7 +23076,7 @@ then:                                             ; preds = %or.lhs.false, %entr
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %key, align 8
   %13 = load ptr, ptr %node, align 8
-  %14 = call i32 @"$ConfigReader.wrong_kind"(ptr %11, ptr %12, ptr @"$string.157", ptr %13)
+  %14 = call i32 @"$ConfigReader.wrong_kind"(ptr %11, ptr %12, ptr @"$string.158", ptr %13)
   ret i32 %14
 
 or.lhs.false:                                     ; preds = %entry
@@ -23134,7 +23137,7 @@ then6:                                            ; preds = %then2
   %50 = load i64, ptr %49, align 8
   %51 = load i64, ptr %least, align 8
   %52 = load i64, ptr %most, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.158", ptr %46, ptr %47, i64 %50, i64 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.159", ptr %46, ptr %47, i64 %50, i64 %51, i64 %52)
   br label %merge5
 
 else7:                                            ; preds = %then2
@@ -23218,7 +23221,7 @@ entry:
   %2 = load ptr, ptr %from, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %6, ptr %3, i32 0, i32 11
-  %5 = call i32 @"$ConfigReader.flag"(ptr %2, ptr @"$string.174", i1 zeroext false, ptr %4)
+  %5 = call i32 @"$ConfigReader.flag"(ptr %2, ptr @"$string.175", i1 zeroext false, ptr %4)
   store i32 %5, ptr %code, align 4
   %6 = load i32, ptr %code, align 4
   %7 = icmp ne i32 %6, 0
@@ -23240,7 +23243,7 @@ merge:                                            ; preds = %else, %dead
   %11 = load ptr, ptr %from, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %6, ptr %12, i32 0, i32 12
-  %14 = call i32 @"$ConfigReader.flag"(ptr %11, ptr @"$string.175", i1 zeroext false, ptr %13)
+  %14 = call i32 @"$ConfigReader.flag"(ptr %11, ptr @"$string.176", i1 zeroext false, ptr %13)
   store i32 %14, ptr %code1, align 4
   %15 = load i32, ptr %code1, align 4
   %16 = icmp ne i32 %15, 0
@@ -23262,7 +23265,7 @@ merge2:                                           ; preds = %else4, %dead5
   %20 = load ptr, ptr %from, align 8
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %6, ptr %21, i32 0, i32 13
-  %23 = call i32 @"$ConfigReader.flag"(ptr %20, ptr @"$string.176", i1 zeroext false, ptr %22)
+  %23 = call i32 @"$ConfigReader.flag"(ptr %20, ptr @"$string.177", i1 zeroext false, ptr %22)
   store i32 %23, ptr %code6, align 4
   %24 = load i32, ptr %code6, align 4
   %25 = icmp ne i32 %24, 0
@@ -23284,7 +23287,7 @@ merge7:                                           ; preds = %else9, %dead10
   %29 = load ptr, ptr %from, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %6, ptr %30, i32 0, i32 22
-  %32 = call i32 @"$ConfigReader.flag"(ptr %29, ptr @"$string.177", i1 zeroext true, ptr %31)
+  %32 = call i32 @"$ConfigReader.flag"(ptr %29, ptr @"$string.178", i1 zeroext true, ptr %31)
   store i32 %32, ptr %code11, align 4
   %33 = load i32, ptr %code11, align 4
   %34 = icmp ne i32 %33, 0
@@ -23304,7 +23307,7 @@ else14:                                           ; preds = %merge7
 
 merge12:                                          ; preds = %else14, %dead15
   %38 = load ptr, ptr %from, align 8
-  %39 = call i32 @"$ConfigReader.expect_integer"(ptr %38, ptr @"$string.179", i64 1)
+  %39 = call i32 @"$ConfigReader.expect_integer"(ptr %38, ptr @"$string.180", i64 1)
   store i32 %39, ptr %code16, align 4
   %40 = load i32, ptr %code16, align 4
   %41 = icmp ne i32 %40, 0
@@ -23324,7 +23327,7 @@ else19:                                           ; preds = %merge12
 
 merge17:                                          ; preds = %else19, %dead20
   %45 = load ptr, ptr %from, align 8
-  %46 = call i32 @"$ConfigReader.expect_integer"(ptr %45, ptr @"$string.180", i64 1)
+  %46 = call i32 @"$ConfigReader.expect_integer"(ptr %45, ptr @"$string.181", i64 1)
   store i32 %46, ptr %code21, align 4
   %47 = load i32, ptr %code21, align 4
   %48 = icmp ne i32 %47, 0
@@ -23396,7 +23399,7 @@ then2:                                            ; preds = %and.lhs.true
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %key, align 8
   %22 = load ptr, ptr %node, align 8
-  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.173", ptr %22)
+  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.174", ptr %22)
   ret i32 %23
 
 and.lhs.true:                                     ; preds = %merge
@@ -23470,7 +23473,7 @@ then2:                                            ; preds = %or.lhs.false, %merg
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %key, align 8
   %18 = load ptr, ptr %node, align 8
-  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %16, ptr %17, ptr @"$string.157", ptr %18)
+  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %16, ptr %17, ptr @"$string.158", ptr %18)
   ret i32 %19
 
 or.lhs.false:                                     ; preds = %merge
@@ -23520,7 +23523,7 @@ then9:                                            ; preds = %then6
   %47 = getelementptr %104, ptr %46, i32 0, i32 8
   %48 = load i64, ptr %47, align 8
   %49 = load i64, ptr %wanted, align 8
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.178", ptr %44, ptr %45, i64 %48, i64 %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.179", ptr %44, ptr %45, i64 %48, i64 %49)
   br label %merge8
 
 else10:                                           ; preds = %then6
@@ -23555,7 +23558,7 @@ entry:
   store double 0.000000e+00, ptr %epsilon, align 8
   store double 0.000000e+00, ptr %scaling, align 8
   %2 = load ptr, ptr %from, align 8
-  %3 = call i32 @"$ConfigReader.real"(ptr %2, ptr @"$string.183", double 0x3D719799812DEA11, double 1.000000e-01, ptr %epsilon)
+  %3 = call i32 @"$ConfigReader.real"(ptr %2, ptr @"$string.184", double 0x3D719799812DEA11, double 1.000000e-01, ptr %epsilon)
   store i32 %3, ptr %code, align 4
   %4 = load i32, ptr %code, align 4
   %5 = icmp ne i32 %4, 0
@@ -23575,7 +23578,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.optional_real"(ptr %9, ptr @"$string.184", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr %scaling)
+  %10 = call i32 @"$ConfigReader.optional_real"(ptr %9, ptr @"$string.185", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr %scaling)
   store i32 %10, ptr %code1, align 4
   %11 = load i32, ptr %code1, align 4
   %12 = icmp ne i32 %11, 0
@@ -23659,7 +23662,7 @@ then2:                                            ; preds = %merge
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %key, align 8
   %23 = load ptr, ptr %node, align 8
-  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %21, ptr %22, ptr @"$string.181", ptr %23)
+  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %21, ptr %22, ptr @"$string.182", ptr %23)
   ret i32 %24
 
 dead4:                                            ; No predecessors!
@@ -23713,7 +23716,7 @@ then10:                                           ; preds = %then6
   %56 = load double, ptr %55, align 8
   %57 = load double, ptr %least, align 8
   %58 = load double, ptr %most, align 8
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.182", ptr %52, ptr %53, double %56, double %57, double %58)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.183", ptr %52, ptr %53, double %56, double %57, double %58)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -23862,7 +23865,7 @@ then5:                                            ; preds = %then2
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %6, ptr %45, i32 0, i32 4
   %47 = load i32, ptr %46, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.187", ptr %41, i32 %44, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.188", ptr %41, i32 %44, i32 %47)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -23918,7 +23921,7 @@ entry:
   %4 = load ptr, ptr %from, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %source, ptr align 8 %4, i64 32, i1 false)
   %5 = load ptr, ptr %from, align 8
-  %6 = call ptr @"$ConfigReader.find"(ptr %5, ptr @"$string.188")
+  %6 = call ptr @"$ConfigReader.find"(ptr %5, ptr @"$string.189")
   store ptr %6, ptr %parameters, align 8
   %7 = load ptr, ptr %parameters, align 8
   %8 = icmp ne ptr %7, null
@@ -23938,7 +23941,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %17 = load ptr, ptr %from, align 8
   %18 = load ptr, ptr %parameters, align 8
-  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr @"$string.188", ptr @"$string.189", ptr %18)
+  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr @"$string.189", ptr @"$string.190", ptr %18)
   ret i32 %19
 
 dead:                                             ; No predecessors!
@@ -23952,14 +23955,14 @@ merge1:                                           ; preds = %else3, %dead
   %21 = load ptr, ptr %parameters, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %3, ptr %20, ptr %21)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %source, ptr align 8 %3, i64 32, i1 false)
-  %22 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.190")
+  %22 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.191")
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %then5, label %else6
 
 then5:                                            ; preds = %merge1
-  %26 = call i32 @"$ConfigReader.expect_string"(ptr %source, ptr @"$string.190", ptr @"$string.191")
+  %26 = call i32 @"$ConfigReader.expect_string"(ptr %source, ptr @"$string.191", ptr @"$string.192")
   store i32 %26, ptr %code, align 4
   %27 = load i32, ptr %code, align 4
   %28 = icmp ne i32 %27, 0
@@ -23991,7 +23994,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge4
   %32 = load ptr, ptr %from, align 8
-  %33 = call ptr @"$ConfigReader.find"(ptr %32, ptr @"$string.192")
+  %33 = call ptr @"$ConfigReader.find"(ptr %32, ptr @"$string.193")
   store ptr %33, ptr %scaling, align 8
   %34 = load ptr, ptr %scaling, align 8
   %35 = icmp ne ptr %34, null
@@ -24004,7 +24007,7 @@ then12:                                           ; preds = %merge
   %39 = load ptr, ptr %scaling, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %2, ptr %38, ptr %39)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  store ptr @"$string.190", ptr %key, align 8
+  store ptr @"$string.191", ptr %key, align 8
   %40 = load ptr, ptr %key, align 8
   %41 = call ptr @"$ConfigReader.find"(ptr %inside, ptr %40)
   %42 = icmp eq ptr %41, null
@@ -24013,7 +24016,7 @@ then12:                                           ; preds = %merge
   br i1 %44, label %then15, label %else16
 
 then15:                                           ; preds = %then12
-  store ptr @"$string.193", ptr %key, align 8
+  store ptr @"$string.194", ptr %key, align 8
   br label %merge14
 
 else16:                                           ; preds = %then12
@@ -24021,7 +24024,7 @@ else16:                                           ; preds = %then12
 
 merge14:                                          ; preds = %else16, %then15
   %45 = load ptr, ptr %key, align 8
-  %46 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr %45, ptr @"$string.191")
+  %46 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr %45, ptr @"$string.192")
   store i32 %46, ptr %code17, align 4
   %47 = load i32, ptr %code17, align 4
   %48 = icmp ne i32 %47, 0
@@ -24050,7 +24053,7 @@ merge11:                                          ; preds = %else13, %merge18
   store ptr %52, ptr %plain, align 8
   store ptr %source, ptr %theta_source, align 8
   store ptr %source, ptr %factor_source, align 8
-  %53 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.194")
+  %53 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.195")
   %54 = icmp eq ptr %53, null
   %55 = zext i1 %54 to i8
   %56 = trunc i8 %55 to i1
@@ -24065,7 +24068,7 @@ else24:                                           ; preds = %merge11
   br label %merge22
 
 merge22:                                          ; preds = %else24, %then23
-  %58 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.195")
+  %58 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.196")
   %59 = icmp eq ptr %58, null
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
@@ -24084,7 +24087,7 @@ merge25:                                          ; preds = %else27, %then26
   %63 = load ptr, ptr %theta_source, align 8
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %6, ptr %64, i32 0, i32 8
-  %66 = call i32 @"$ConfigReader.real"(ptr %63, ptr @"$string.194", double 1.000000e+00, double 1.000000e+12, ptr %65)
+  %66 = call i32 @"$ConfigReader.real"(ptr %63, ptr @"$string.195", double 1.000000e+00, double 1.000000e+12, ptr %65)
   store i32 %66, ptr %code28, align 4
   %67 = load i32, ptr %code28, align 4
   %68 = icmp ne i32 %67, 0
@@ -24104,7 +24107,7 @@ else31:                                           ; preds = %merge25
 
 merge29:                                          ; preds = %else31, %dead32
   %72 = load ptr, ptr %factor_source, align 8
-  %73 = call i32 @"$ConfigReader.optional_real"(ptr %72, ptr @"$string.195", double 1.000000e-03, double 1.000000e+00, double 5.000000e-01, ptr %factor)
+  %73 = call i32 @"$ConfigReader.optional_real"(ptr %72, ptr @"$string.196", double 1.000000e-03, double 1.000000e+00, double 5.000000e-01, ptr %factor)
   store i32 %73, ptr %code33, align 4
   %74 = load i32, ptr %code33, align 4
   %75 = icmp ne i32 %74, 0
@@ -24171,7 +24174,7 @@ entry:
   %3 = getelementptr %6, ptr %2, i32 0, i32 25
   store i32 0, ptr %3, align 4
   %4 = load ptr, ptr %from, align 8
-  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.196")
+  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.197")
   store ptr %5, ptr %node, align 8
   %6 = load ptr, ptr %node, align 8
   %7 = icmp eq ptr %6, null
@@ -24281,7 +24284,7 @@ entry:
   %7 = load i32, ptr %6, align 4
   %8 = sub i32 %7, 1
   %9 = sext i32 %8 to i64
-  %10 = call i32 @"$ConfigReader.check_integer"(ptr %3, ptr @"$string.196", ptr %4, i64 0, i64 %9)
+  %10 = call i32 @"$ConfigReader.check_integer"(ptr %3, ptr @"$string.197", ptr %4, i64 0, i64 %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -24327,7 +24330,7 @@ then5:                                            ; preds = %then2
   %33 = load ptr, ptr %from, align 8
   %34 = getelementptr %101, ptr %33, i32 0, i32 2
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.197", ptr %35, i32 16)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.198", ptr %35, i32 16)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -24381,7 +24384,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %6, ptr %3, i32 0, i32 15
   store i32 1, ptr %4, align 4
-  store ptr @"$string.198", ptr %key, align 8
+  store ptr @"$string.199", ptr %key, align 8
   %5 = load ptr, ptr %from, align 8
   %6 = load ptr, ptr %key, align 8
   %7 = call ptr @"$ConfigReader.find"(ptr %5, ptr %6)
@@ -24391,7 +24394,7 @@ entry:
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.199", ptr %key, align 8
+  store ptr @"$string.200", ptr %key, align 8
   br label %merge
 
 else:                                             ; preds = %entry
@@ -24429,7 +24432,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true4
   %27 = load i64, ptr %26, align 8
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call zeroext i1 @"$text.equals"(i64 %27, i64 %29, ptr @"$string.200")
+  %30 = call zeroext i1 @"$text.equals"(i64 %27, i64 %29, ptr @"$string.201")
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %then2, label %else3
@@ -24446,7 +24449,7 @@ and.lhs.true4:                                    ; preds = %merge
 then5:                                            ; preds = %else3
   %39 = load ptr, ptr %from, align 8
   %40 = load ptr, ptr %key, align 8
-  %41 = call i32 @"$ConfigReader.expect_string"(ptr %39, ptr %40, ptr @"$string.201")
+  %41 = call i32 @"$ConfigReader.expect_string"(ptr %39, ptr %40, ptr @"$string.202")
   ret i32 %41
 
 dead:                                             ; No predecessors!
@@ -24516,7 +24519,7 @@ then2:                                            ; preds = %then
   %37 = getelementptr %6, ptr %36, i32 0, i32 18
   %38 = load i32, ptr %37, align 4
   %39 = load i64, ptr %num_experts, align 8
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.203", ptr %32, i32 %35, i32 %38, i64 %39, i64 1048576)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.204", ptr %32, i32 %35, i32 %38, i64 %39, i64 1048576)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -24584,7 +24587,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %6, ptr %29, i32 0, i32 5
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.204", ptr %25, i32 %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.205", ptr %25, i32 %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -24643,7 +24646,7 @@ then9:                                            ; preds = %then5
   %63 = load ptr, ptr %self, align 8
   %64 = getelementptr %6, ptr %63, i32 0, i32 6
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.205", ptr %59, i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.206", ptr %59, i32 %62, i32 %65)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -24695,7 +24698,7 @@ then17:                                           ; preds = %then13
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %6, ptr %93, i32 0, i32 18
   %95 = load i32, ptr %94, align 4
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %86, i64 1024, ptr @"$string.206", ptr %89, i32 %92, i32 %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %86, i64 1024, ptr @"$string.207", ptr %89, i32 %92, i32 %95)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -24732,7 +24735,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.202")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.203")
   store ptr %4, ptr %node, align 8
   %5 = load ptr, ptr %node, align 8
   %6 = icmp eq ptr %5, null
@@ -24761,7 +24764,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %15 = load ptr, ptr %from, align 8
   %16 = load ptr, ptr %node, align 8
-  %17 = call i32 @"$ConfigReader.wrong_kind"(ptr %15, ptr @"$string.202", ptr @"$string.189", ptr %16)
+  %17 = call i32 @"$ConfigReader.wrong_kind"(ptr %15, ptr @"$string.203", ptr @"$string.190", ptr %16)
   ret i32 %17
 
 dead4:                                            ; No predecessors!
@@ -24778,7 +24781,7 @@ merge1:                                           ; preds = %else3, %dead4
   %21 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %2, ptr %20, ptr %21)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  %22 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.207", ptr @"$string.208")
+  %22 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.208", ptr @"$string.209")
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -24797,7 +24800,7 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %28 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.209", ptr @"$string.210")
+  %28 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.210", ptr @"$string.211")
   store i32 %28, ptr %code9, align 4
   %29 = load i32, ptr %code9, align 4
   %30 = icmp ne i32 %29, 0
@@ -24816,7 +24819,7 @@ else12:                                           ; preds = %merge5
   br label %merge10
 
 merge10:                                          ; preds = %else12, %dead13
-  %34 = call i32 @"$ConfigReader.expect_absent"(ptr %inside, ptr @"$string.212")
+  %34 = call i32 @"$ConfigReader.expect_absent"(ptr %inside, ptr @"$string.213")
   store i32 %34, ptr %code14, align 4
   %35 = load i32, ptr %code14, align 4
   %36 = icmp ne i32 %35, 0
@@ -24855,7 +24858,7 @@ else22:                                           ; preds = %merge15
   br label %merge20
 
 merge20:                                          ; preds = %else22, %dead23
-  %47 = call ptr @"$ConfigReader.find"(ptr %inside, ptr @"$string.273")
+  %47 = call ptr @"$ConfigReader.find"(ptr %inside, ptr @"$string.274")
   store ptr %47, ptr %ignore, align 8
   %48 = load ptr, ptr %ignore, align 8
   %49 = icmp ne ptr %48, null
@@ -24869,7 +24872,7 @@ then25:                                           ; preds = %merge20
   %54 = load ptr, ptr %ignore, align 8
   %55 = load ptr, ptr %self, align 8
   %56 = getelementptr %7, ptr %55, i32 0, i32 4
-  %57 = call i32 @"$NameMatcher.read"(ptr %53, ptr %54, ptr %56, ptr @"$string.273", ptr %inside)
+  %57 = call i32 @"$NameMatcher.read"(ptr %53, ptr %54, ptr %56, ptr @"$string.274", ptr %inside)
   ret i32 %57
 
 dead27:                                           ; No predecessors!
@@ -24920,7 +24923,7 @@ then2:                                            ; preds = %then
   %20 = getelementptr %101, ptr %19, i32 0, i32 2
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %key, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.211", ptr %21, ptr %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.212", ptr %21, ptr %22)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -24955,7 +24958,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.213")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.214")
   store ptr %4, ptr %groups, align 8
   %5 = load ptr, ptr %groups, align 8
   %6 = icmp eq ptr %5, null
@@ -24965,7 +24968,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.214")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.215")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -24992,7 +24995,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %or.lhs.false, %merge
   %22 = load ptr, ptr %from, align 8
   %23 = load ptr, ptr %groups, align 8
-  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.214", ptr @"$string.215", ptr %23)
+  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.215", ptr @"$string.216", ptr %23)
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %merge
@@ -25098,7 +25101,7 @@ entry:
   %from = alloca ptr, align 8
   store ptr %0, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.216")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.217")
   store ptr %4, ptr %node, align 8
   %5 = load ptr, ptr %node, align 8
   %6 = icmp eq ptr %5, null
@@ -25108,7 +25111,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.217")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.218")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -25122,7 +25125,7 @@ merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %2, ptr %11, ptr %12)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.193", ptr @"$string.218")
+  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.194", ptr @"$string.219")
   store i32 %13, ptr %code, align 4
   %14 = load i32, ptr %code, align 4
   %15 = icmp ne i32 %14, 0
@@ -25141,7 +25144,7 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.219", i64 8)
+  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.220", i64 8)
   store i32 %19, ptr %code5, align 4
   %20 = load i32, ptr %code5, align 4
   %21 = icmp ne i32 %20, 0
@@ -25160,7 +25163,7 @@ else8:                                            ; preds = %merge1
   br label %merge6
 
 merge6:                                           ; preds = %else8, %dead9
-  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.220", ptr @"$string.221")
+  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.221", ptr @"$string.222")
   store i32 %25, ptr %code10, align 4
   %26 = load i32, ptr %code10, align 4
   %27 = icmp ne i32 %26, 0
@@ -25179,7 +25182,7 @@ else13:                                           ; preds = %merge6
   br label %merge11
 
 merge11:                                          ; preds = %else13, %dead14
-  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.223", i1 zeroext true)
+  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.224", i1 zeroext true)
   store i32 %31, ptr %code15, align 4
   %32 = load i32, ptr %code15, align 4
   %33 = icmp ne i32 %32, 0
@@ -25198,7 +25201,7 @@ else18:                                           ; preds = %merge11
   br label %merge16
 
 merge16:                                          ; preds = %else18, %dead19
-  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.224", i1 zeroext false)
+  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.225", i1 zeroext false)
   store i32 %37, ptr %code20, align 4
   %38 = load i32, ptr %code20, align 4
   %39 = icmp ne i32 %38, 0
@@ -25218,7 +25221,7 @@ else23:                                           ; preds = %merge16
 
 merge21:                                          ; preds = %else23, %dead24
   %43 = load ptr, ptr %from, align 8
-  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.225")
+  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.226")
   store ptr %44, ptr %node25, align 8
   %45 = load ptr, ptr %node25, align 8
   %46 = icmp eq ptr %45, null
@@ -25228,7 +25231,7 @@ merge21:                                          ; preds = %else23, %dead24
 
 then27:                                           ; preds = %merge21
   %49 = load ptr, ptr %from, align 8
-  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.226")
+  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.227")
   ret i32 %50
 
 dead29:                                           ; No predecessors!
@@ -25242,7 +25245,7 @@ merge26:                                          ; preds = %else28, %dead29
   %52 = load ptr, ptr %node25, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %1, ptr %51, ptr %52)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside30, ptr align 8 %1, i64 32, i1 false)
-  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.193", ptr @"$string.218")
+  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.194", ptr @"$string.219")
   store i32 %53, ptr %code31, align 4
   %54 = load i32, ptr %code31, align 4
   %55 = icmp ne i32 %54, 0
@@ -25261,7 +25264,7 @@ else34:                                           ; preds = %merge26
   br label %merge32
 
 merge32:                                          ; preds = %else34, %dead35
-  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.219", i64 8)
+  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.220", i64 8)
   store i32 %59, ptr %code36, align 4
   %60 = load i32, ptr %code36, align 4
   %61 = icmp ne i32 %60, 0
@@ -25280,7 +25283,7 @@ else39:                                           ; preds = %merge32
   br label %merge37
 
 merge37:                                          ; preds = %else39, %dead40
-  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.220", ptr @"$string.38")
+  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.221", ptr @"$string.38")
   store i32 %65, ptr %code41, align 4
   %66 = load i32, ptr %code41, align 4
   %67 = icmp ne i32 %66, 0
@@ -25299,7 +25302,7 @@ else44:                                           ; preds = %merge37
   br label %merge42
 
 merge42:                                          ; preds = %else44, %dead45
-  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.223", i1 zeroext true)
+  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.224", i1 zeroext true)
   store i32 %71, ptr %code46, align 4
   %72 = load i32, ptr %code46, align 4
   %73 = icmp ne i32 %72, 0
@@ -25318,7 +25321,7 @@ else49:                                           ; preds = %merge42
   br label %merge47
 
 merge47:                                          ; preds = %else49, %dead50
-  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.224", i1 zeroext true)
+  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.225", i1 zeroext true)
   store i32 %77, ptr %code51, align 4
   %78 = load i32, ptr %code51, align 4
   %79 = icmp ne i32 %78, 0
@@ -25338,7 +25341,7 @@ else54:                                           ; preds = %merge47
 
 merge52:                                          ; preds = %else54, %dead55
   %83 = load ptr, ptr %from, align 8
-  %84 = call i32 @"$ConfigReader.expect_absent"(ptr %83, ptr @"$string.227")
+  %84 = call i32 @"$ConfigReader.expect_absent"(ptr %83, ptr @"$string.228")
   ret i32 %84
 
 dead56:                                           ; No predecessors!
@@ -25393,9 +25396,9 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %21 = getelementptr [2 x ptr], ptr %3, i32 0, i32 0
-  store ptr @"$string.139", ptr %21, align 8
+  store ptr @"$string.140", ptr %21, align 8
   %22 = getelementptr [2 x ptr], ptr %3, i32 0, i32 1
-  store ptr @"$string.138", ptr %22, align 8
+  store ptr @"$string.139", ptr %22, align 8
   %23 = load [2 x ptr], ptr %3, align 8
   store [2 x ptr] %23, ptr %words, align 8
   %24 = load ptr, ptr %self, align 8
@@ -25431,7 +25434,7 @@ then5:                                            ; preds = %then2
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %46, i64 %50
   %52 = load ptr, ptr %51, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.222", ptr %37, ptr %38, ptr %45, ptr %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.223", ptr %37, ptr %38, ptr %45, ptr %52)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -25464,7 +25467,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %4 = load ptr, ptr %from, align 8
-  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.228")
+  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.229")
   store ptr %5, ptr %targets, align 8
   %6 = load ptr, ptr %targets, align 8
   %7 = icmp eq ptr %6, null
@@ -25474,7 +25477,7 @@ entry:
 
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %from, align 8
-  %11 = call i32 @"$ConfigReader.missing"(ptr %10, ptr @"$string.229")
+  %11 = call i32 @"$ConfigReader.missing"(ptr %10, ptr @"$string.230")
   ret i32 %11
 
 dead:                                             ; No predecessors!
@@ -25490,7 +25493,7 @@ merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %7, ptr %15, i32 0, i32 4
   %17 = load ptr, ptr %from, align 8
-  %18 = call i32 @"$NameMatcher.read"(ptr %13, ptr %14, ptr %16, ptr @"$string.228", ptr %17)
+  %18 = call i32 @"$NameMatcher.read"(ptr %13, ptr %14, ptr %16, ptr @"$string.229", ptr %17)
   store i32 %18, ptr %code, align 4
   %19 = load i32, ptr %code, align 4
   %20 = icmp ne i32 %19, 0
@@ -25512,14 +25515,14 @@ merge1:                                           ; preds = %else3, %dead4
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %7, ptr %24, i32 0, i32 3
   %26 = getelementptr %8, ptr %25, i32 0, i32 0
-  %27 = call { i64, i64 } @"$text.slice"(ptr @"$string.272")
+  %27 = call { i64, i64 } @"$text.slice"(ptr @"$string.273")
   store { i64, i64 } %27, ptr %3, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %3, i64 16, i1 false)
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call ptr @"$Map.find.271"(ptr %26, i64 %29, i64 %31)
+  %32 = call ptr @"$Map.find.272"(ptr %26, i64 %29, i64 %31)
   %33 = icmp ne ptr %32, null
   %34 = zext i1 %33 to i8
   %35 = load ptr, ptr %self, align 8
@@ -25558,7 +25561,7 @@ then:                                             ; preds = %entry
   %12 = load ptr, ptr %from, align 8
   %13 = load ptr, ptr %key, align 8
   %14 = load ptr, ptr %list, align 8
-  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.156", ptr %14)
+  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.157", ptr %14)
   ret i32 %15
 
 dead:                                             ; No predecessors!
@@ -25596,7 +25599,7 @@ then3:                                            ; preds = %whilebody
   %31 = load ptr, ptr %from, align 8
   %32 = load ptr, ptr %key, align 8
   %33 = load ptr, ptr %child, align 8
-  %34 = call i32 @"$ConfigReader.wrong_kind"(ptr %31, ptr %32, ptr @"$string.156", ptr %33)
+  %34 = call i32 @"$ConfigReader.wrong_kind"(ptr %31, ptr %32, ptr @"$string.157", ptr %33)
   ret i32 %34
 
 dead5:                                            ; No predecessors!
@@ -25684,7 +25687,7 @@ entry:
   store ptr %3, ptr %arena, align 8
   store ptr %4, ptr %key, align 8
   store ptr %5, ptr %from, align 8
-  %20 = call { i64, i64 } @"$text.slice"(ptr @"$string.230")
+  %20 = call { i64, i64 } @"$text.slice"(ptr @"$string.231")
   store { i64, i64 } %20, ptr %17, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %prefix, ptr align 8 %17, i64 16, i1 false)
   %21 = getelementptr %94, ptr %value, i32 0, i32 1
@@ -25818,7 +25821,7 @@ or.lhs.false:                                     ; preds = %merge
   %106 = load i64, ptr %105, align 8
   %107 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %108 = load i64, ptr %107, align 8
-  %109 = call zeroext i1 @"$Map.insert.264"(ptr %92, i64 %106, i64 %108, i1 zeroext true)
+  %109 = call zeroext i1 @"$Map.insert.265"(ptr %92, i64 %106, i64 %108, i1 zeroext true)
   %110 = zext i1 %109 to i8
   %111 = trunc i8 %110 to i1
   br i1 %111, label %else4, label %then3
@@ -25896,7 +25899,7 @@ then2:                                            ; preds = %then
   %37 = getelementptr %0, ptr %cause, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.261", ptr %35, ptr @"$string.202", ptr %36, ptr %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.262", ptr %35, ptr @"$string.203", ptr %36, ptr %39)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -25916,7 +25919,7 @@ merge:                                            ; preds = %else, %dead
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %8, ptr %42, i32 0, i32 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %compiled, i64 128, i1 false)
-  %44 = call zeroext i1 @"$Vector.push.262"(ptr %43, ptr byval(%113) %6)
+  %44 = call zeroext i1 @"$Vector.push.263"(ptr %43, ptr byval(%113) %6)
   %45 = zext i1 %44 to i8
   %46 = trunc i8 %45 to i1
   br i1 %46, label %else6, label %then5
@@ -25991,7 +25994,7 @@ entry:
   store ptr %30, ptr %28, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %parser, ptr align 8 %8, i64 56, i1 false)
   %31 = getelementptr %116, ptr %parser, i32 0, i32 2
-  call void @"$Vector.init.233"(ptr %31)
+  call void @"$Vector.init.234"(ptr %31)
   %32 = load %48, ptr %7, align 1
   %33 = call i32 @"$Parser.parse"(ptr %parser)
   store i32 %33, ptr %root, align 4
@@ -26035,7 +26038,7 @@ and.lhs.true:                                     ; preds = %then
   br i1 %56, label %and.rhs, label %and.end
 
 then2:                                            ; preds = %and.end
-  %57 = call i32 @"$Parser.fail"(ptr %parser, ptr @"$string.237")
+  %57 = call i32 @"$Parser.fail"(ptr %parser, ptr @"$string.238")
   br label %merge1
 
 else3:                                            ; preds = %and.end
@@ -26049,7 +26052,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %58 = getelementptr %116, ptr %parser, i32 0, i32 2
-  call void @"$Vector.free.258"(ptr %58)
+  call void @"$Vector.free.259"(ptr %58)
   %59 = load %48, ptr %6, align 1
   %60 = load i8, ptr %is_built, align 1
   %61 = trunc i8 %60 to i1
@@ -26088,7 +26091,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %113, ptr %6, i32 0, i32 0
-  call void @"$Vector.init.231"(ptr %7)
+  call void @"$Vector.init.232"(ptr %7)
   %8 = load %48, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %113, ptr %9, i32 0, i32 1
@@ -26104,7 +26107,7 @@ entry:
   %17 = load %48, ptr %2, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %113, ptr %18, i32 0, i32 4
-  call void @"$Vector.init.232"(ptr %19)
+  call void @"$Vector.init.233"(ptr %19)
   %20 = load %48, ptr %1, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %113, ptr %21, i32 0, i32 5
@@ -26112,7 +26115,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.231"(ptr %0) {
+define internal void @"$Vector.init.232"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -26128,7 +26131,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.232"(ptr %0) {
+define internal void @"$Vector.init.233"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -26144,7 +26147,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.233"(ptr %0) {
+define internal void @"$Vector.init.234"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -26176,7 +26179,7 @@ entry:
 
 then:                                             ; preds = %and.lhs.true
   %7 = load ptr, ptr %self, align 8
-  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.252")
+  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.253")
   ret i32 %8
 
 and.lhs.true:                                     ; preds = %entry
@@ -26398,14 +26401,14 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Parser.fail"(ptr %23, ptr @"$string.237")
+  %24 = call i32 @"$Parser.fail"(ptr %23, ptr @"$string.238")
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %116, ptr %25, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %tree, i64 56, i1 false)
-  %27 = call zeroext i1 @"$Vector.push.234"(ptr %26, ptr byval(%119) %4)
+  %27 = call zeroext i1 @"$Vector.push.235"(ptr %26, ptr byval(%119) %4)
   %28 = zext i1 %27 to i8
   %29 = trunc i8 %28 to i1
   br i1 %29, label %else, label %then
@@ -26462,7 +26465,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.234"(ptr %0, ptr byval(%119) %1) {
+define internal zeroext i1 @"$Vector.push.235"(ptr %0, ptr byval(%119) %1) {
 entry:
   %value = alloca %119, align 8
   %self = alloca ptr, align 8
@@ -26473,7 +26476,7 @@ entry:
   %4 = getelementptr %117, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.235"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.236"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -26509,7 +26512,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.235"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.236"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -26643,7 +26646,7 @@ then:                                             ; preds = %entry
   %23 = getelementptr %116, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   %25 = load ptr, ptr %cause, align 8
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.236", i32 %17, ptr %21, i64 %24, ptr %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.237", i32 %17, ptr %21, i64 %24, ptr %25)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -26783,7 +26786,7 @@ else7:                                            ; preds = %merge1
 
 then8:                                            ; preds = %or.lhs.false, %or.lhs.false10, %else7
   %37 = load ptr, ptr %self, align 8
-  %38 = call i32 @"$Parser.fail"(ptr %37, ptr @"$string.251")
+  %38 = call i32 @"$Parser.fail"(ptr %37, ptr @"$string.252")
   ret i32 %38
 
 or.lhs.false:                                     ; preds = %or.lhs.false10
@@ -26825,7 +26828,7 @@ then13:                                           ; preds = %merge5
   %58 = getelementptr %116, ptr %57, i32 0, i32 2
   %59 = load i32, ptr %tree, align 4
   %60 = sext i32 %59 to i64
-  %61 = call ptr @"$Vector.at.247"(ptr %58, i64 %60)
+  %61 = call ptr @"$Vector.at.248"(ptr %58, i64 %60)
   %62 = getelementptr %119, ptr %61, i32 0, i32 3
   store i32 %56, ptr %62, align 4
   %63 = load i32, ptr %most, align 4
@@ -26833,7 +26836,7 @@ then13:                                           ; preds = %merge5
   %65 = getelementptr %116, ptr %64, i32 0, i32 2
   %66 = load i32, ptr %tree, align 4
   %67 = sext i32 %66 to i64
-  %68 = call ptr @"$Vector.at.247"(ptr %65, i64 %67)
+  %68 = call ptr @"$Vector.at.248"(ptr %65, i64 %67)
   %69 = getelementptr %119, ptr %68, i32 0, i32 4
   store i32 %63, ptr %69, align 4
   br label %merge12
@@ -26960,7 +26963,7 @@ else8:                                            ; preds = %or.lhs.false
 
 then14:                                           ; preds = %or.lhs.false16, %or.lhs.false17, %or.lhs.false18, %else8
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.248")
+  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.249")
   ret i32 %50
 
 or.lhs.false16:                                   ; preds = %or.lhs.false17
@@ -27015,7 +27018,7 @@ entry:
 
 then:                                             ; preds = %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call i32 @"$Parser.fail"(ptr %6, ptr @"$string.238")
+  %7 = call i32 @"$Parser.fail"(ptr %6, ptr @"$string.239")
   ret i32 %7
 
 dead:                                             ; No predecessors!
@@ -27056,7 +27059,7 @@ then2:                                            ; preds = %merge
 
 then5:                                            ; preds = %then2
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Parser.fail"(ptr %30, ptr @"$string.239")
+  %31 = call i32 @"$Parser.fail"(ptr %30, ptr @"$string.240")
   ret i32 %31
 
 dead7:                                            ; No predecessors!
@@ -27109,7 +27112,7 @@ merge8:                                           ; preds = %else10, %dead11
 
 then13:                                           ; preds = %merge8
   %51 = load ptr, ptr %self, align 8
-  %52 = call i32 @"$Parser.fail"(ptr %51, ptr @"$string.240")
+  %52 = call i32 @"$Parser.fail"(ptr %51, ptr @"$string.241")
   ret i32 %52
 
 dead15:                                           ; No predecessors!
@@ -27220,7 +27223,7 @@ then8:                                            ; preds = %merge4
   %37 = getelementptr %116, ptr %36, i32 0, i32 2
   %38 = load i32, ptr %tree, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.247"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.248"(ptr %37, i64 %39)
   %41 = getelementptr %119, ptr %40, i32 0, i32 5
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %41, ptr align 8 %"<aggcopy>", i64 32, i1 false)
   br label %merge7
@@ -27274,7 +27277,7 @@ or.lhs.false:                                     ; preds = %condition
 
 then:                                             ; preds = %whilebody
   %15 = load ptr, ptr %self, align 8
-  %16 = call i32 @"$Parser.fail"(ptr %15, ptr @"$string.241")
+  %16 = call i32 @"$Parser.fail"(ptr %15, ptr @"$string.242")
   ret i32 %16
 
 dead:                                             ; No predecessors!
@@ -27374,7 +27377,7 @@ or.lhs.false10:                                   ; preds = %and.lhs.true9
 
 then12:                                           ; preds = %then7
   %71 = load ptr, ptr %self, align 8
-  %72 = call i32 @"$Parser.fail"(ptr %71, ptr @"$string.246")
+  %72 = call i32 @"$Parser.fail"(ptr %71, ptr @"$string.247")
   ret i32 %72
 
 dead14:                                           ; No predecessors!
@@ -27474,7 +27477,7 @@ merge:                                            ; preds = %else, %dead4
 
 then6:                                            ; preds = %merge
   %27 = load ptr, ptr %self, align 8
-  %28 = call i32 @"$Parser.fail"(ptr %27, ptr @"$string.244")
+  %28 = call i32 @"$Parser.fail"(ptr %27, ptr @"$string.245")
   ret i32 -2
 
 dead8:                                            ; No predecessors!
@@ -27523,7 +27526,7 @@ entry:
 
 then:                                             ; preds = %entry
   %7 = load ptr, ptr %self, align 8
-  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.242")
+  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.243")
   ret i1 false
 
 dead:                                             ; No predecessors!
@@ -27710,7 +27713,7 @@ or.end20:                                         ; preds = %or.rhs19, %or.end18
 
 then22:                                           ; preds = %or.end20
   %104 = load ptr, ptr %self, align 8
-  %105 = call i32 @"$Parser.fail"(ptr %104, ptr @"$string.243")
+  %105 = call i32 @"$Parser.fail"(ptr %104, ptr @"$string.244")
   br label %merge21
 
 else23:                                           ; preds = %or.end20
@@ -28258,7 +28261,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %21 = load ptr, ptr %self, align 8
-  %22 = call i32 @"$Parser.fail"(ptr %21, ptr @"$string.245")
+  %22 = call i32 @"$Parser.fail"(ptr %21, ptr @"$string.246")
   ret i32 %22
 
 dead4:                                            ; No predecessors!
@@ -28329,7 +28332,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.247"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.248"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -28415,7 +28418,7 @@ then2:                                            ; preds = %merge
   %19 = getelementptr %116, ptr %18, i32 0, i32 2
   %20 = load i32, ptr %tree, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.247"(ptr %19, i64 %21)
+  %22 = call ptr @"$Vector.at.248"(ptr %19, i64 %21)
   %23 = getelementptr %119, ptr %22, i32 0, i32 5
   %24 = call i32 @"$Parser.escaped_set"(ptr %17, ptr %23)
   br label %merge1
@@ -28465,7 +28468,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr %116, ptr %11, i32 0, i32 2
   %13 = load i32, ptr %tree, align 4
   %14 = sext i32 %13 to i64
-  %15 = call ptr @"$Vector.at.247"(ptr %12, i64 %14)
+  %15 = call ptr @"$Vector.at.248"(ptr %12, i64 %14)
   %16 = getelementptr %119, ptr %15, i32 0, i32 5
   store ptr %16, ptr %set, align 8
   %17 = load i32, ptr %byte, align 4
@@ -28685,7 +28688,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %and.lhs.true8, %merge1
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.250")
+  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.251")
   ret i32 %50
 
 or.lhs.false7:                                    ; preds = %merge1
@@ -28771,7 +28774,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %whilebody
   %22 = load ptr, ptr %self, align 8
-  %23 = call i32 @"$Parser.fail"(ptr %22, ptr @"$string.249")
+  %23 = call i32 @"$Parser.fail"(ptr %22, ptr @"$string.250")
   ret i32 -2
 
 dead:                                             ; No predecessors!
@@ -28829,7 +28832,7 @@ entry:
   %4 = getelementptr %116, ptr %3, i32 0, i32 2
   %5 = load i32, ptr %index, align 4
   %6 = sext i32 %5 to i64
-  %7 = call ptr @"$Vector.at.247"(ptr %4, i64 %6)
+  %7 = call ptr @"$Vector.at.248"(ptr %4, i64 %6)
   store ptr %7, ptr %tree, align 8
   %8 = load ptr, ptr %tree, align 8
   %9 = getelementptr %119, ptr %8, i32 0, i32 0
@@ -28979,7 +28982,7 @@ then16:                                           ; preds = %merge10
   %85 = getelementptr %113, ptr %84, i32 0, i32 0
   %86 = load i32, ptr %instruction, align 4
   %87 = sext i32 %86 to i64
-  %88 = call ptr @"$Vector.at.255"(ptr %85, i64 %87)
+  %88 = call ptr @"$Vector.at.256"(ptr %85, i64 %87)
   %89 = getelementptr %121, ptr %88, i32 0, i32 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %89, ptr align 8 %"<aggcopy>", i64 32, i1 false)
   br label %merge15
@@ -29033,7 +29036,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr %113, ptr %11, i32 0, i32 0
   %13 = load i32, ptr %split, align 4
   %14 = sext i32 %13 to i64
-  %15 = call ptr @"$Vector.at.255"(ptr %12, i64 %14)
+  %15 = call ptr @"$Vector.at.256"(ptr %12, i64 %14)
   %16 = getelementptr %121, ptr %15, i32 0, i32 1
   store i32 %10, ptr %16, align 4
   %17 = load ptr, ptr %self, align 8
@@ -29081,7 +29084,7 @@ merge5:                                           ; preds = %else7, %dead8
   %34 = getelementptr %113, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %split, align 4
   %36 = sext i32 %35 to i64
-  %37 = call ptr @"$Vector.at.255"(ptr %34, i64 %36)
+  %37 = call ptr @"$Vector.at.256"(ptr %34, i64 %36)
   %38 = getelementptr %121, ptr %37, i32 0, i32 2
   store i32 %32, ptr %38, align 4
   %39 = load ptr, ptr %self, align 8
@@ -29110,7 +29113,7 @@ merge9:                                           ; preds = %else11, %dead12
   %50 = getelementptr %113, ptr %49, i32 0, i32 0
   %51 = load i32, ptr %jump, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.255"(ptr %50, i64 %52)
+  %53 = call ptr @"$Vector.at.256"(ptr %50, i64 %52)
   %54 = getelementptr %121, ptr %53, i32 0, i32 1
   store i32 %48, ptr %54, align 4
   ret i1 true
@@ -29154,7 +29157,7 @@ or.lhs.false:                                     ; preds = %entry
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %113, ptr %17, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %instruction, i64 48, i1 false)
-  %19 = call zeroext i1 @"$Vector.push.253"(ptr %18, ptr byval(%121) %2)
+  %19 = call zeroext i1 @"$Vector.push.254"(ptr %18, ptr byval(%121) %2)
   %20 = zext i1 %19 to i8
   %21 = trunc i8 %20 to i1
   br i1 %21, label %else, label %then
@@ -29175,7 +29178,7 @@ dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.253"(ptr %0, ptr byval(%121) %1) {
+define internal zeroext i1 @"$Vector.push.254"(ptr %0, ptr byval(%121) %1) {
 entry:
   %value = alloca %121, align 8
   %self = alloca ptr, align 8
@@ -29186,7 +29189,7 @@ entry:
   %4 = getelementptr %114, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.254"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.255"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -29222,7 +29225,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.254"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.255"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -29336,7 +29339,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.255"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.256"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -29544,7 +29547,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %113, ptr %13, i32 0, i32 0
   %15 = load i32, ptr %split, align 4
   %16 = sext i32 %15 to i64
-  %17 = call ptr @"$Vector.at.255"(ptr %14, i64 %16)
+  %17 = call ptr @"$Vector.at.256"(ptr %14, i64 %16)
   %18 = getelementptr %121, ptr %17, i32 0, i32 1
   store i32 %12, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
@@ -29594,7 +29597,7 @@ merge8:                                           ; preds = %else10, %dead11
   %35 = getelementptr %113, ptr %34, i32 0, i32 0
   %36 = load i32, ptr %jump, align 4
   %37 = sext i32 %36 to i64
-  %38 = call ptr @"$Vector.at.255"(ptr %35, i64 %37)
+  %38 = call ptr @"$Vector.at.256"(ptr %35, i64 %37)
   %39 = getelementptr %121, ptr %38, i32 0, i32 1
   store i32 %33, ptr %39, align 4
   br label %merge5
@@ -29609,7 +29612,7 @@ merge5:                                           ; preds = %else7, %merge8
   %43 = getelementptr %113, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %split, align 4
   %45 = sext i32 %44 to i64
-  %46 = call ptr @"$Vector.at.255"(ptr %43, i64 %45)
+  %46 = call ptr @"$Vector.at.256"(ptr %43, i64 %45)
   %47 = getelementptr %121, ptr %46, i32 0, i32 2
   store i32 %41, ptr %47, align 4
   ret i1 true
@@ -29659,7 +29662,7 @@ and.rhs1:                                         ; preds = %and.lhs.true
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %113, ptr %21, i32 0, i32 4
   %23 = load i64, ptr %size, align 8
-  %24 = call zeroext i1 @"$Vector.resize.256"(ptr %22, i64 %23)
+  %24 = call zeroext i1 @"$Vector.resize.257"(ptr %22, i64 %23)
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br label %and.end2
@@ -29724,7 +29727,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.resize.256"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.257"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -29732,7 +29735,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.257"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.258"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -29757,7 +29760,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.257"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.258"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -29856,7 +29859,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Vector.free.258"(ptr %0) {
+define internal void @"$Vector.free.259"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -29868,7 +29871,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.233"(ptr %7)
+  call void @"$Vector.init.234"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -29884,7 +29887,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %113, ptr %6, i32 0, i32 0
-  call void @"$Vector.free.259"(ptr %7)
+  call void @"$Vector.free.260"(ptr %7)
   %8 = load %48, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %113, ptr %9, i32 0, i32 1
@@ -29900,12 +29903,12 @@ entry:
   %17 = load %48, ptr %2, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %113, ptr %18, i32 0, i32 4
-  call void @"$Vector.free.260"(ptr %19)
+  call void @"$Vector.free.261"(ptr %19)
   %20 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.259"(ptr %0) {
+define internal void @"$Vector.free.260"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -29917,12 +29920,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.231"(ptr %7)
+  call void @"$Vector.init.232"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.260"(ptr %0) {
+define internal void @"$Vector.free.261"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -29934,12 +29937,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.232"(ptr %7)
+  call void @"$Vector.init.233"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.262"(ptr %0, ptr byval(%113) %1) {
+define internal zeroext i1 @"$Vector.push.263"(ptr %0, ptr byval(%113) %1) {
 entry:
   %value = alloca %113, align 8
   %self = alloca ptr, align 8
@@ -29950,7 +29953,7 @@ entry:
   %4 = getelementptr %12, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.263"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.264"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -29986,7 +29989,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.263"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.264"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -30108,7 +30111,7 @@ then:                                             ; preds = %entry
   %12 = load ptr, ptr %from, align 8
   %13 = getelementptr %101, ptr %12, i32 0, i32 2
   %14 = load ptr, ptr %13, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 1024, ptr @"$string.105", ptr %14)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 1024, ptr @"$string.106", ptr %14)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -30121,7 +30124,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Map.insert.264"(ptr %0, i64 %1, i64 %2, i1 zeroext %3) {
+define internal zeroext i1 @"$Map.insert.265"(ptr %0, i64 %1, i64 %2, i1 zeroext %3) {
 entry:
   %4 = alloca %122, align 8
   %5 = alloca %122, align 8
@@ -30147,7 +30150,7 @@ entry:
   %15 = getelementptr %10, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = add i64 %16, 1
-  %18 = call zeroext i1 @"$Map.reserve.265"(ptr %12, i64 %17)
+  %18 = call zeroext i1 @"$Map.reserve.266"(ptr %12, i64 %17)
   %19 = zext i1 %18 to i8
   %20 = trunc i8 %19 to i1
   br i1 %20, label %else, label %then
@@ -30176,7 +30179,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.269"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.270"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %9, ptr %33, i32 0, i32 1
@@ -30202,7 +30205,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.268"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.269"(ptr %45, i64 %53)
   %55 = getelementptr %122, ptr %54, i32 0, i32 2
   store i8 %43, ptr %55, align 1
   ret i1 true
@@ -30240,7 +30243,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i8, ptr %72, align 1
   store i8 %73, ptr %71, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.270"(ptr %57, ptr byval(%122) %4)
+  %74 = call zeroext i1 @"$Vector.push.271"(ptr %57, ptr byval(%122) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -30274,7 +30277,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.265"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.266"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -30314,7 +30317,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %9, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.266"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.267"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -30322,7 +30325,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.267"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.268"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -30343,7 +30346,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.266"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.267"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -30442,7 +30445,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.267"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.268"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %94, align 8
   %entry6 = alloca ptr, align 8
@@ -30516,7 +30519,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %9, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.268"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.269"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -30535,7 +30538,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.269"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.270"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -30549,7 +30552,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.268"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.269"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -30592,7 +30595,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.269"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.270"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %94, align 8
   %4 = alloca %94, align 8
@@ -30645,7 +30648,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.268"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.269"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %122, ptr %37, i32 0, i32 1
@@ -30701,7 +30704,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Vector.push.270"(ptr %0, ptr byval(%122) %1) {
+define internal zeroext i1 @"$Vector.push.271"(ptr %0, ptr byval(%122) %1) {
 entry:
   %value = alloca %122, align 8
   %self = alloca ptr, align 8
@@ -30712,7 +30715,7 @@ entry:
   %4 = getelementptr %10, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.266"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.267"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -30748,7 +30751,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Map.find.271"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.272"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %94, align 8
@@ -30797,7 +30800,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load i64, ptr %24, align 8
   %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %27 = load i64, ptr %26, align 8
-  %28 = call i64 @"$Map.position.269"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %28 = call i64 @"$Map.position.270"(ptr %18, i64 %25, i64 %27, i64 %23)
   %29 = getelementptr i32, ptr %17, i64 %28
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %index, align 4
@@ -30821,7 +30824,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %9, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.268"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.269"(ptr %36, i64 %38)
   %40 = getelementptr %122, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -30874,7 +30877,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %98, ptr %4, i32 0, i32 0
-  call void @"$Vector.free.274"(ptr %5)
+  call void @"$Vector.free.275"(ptr %5)
   %6 = load %48, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %98, ptr %7, i32 0, i32 1
@@ -30887,7 +30890,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.274"(ptr %0) {
+define internal void @"$Vector.free.275"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -30899,7 +30902,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.112"(ptr %7)
+  call void @"$Vector.init.113"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -30951,7 +30954,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %19, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.275"(ptr %4)
+  call void @"$Vector.free.276"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %19, ptr %6, i32 0, i32 1
@@ -30960,7 +30963,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.275"(ptr %0) {
+define internal void @"$Vector.free.276"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -30972,7 +30975,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.97"(ptr %7)
+  call void @"$Vector.init.98"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -31076,7 +31079,7 @@ then5:                                            ; preds = %then2
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %4, ptr %33, i32 0, i32 1
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.105", ptr %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.106", ptr %35)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -31187,7 +31190,7 @@ forbody2:                                         ; preds = %forcond1
   %53 = load i32, ptr %52, align 4
   %54 = load i32, ptr %extra, align 4
   %55 = add i32 %53, %54
-  call void @"$anon (./terra/checkpoint/modules.t:156).306"(ptr %50, i32 %55, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).307"(ptr %50, i32 %55, i32 0)
   %56 = load %48, ptr %4, align 1
   %57 = add i32 %37, 1
   store i32 %57, ptr %extra, align 4
@@ -31217,7 +31220,7 @@ then6:                                            ; preds = %then
   %71 = load ptr, ptr %model, align 8
   %72 = getelementptr %6, ptr %71, i32 0, i32 2
   %73 = load i32, ptr %72, align 4
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.311", i32 %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.312", i32 %73)
   br label %merge5
 
 else7:                                            ; preds = %then
@@ -31261,7 +31264,7 @@ entry:
 then:                                             ; preds = %entry
   %9 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %10 = getelementptr i8, ptr %9, i64 0
-  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.24", ptr @"$string.276")
+  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.24", ptr @"$string.277")
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
@@ -31285,7 +31288,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %23 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.24", ptr @"$string.281")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.24", ptr @"$string.282")
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
@@ -31310,7 +31313,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %38 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.24", ptr @"$string.282")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.24", ptr @"$string.283")
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -31435,7 +31438,7 @@ or.lhs.false:                                     ; preds = %and.end
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr %13, ptr %59, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %8, ptr align 8 %module, i64 32, i1 false)
-  %61 = call zeroext i1 @"$Vector.push.279"(ptr %60, ptr byval(%125) %8)
+  %61 = call zeroext i1 @"$Vector.push.280"(ptr %60, ptr byval(%125) %8)
   %62 = zext i1 %61 to i8
   %63 = trunc i8 %62 to i1
   br i1 %63, label %else, label %then
@@ -31534,7 +31537,7 @@ entry:
   %10 = load i64, ptr %9, align 8
   %11 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %12 = load i64, ptr %11, align 8
-  %13 = call ptr @"$Map.find.271"(ptr %8, i64 %10, i64 %12)
+  %13 = call ptr @"$Map.find.272"(ptr %8, i64 %10, i64 %12)
   %14 = icmp ne ptr %13, null
   %15 = zext i1 %14 to i8
   %16 = trunc i8 %15 to i1
@@ -31570,7 +31573,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %8, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %i, align 8
-  %30 = call ptr @"$Vector.at.278"(ptr %28, i64 %29)
+  %30 = call ptr @"$Vector.at.279"(ptr %28, i64 %29)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %name, i64 16, i1 false)
   %31 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %32 = load i64, ptr %31, align 8
@@ -31619,7 +31622,7 @@ entry:
   store i64 %2, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %113, ptr %7, i32 0, i32 1
-  call void @"$Vector.clear.277"(ptr %8)
+  call void @"$Vector.clear.278"(ptr %8)
   %9 = load %48, ptr %4, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %113, ptr %10, i32 0, i32 5
@@ -31665,7 +31668,7 @@ forcond:                                          ; preds = %merge12, %merge
 forbody:                                          ; preds = %forcond
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %113, ptr %32, i32 0, i32 2
-  call void @"$Vector.clear.277"(ptr %33)
+  call void @"$Vector.clear.278"(ptr %33)
   %34 = load %48, ptr %3, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %113, ptr %35, i32 0, i32 5
@@ -31703,7 +31706,7 @@ forbody3:                                         ; preds = %forcond2
   %59 = getelementptr %113, ptr %58, i32 0, i32 0
   %60 = load i32, ptr %index, align 4
   %61 = sext i32 %60 to i64
-  %62 = call ptr @"$Vector.at.255"(ptr %59, i64 %61)
+  %62 = call ptr @"$Vector.at.256"(ptr %59, i64 %61)
   %63 = getelementptr %121, ptr %62, i32 0, i32 3
   %64 = getelementptr %94, ptr %value, i32 0, i32 0
   %65 = load ptr, ptr %64, align 8
@@ -31793,7 +31796,7 @@ dead16:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Vector.clear.277"(ptr %0) {
+define internal void @"$Vector.clear.278"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -31820,7 +31823,7 @@ entry:
   store i64 %4, ptr %size, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %113, ptr %6, i32 0, i32 3
-  call void @"$Vector.clear.277"(ptr %7)
+  call void @"$Vector.clear.278"(ptr %7)
   %8 = load %48, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %113, ptr %9, i32 0, i32 3
@@ -31876,7 +31879,7 @@ then:                                             ; preds = %whilebody
   %49 = getelementptr %113, ptr %48, i32 0, i32 0
   %50 = load i32, ptr %index, align 4
   %51 = sext i32 %50 to i64
-  %52 = call ptr @"$Vector.at.255"(ptr %49, i64 %51)
+  %52 = call ptr @"$Vector.at.256"(ptr %49, i64 %51)
   store ptr %52, ptr %instruction, align 8
   %53 = load ptr, ptr %instruction, align 8
   %54 = getelementptr %121, ptr %53, i32 0, i32 0
@@ -32042,7 +32045,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.278"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.279"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -32085,7 +32088,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.279"(ptr %0, ptr byval(%125) %1) {
+define internal zeroext i1 @"$Vector.push.280"(ptr %0, ptr byval(%125) %1) {
 entry:
   %value = alloca %125, align 8
   %self = alloca ptr, align 8
@@ -32096,7 +32099,7 @@ entry:
   %4 = getelementptr %14, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.280"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.281"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -32132,7 +32135,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.280"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.281"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -32246,7 +32249,7 @@ entry:
   store i32 %1, ptr %layer, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).283"(ptr %8, i32 %9, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).284"(ptr %8, i32 %9, i32 0)
   %10 = load %48, ptr %7, align 1
   %11 = load i32, ptr %layer, align 4
   %12 = load ptr, ptr %self, align 8
@@ -32262,7 +32265,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).292"(ptr %20, i32 %21, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).293"(ptr %20, i32 %21, i32 0)
   %22 = load %48, ptr %6, align 1
   %23 = load %48, ptr %5, align 1
   ret void
@@ -32276,7 +32279,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %24 = load ptr, ptr %self, align 8
   %25 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).296"(ptr %24, i32 %25, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).297"(ptr %24, i32 %25, i32 0)
   %26 = load %48, ptr %4, align 1
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %13, ptr %27, i32 0, i32 2
@@ -32299,7 +32302,7 @@ forbody:                                          ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = load i32, ptr %layer, align 4
   %40 = load i32, ptr %expert, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).298"(ptr %38, i32 %39, i32 %40)
+  call void @"$anon (./terra/checkpoint/modules.t:156).299"(ptr %38, i32 %39, i32 %40)
   %41 = load %48, ptr %3, align 1
   %42 = add i32 %32, 1
   store i32 %42, ptr %expert, align 4
@@ -32308,12 +32311,12 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %43 = load ptr, ptr %self, align 8
   %44 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).302"(ptr %43, i32 %44, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).303"(ptr %43, i32 %44, i32 0)
   %45 = load %48, ptr %2, align 1
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).283"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).284"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -32342,7 +32345,7 @@ then:                                             ; preds = %entry
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = load i32, ptr %layer, align 4
   %17 = load i32, ptr %expert, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 128, ptr @"$string.284", i32 %16, i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 128, ptr @"$string.285", i32 %16, i32 %17)
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -32365,7 +32368,7 @@ then2:                                            ; preds = %merge
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load i32, ptr %layer, align 4
   %30 = load i32, ptr %expert, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 128, ptr @"$string.285", i32 %29, i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 128, ptr @"$string.286", i32 %29, i32 %30)
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
@@ -32399,7 +32402,7 @@ then5:                                            ; preds = %merge1
   %52 = getelementptr i8, ptr %51, i64 0
   %53 = load i32, ptr %layer, align 4
   %54 = load i32, ptr %expert, align 4
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 128, ptr @"$string.286", i32 %53, i32 %54)
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 128, ptr @"$string.287", i32 %53, i32 %54)
   %56 = load ptr, ptr %self, align 8
   %57 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
@@ -32433,7 +32436,7 @@ then8:                                            ; preds = %merge4
   %76 = getelementptr i8, ptr %75, i64 0
   %77 = load i32, ptr %layer, align 4
   %78 = load i32, ptr %expert, align 4
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 128, ptr @"$string.287", i32 %77, i32 %78)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 128, ptr @"$string.288", i32 %77, i32 %78)
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
@@ -32467,7 +32470,7 @@ then11:                                           ; preds = %merge7
   %100 = getelementptr i8, ptr %99, i64 0
   %101 = load i32, ptr %layer, align 4
   %102 = load i32, ptr %expert, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 128, ptr @"$string.288", i32 %101, i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 128, ptr @"$string.289", i32 %101, i32 %102)
   %104 = load ptr, ptr %self, align 8
   %105 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %106 = getelementptr i8, ptr %105, i64 0
@@ -32501,7 +32504,7 @@ then14:                                           ; preds = %merge10
   %124 = getelementptr i8, ptr %123, i64 0
   %125 = load i32, ptr %layer, align 4
   %126 = load i32, ptr %expert, align 4
-  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 128, ptr @"$string.289", i32 %125, i32 %126)
+  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 128, ptr @"$string.290", i32 %125, i32 %126)
   %128 = load ptr, ptr %self, align 8
   %129 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %130 = getelementptr i8, ptr %129, i64 0
@@ -32528,7 +32531,7 @@ then17:                                           ; preds = %merge13
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %layer, align 4
   %143 = load i32, ptr %expert, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 128, ptr @"$string.290", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 128, ptr @"$string.291", i32 %142, i32 %143)
   %145 = load ptr, ptr %self, align 8
   %146 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %147 = getelementptr i8, ptr %146, i64 0
@@ -32551,7 +32554,7 @@ then20:                                           ; preds = %merge16
   %154 = getelementptr i8, ptr %153, i64 0
   %155 = load i32, ptr %layer, align 4
   %156 = load i32, ptr %expert, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %154, i64 128, ptr @"$string.291", i32 %155, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %154, i64 128, ptr @"$string.292", i32 %155, i32 %156)
   %158 = load ptr, ptr %self, align 8
   %159 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %160 = getelementptr i8, ptr %159, i64 0
@@ -32570,7 +32573,7 @@ merge19:                                          ; preds = %else21, %then20
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).292"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).293"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -32594,7 +32597,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr i8, ptr %9, i64 0
   %11 = load i32, ptr %layer, align 4
   %12 = load i32, ptr %expert, align 4
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.293", i32 %11, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.294", i32 %11, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -32620,7 +32623,7 @@ then2:                                            ; preds = %merge
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %layer, align 4
   %28 = load i32, ptr %expert, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.294", i32 %27, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.295", i32 %27, i32 %28)
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
@@ -32646,7 +32649,7 @@ then5:                                            ; preds = %merge1
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load i32, ptr %layer, align 4
   %44 = load i32, ptr %expert, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.295", i32 %43, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.296", i32 %43, i32 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -32668,7 +32671,7 @@ merge4:                                           ; preds = %else6, %then5
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).296"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).297"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -32691,7 +32694,7 @@ then:                                             ; preds = %entry
   %9 = getelementptr i8, ptr %8, i64 0
   %10 = load i32, ptr %layer, align 4
   %11 = load i32, ptr %expert, align 4
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 128, ptr @"$string.297", i32 %10, i32 %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 128, ptr @"$string.298", i32 %10, i32 %11)
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
@@ -32717,7 +32720,7 @@ then2:                                            ; preds = %merge
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %layer, align 4
   %27 = load i32, ptr %expert, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 128, ptr @"$string.297", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 128, ptr @"$string.298", i32 %26, i32 %27)
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
@@ -32736,7 +32739,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).298"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).299"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -32760,7 +32763,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr i8, ptr %9, i64 0
   %11 = load i32, ptr %layer, align 4
   %12 = load i32, ptr %expert, align 4
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.299", i32 %11, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.300", i32 %11, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -32786,7 +32789,7 @@ then2:                                            ; preds = %merge
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %layer, align 4
   %28 = load i32, ptr %expert, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.300", i32 %27, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.301", i32 %27, i32 %28)
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
@@ -32812,7 +32815,7 @@ then5:                                            ; preds = %merge1
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load i32, ptr %layer, align 4
   %44 = load i32, ptr %expert, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.301", i32 %43, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.302", i32 %43, i32 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -32834,7 +32837,7 @@ merge4:                                           ; preds = %else6, %then5
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).302"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).303"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -32864,7 +32867,7 @@ then:                                             ; preds = %entry
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
   %18 = load i32, ptr %expert, align 4
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.303", i32 %17, i32 %18)
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.304", i32 %17, i32 %18)
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
@@ -32895,7 +32898,7 @@ then2:                                            ; preds = %merge
   %37 = getelementptr i8, ptr %36, i64 0
   %38 = load i32, ptr %layer, align 4
   %39 = load i32, ptr %expert, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.304", i32 %38, i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.305", i32 %38, i32 %39)
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -32926,7 +32929,7 @@ then5:                                            ; preds = %merge1
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %layer, align 4
   %60 = load i32, ptr %expert, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 128, ptr @"$string.305", i32 %59, i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 128, ptr @"$string.306", i32 %59, i32 %60)
   %62 = load ptr, ptr %self, align 8
   %63 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %64 = getelementptr i8, ptr %63, i64 0
@@ -32964,7 +32967,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).306"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).307"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -32989,7 +32992,7 @@ then:                                             ; preds = %entry
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load i32, ptr %layer, align 4
   %13 = load i32, ptr %expert, align 4
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 128, ptr @"$string.307", i32 %12, i32 %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 128, ptr @"$string.308", i32 %12, i32 %13)
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
@@ -33012,7 +33015,7 @@ then2:                                            ; preds = %merge
   %24 = getelementptr i8, ptr %23, i64 0
   %25 = load i32, ptr %layer, align 4
   %26 = load i32, ptr %expert, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.308", i32 %25, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.309", i32 %25, i32 %26)
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
@@ -33035,7 +33038,7 @@ then5:                                            ; preds = %merge1
   %37 = getelementptr i8, ptr %36, i64 0
   %38 = load i32, ptr %layer, align 4
   %39 = load i32, ptr %expert, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.309", i32 %38, i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.310", i32 %38, i32 %39)
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -33062,7 +33065,7 @@ then8:                                            ; preds = %merge4
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %layer, align 4
   %56 = load i32, ptr %expert, align 4
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 128, ptr @"$string.310", i32 %55, i32 %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 128, ptr @"$string.311", i32 %55, i32 %56)
   %58 = load ptr, ptr %self, align 8
   %59 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %60 = getelementptr i8, ptr %59, i64 0
@@ -33215,7 +33218,7 @@ forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %list, align 8
   %13 = getelementptr %13, ptr %12, i32 0, i32 0
   %14 = load i64, ptr %i, align 8
-  %15 = call ptr @"$Vector.at.312"(ptr %13, i64 %14)
+  %15 = call ptr @"$Vector.at.313"(ptr %13, i64 %14)
   store ptr %15, ptr %module, align 8
   %16 = load ptr, ptr %module, align 8
   %17 = getelementptr %125, ptr %16, i32 0, i32 8
@@ -33278,7 +33281,7 @@ and.lhs.true2:                                    ; preds = %forbody
   br i1 %53, label %and.lhs.true, label %else
 }
 
-define internal ptr @"$Vector.at.312"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.313"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -33425,7 +33428,7 @@ forbody:                                          ; preds = %forcond
   %15 = getelementptr %4, ptr %14, i32 0, i32 5
   %16 = getelementptr %13, ptr %15, i32 0, i32 0
   %17 = load i64, ptr %i, align 8
-  %18 = call ptr @"$Vector.at.312"(ptr %16, i64 %17)
+  %18 = call ptr @"$Vector.at.313"(ptr %16, i64 %17)
   store ptr %18, ptr %module, align 8
   %19 = load ptr, ptr %module, align 8
   %20 = getelementptr %125, ptr %19, i32 0, i32 8
@@ -33532,7 +33535,7 @@ forbody:                                          ; preds = %forcond
   %15 = getelementptr %4, ptr %14, i32 0, i32 5
   %16 = getelementptr %13, ptr %15, i32 0, i32 0
   %17 = load i64, ptr %i, align 8
-  %18 = call ptr @"$Vector.at.312"(ptr %16, i64 %17)
+  %18 = call ptr @"$Vector.at.313"(ptr %16, i64 %17)
   store ptr %18, ptr %module, align 8
   %19 = load ptr, ptr %module, align 8
   %20 = getelementptr %125, ptr %19, i32 0, i32 8
@@ -34042,7 +34045,7 @@ forbody:                                          ; preds = %forcond
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %16, ptr %18, i32 0, i32 2
   %20 = load i64, ptr %i, align 8
-  %21 = call ptr @"$Vector.at.313"(ptr %19, i64 %20)
+  %21 = call ptr @"$Vector.at.314"(ptr %19, i64 %20)
   %22 = getelementptr %128, ptr %21, i32 0, i32 1
   call void @"$MappedFile.close"(ptr %22)
   %23 = load %48, ptr %7, align 1
@@ -34057,7 +34060,7 @@ merge:                                            ; preds = %forcond
   %27 = load %48, ptr %6, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %16, ptr %28, i32 0, i32 2
-  call void @"$Vector.free.314"(ptr %29)
+  call void @"$Vector.free.315"(ptr %29)
   %30 = load %48, ptr %5, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %16, ptr %31, i32 0, i32 3
@@ -34065,7 +34068,7 @@ merge:                                            ; preds = %forcond
   %33 = load %48, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %16, ptr %34, i32 0, i32 4
-  call void @"$Vector.free.315"(ptr %35)
+  call void @"$Vector.free.316"(ptr %35)
   %36 = load %48, ptr %3, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %16, ptr %37, i32 0, i32 5
@@ -34078,7 +34081,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.313"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.314"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -34121,7 +34124,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.314"(ptr %0) {
+define internal void @"$Vector.free.315"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -34133,12 +34136,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.95"(ptr %7)
+  call void @"$Vector.init.96"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.315"(ptr %0) {
+define internal void @"$Vector.free.316"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -34150,7 +34153,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.98"(ptr %7)
+  call void @"$Vector.init.99"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -34162,12 +34165,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %21, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.316"(ptr %3)
+  call void @"$Vector.free.317"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.316"(ptr %0) {
+define internal void @"$Vector.free.317"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -34179,7 +34182,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.99"(ptr %7)
+  call void @"$Vector.init.100"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -34226,7 +34229,7 @@ entry:
 then:                                             ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %16, ptr %25, i32 0, i32 0
-  store ptr @"$string.94", ptr %26, align 8
+  store ptr @"$string.95", ptr %26, align 8
   %27 = load ptr, ptr %self, align 8
   %28 = load ptr, ptr %message, align 8
   %29 = call i32 @"$Checkpoint.out_of_memory"(ptr %27, ptr %28)
@@ -34242,12 +34245,12 @@ merge:                                            ; preds = %else, %dead
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %16, ptr %30, i32 0, i32 1
   %32 = load ptr, ptr %directory, align 8
-  %33 = call ptr @"$safetensors.join"(ptr %31, ptr %32, ptr @"$string.103")
+  %33 = call ptr @"$safetensors.join"(ptr %31, ptr %32, ptr @"$string.104")
   store ptr %33, ptr %index_path, align 8
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %16, ptr %34, i32 0, i32 1
   %36 = load ptr, ptr %directory, align 8
-  %37 = call ptr @"$safetensors.join"(ptr %35, ptr %36, ptr @"$string.104")
+  %37 = call ptr @"$safetensors.join"(ptr %35, ptr %36, ptr @"$string.105")
   store ptr %37, ptr %single_path, align 8
   %38 = load ptr, ptr %index_path, align 8
   %39 = icmp eq ptr %38, null
@@ -34325,7 +34328,7 @@ then13:                                           ; preds = %merge5
   %71 = getelementptr [1024 x i8], ptr %70, i32 0, i32 0
   %72 = getelementptr i8, ptr %71, i64 0
   %73 = load ptr, ptr %directory, align 8
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.380", ptr %73, ptr @"$string.103", ptr @"$string.104")
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.381", ptr %73, ptr @"$string.104", ptr @"$string.105")
   br label %merge12
 
 else14:                                           ; preds = %merge5
@@ -34361,7 +34364,7 @@ then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %16, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 1024, ptr @"$string.317", ptr %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 1024, ptr @"$string.318", ptr %13)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -34562,7 +34565,7 @@ entry:
   %11 = load i64, ptr %10, align 8
   %12 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %13 = load i64, ptr %12, align 8
-  %14 = call i32 @"$Document.parse"(ptr %8, i64 %11, i64 %13, ptr @"$string.103", ptr %9)
+  %14 = call i32 @"$Document.parse"(ptr %8, i64 %11, i64 %13, ptr @"$string.104", ptr %9)
   %15 = icmp ne i32 %14, 0
   %16 = zext i1 %15 to i8
   %17 = trunc i8 %16 to i1
@@ -34581,7 +34584,7 @@ merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %document, align 8
   %19 = load ptr, ptr %document, align 8
   %20 = call ptr @"$Document.root"(ptr %19)
-  %21 = call ptr @"$Document.find"(ptr %18, ptr %20, ptr @"$string.318")
+  %21 = call ptr @"$Document.find"(ptr %18, ptr %20, ptr @"$string.319")
   store ptr %21, ptr %map, align 8
   %22 = load ptr, ptr %map, align 8
   %23 = icmp eq ptr %22, null
@@ -34612,7 +34615,7 @@ then5:                                            ; preds = %then2
   %38 = getelementptr %0, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.319", ptr @"$string.103")
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.320", ptr @"$string.104")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -34686,7 +34689,7 @@ then16:                                           ; preds = %then11
   %79 = getelementptr %104, ptr %78, i32 0, i32 6
   %80 = getelementptr %94, ptr %79, i32 0, i32 0
   %81 = load ptr, ptr %80, align 8
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.322", ptr @"$string.103", i32 %77, ptr %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.323", ptr @"$string.104", i32 %77, ptr %81)
   br label %merge15
 
 else17:                                           ; preds = %then11
@@ -34792,7 +34795,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %39 = load i64, ptr %38, align 8
   %40 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call zeroext i1 @"$text.equals"(i64 %39, i64 %41, ptr @"$string.321")
+  %42 = call zeroext i1 @"$text.equals"(i64 %39, i64 %41, ptr @"$string.322")
   %43 = zext i1 %42 to i8
   %44 = icmp eq i8 %43, 0
   %45 = zext i1 %44 to i8
@@ -34811,7 +34814,7 @@ and.lhs.true:                                     ; preds = %merge
   %51 = load i64, ptr %50, align 8
   %52 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %53 = load i64, ptr %52, align 8
-  %54 = call zeroext i1 @"$text.equals"(i64 %51, i64 %53, ptr @"$string.320")
+  %54 = call zeroext i1 @"$text.equals"(i64 %51, i64 %53, ptr @"$string.321")
   %55 = zext i1 %54 to i8
   %56 = trunc i8 %55 to i1
   br i1 %56, label %and.end, label %and.rhs
@@ -34958,7 +34961,7 @@ or.lhs.false:                                     ; preds = %merge
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %16, ptr %43, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %shard, i64 32, i1 false)
-  %45 = call zeroext i1 @"$Vector.push.323"(ptr %44, ptr byval(%128) %6)
+  %45 = call zeroext i1 @"$Vector.push.324"(ptr %44, ptr byval(%128) %6)
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %else3, label %then2
@@ -35018,7 +35021,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.323"(ptr %0, ptr byval(%128) %1) {
+define internal zeroext i1 @"$Vector.push.324"(ptr %0, ptr byval(%128) %1) {
 entry:
   %value = alloca %128, align 8
   %self = alloca ptr, align 8
@@ -35029,7 +35032,7 @@ entry:
   %4 = getelementptr %17, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.324"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.325"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -35065,7 +35068,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.324"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.325"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -35225,7 +35228,7 @@ forbody:                                          ; preds = %forcond
   %36 = load ptr, ptr %self, align 8
   %37 = getelementptr %16, ptr %36, i32 0, i32 2
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.313"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.314"(ptr %37, i64 %38)
   %40 = getelementptr %128, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
   %42 = call { i64, i64 } @"$text.slice"(ptr %41)
@@ -35378,7 +35381,7 @@ entry:
   %5 = getelementptr %16, ptr %4, i32 0, i32 2
   %6 = load i32, ptr %index, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.313"(ptr %5, i64 %7)
+  %8 = call ptr @"$Vector.at.314"(ptr %5, i64 %7)
   store ptr %8, ptr %shard, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %16, ptr %9, i32 0, i32 4
@@ -35512,7 +35515,7 @@ then:                                             ; preds = %entry
   %20 = load ptr, ptr %shard, align 8
   %21 = getelementptr %128, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
-  %23 = call ptr @"$Problems.next"(ptr %19, i32 3, ptr %22, ptr @"$string.94")
+  %23 = call ptr @"$Problems.next"(ptr %19, i32 3, ptr %22, ptr @"$string.95")
   store ptr %23, ptr %problem, align 8
   %24 = load ptr, ptr %problem, align 8
   %25 = icmp ne ptr %24, null
@@ -35525,7 +35528,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %131, ptr %28, i32 0, i32 3
   %30 = getelementptr [512 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.119")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.120")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -35559,7 +35562,7 @@ then5:                                            ; preds = %merge
   %44 = load ptr, ptr %shard, align 8
   %45 = getelementptr %128, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %45, align 8
-  %47 = call ptr @"$Problems.next"(ptr %42, i32 %43, ptr %46, ptr @"$string.94")
+  %47 = call ptr @"$Problems.next"(ptr %42, i32 %43, ptr %46, ptr @"$string.95")
   store ptr %47, ptr %problem7, align 8
   %48 = load ptr, ptr %problem7, align 8
   %49 = icmp ne ptr %48, null
@@ -35575,7 +35578,7 @@ then9:                                            ; preds = %then5
   %56 = getelementptr %0, ptr %message, i32 0, i32 0
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.328", ptr %58)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.329", ptr %58)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -35646,7 +35649,7 @@ or.lhs.false:                                     ; preds = %entry
   %21 = getelementptr %22, ptr %20, i32 0, i32 1
   %22 = load i64, ptr %21, align 8
   %23 = add i64 %22, 1
-  %24 = call zeroext i1 @"$Vector.resize.325"(ptr %18, i64 %23)
+  %24 = call zeroext i1 @"$Vector.resize.326"(ptr %18, i64 %23)
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %else, label %then
@@ -35660,7 +35663,7 @@ else:                                             ; preds = %or.lhs.false
 merge:                                            ; preds = %else, %dead
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %21, ptr %27, i32 0, i32 0
-  %29 = call ptr @"$Vector.last.327"(ptr %28)
+  %29 = call ptr @"$Vector.last.328"(ptr %28)
   store ptr %29, ptr %problem, align 8
   %30 = load i32, ptr %code, align 4
   %31 = load ptr, ptr %problem, align 8
@@ -35690,7 +35693,7 @@ dead1:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.resize.325"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.326"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -35698,7 +35701,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.326"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.327"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -35723,7 +35726,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.326"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.327"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -35822,7 +35825,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.last.327"(ptr %0) {
+define internal ptr @"$Vector.last.328"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %self = alloca ptr, align 8
@@ -35926,7 +35929,7 @@ whilebody:                                        ; preds = %condition
   %33 = load i64, ptr %32, align 8
   %34 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %35 = load i64, ptr %34, align 8
-  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.334")
+  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.335")
   %37 = zext i1 %36 to i8
   %38 = trunc i8 %37 to i1
   br i1 %38, label %else5, label %and.lhs.true
@@ -36008,7 +36011,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %130, ptr %14, i32 0, i32 4
   %16 = load ptr, ptr %15, align 8
-  %17 = call ptr @"$Problems.next"(ptr %13, i32 2, ptr %16, ptr @"$string.94")
+  %17 = call ptr @"$Problems.next"(ptr %13, i32 2, ptr %16, ptr @"$string.95")
   store ptr %17, ptr %problem, align 8
   %18 = load ptr, ptr %problem, align 8
   %19 = icmp ne ptr %18, null
@@ -36025,7 +36028,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %130, ptr %26, i32 0, i32 5
   %28 = getelementptr %94, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 512, ptr @"$string.329", i64 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 512, ptr @"$string.330", i64 %29)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -36090,7 +36093,7 @@ then6:                                            ; preds = %merge4
   %61 = load ptr, ptr %self, align 8
   %62 = getelementptr %130, ptr %61, i32 0, i32 4
   %63 = load ptr, ptr %62, align 8
-  %64 = call ptr @"$Problems.next"(ptr %60, i32 2, ptr %63, ptr @"$string.94")
+  %64 = call ptr @"$Problems.next"(ptr %60, i32 2, ptr %63, ptr @"$string.95")
   store ptr %64, ptr %problem8, align 8
   %65 = load ptr, ptr %problem8, align 8
   %66 = icmp ne ptr %65, null
@@ -36105,7 +36108,7 @@ then10:                                           ; preds = %then6
   %72 = getelementptr i8, ptr %71, i64 0
   %73 = load i64, ptr %length, align 8
   %74 = load i64, ptr %available, align 8
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.330", i64 %73, i64 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.331", i64 %73, i64 %74)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -36134,7 +36137,7 @@ then14:                                           ; preds = %merge5
   %83 = load ptr, ptr %self, align 8
   %84 = getelementptr %130, ptr %83, i32 0, i32 4
   %85 = load ptr, ptr %84, align 8
-  %86 = call ptr @"$Problems.next"(ptr %82, i32 2, ptr %85, ptr @"$string.94")
+  %86 = call ptr @"$Problems.next"(ptr %82, i32 2, ptr %85, ptr @"$string.95")
   store ptr %86, ptr %problem16, align 8
   %87 = load ptr, ptr %problem16, align 8
   %88 = icmp ne ptr %87, null
@@ -36148,7 +36151,7 @@ then18:                                           ; preds = %then14
   %93 = getelementptr [512 x i8], ptr %92, i32 0, i32 0
   %94 = getelementptr i8, ptr %93, i64 0
   %95 = load i64, ptr %length, align 8
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %94, i64 512, ptr @"$string.331", i64 %95, i64 100000000)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %94, i64 512, ptr @"$string.332", i64 %95, i64 100000000)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -36220,7 +36223,7 @@ entry:
   %27 = load i64, ptr %26, align 8
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call i32 @"$Document.parse"(ptr %25, i64 %27, i64 %29, ptr @"$string.332", ptr %message)
+  %30 = call i32 @"$Document.parse"(ptr %25, i64 %27, i64 %29, ptr @"$string.333", ptr %message)
   %31 = icmp ne i32 %30, 0
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
@@ -36233,7 +36236,7 @@ then:                                             ; preds = %entry
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %130, ptr %37, i32 0, i32 4
   %39 = load ptr, ptr %38, align 8
-  %40 = call ptr @"$Problems.next"(ptr %36, i32 2, ptr %39, ptr @"$string.94")
+  %40 = call ptr @"$Problems.next"(ptr %36, i32 2, ptr %39, ptr @"$string.95")
   store ptr %40, ptr %problem, align 8
   %41 = load ptr, ptr %problem, align 8
   %42 = icmp ne ptr %41, null
@@ -36283,7 +36286,7 @@ then5:                                            ; preds = %merge
   %65 = load ptr, ptr %self, align 8
   %66 = getelementptr %130, ptr %65, i32 0, i32 4
   %67 = load ptr, ptr %66, align 8
-  %68 = call ptr @"$Problems.next"(ptr %64, i32 2, ptr %67, ptr @"$string.94")
+  %68 = call ptr @"$Problems.next"(ptr %64, i32 2, ptr %67, ptr @"$string.95")
   store ptr %68, ptr %problem7, align 8
   %69 = load ptr, ptr %problem7, align 8
   %70 = icmp ne ptr %69, null
@@ -36303,7 +36306,7 @@ then9:                                            ; preds = %then5
   %81 = getelementptr %104, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = call ptr @"$json.kind_name"(i32 %82)
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.333", ptr %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.334", ptr %83)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -36387,7 +36390,7 @@ then:                                             ; preds = %entry
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %130, ptr %28, i32 0, i32 4
   %30 = load ptr, ptr %29, align 8
-  %31 = call ptr @"$Problems.next"(ptr %27, i32 2, ptr %30, ptr @"$string.94")
+  %31 = call ptr @"$Problems.next"(ptr %27, i32 2, ptr %30, ptr @"$string.95")
   store ptr %31, ptr %problem, align 8
   %32 = load ptr, ptr %problem, align 8
   %33 = icmp ne ptr %32, null
@@ -36400,7 +36403,7 @@ then3:                                            ; preds = %then
   %37 = getelementptr %131, ptr %36, i32 0, i32 3
   %38 = getelementptr [512 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.119")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.120")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -36450,7 +36453,7 @@ then10:                                           ; preds = %then6
   %65 = getelementptr %131, ptr %64, i32 0, i32 3
   %66 = getelementptr [512 x i8], ptr %65, i32 0, i32 0
   %67 = getelementptr i8, ptr %66, i64 0
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %67, i64 512, ptr @"$string.335")
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %67, i64 512, ptr @"$string.336")
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -36500,7 +36503,7 @@ then18:                                           ; preds = %then14
   %93 = getelementptr %104, ptr %92, i32 0, i32 0
   %94 = load i32, ptr %93, align 4
   %95 = call ptr @"$json.kind_name"(i32 %94)
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 512, ptr @"$string.336", ptr %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 512, ptr @"$string.337", ptr %95)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -36553,7 +36556,7 @@ merge21:                                          ; preds = %else23, %dead25
   %113 = getelementptr %130, ptr %112, i32 0, i32 2
   %114 = load ptr, ptr %113, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %view, i64 112, i1 false)
-  %115 = call zeroext i1 @"$Vector.push.370"(ptr %114, ptr byval(%133) %2)
+  %115 = call zeroext i1 @"$Vector.push.371"(ptr %114, ptr byval(%133) %2)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %else28, label %then27
@@ -36580,7 +36583,7 @@ then31:                                           ; preds = %then27
   %132 = getelementptr %131, ptr %131, i32 0, i32 3
   %133 = getelementptr [512 x i8], ptr %132, i32 0, i32 0
   %134 = getelementptr i8, ptr %133, i64 0
-  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.119")
+  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.120")
   br label %merge30
 
 else32:                                           ; preds = %then27
@@ -36618,7 +36621,7 @@ entry:
   %5 = getelementptr %130, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %entry1, align 8
-  %8 = call ptr @"$Document.find"(ptr %6, ptr %7, ptr @"$string.199")
+  %8 = call ptr @"$Document.find"(ptr %6, ptr %7, ptr @"$string.200")
   store ptr %8, ptr %node, align 8
   %9 = load ptr, ptr %node, align 8
   %10 = icmp eq ptr %9, null
@@ -36658,7 +36661,7 @@ then3:                                            ; preds = %then
   %34 = getelementptr %131, ptr %33, i32 0, i32 3
   %35 = getelementptr [512 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 512, ptr @"$string.337")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 512, ptr @"$string.338")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -36725,7 +36728,7 @@ then10:                                           ; preds = %then6
   %77 = getelementptr %104, ptr %76, i32 0, i32 7
   %78 = getelementptr %94, ptr %77, i32 0, i32 0
   %79 = load ptr, ptr %78, align 8
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 512, ptr @"$string.354", i32 %75, ptr %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 512, ptr @"$string.355", i32 %75, ptr %79)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -36775,7 +36778,7 @@ entry:
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %17, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.338")
+  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.339")
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %then, label %else
@@ -36795,7 +36798,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %16, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.339")
+  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.340")
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %then2, label %else3
@@ -36815,7 +36818,7 @@ merge1:                                           ; preds = %else3, %dead4
   %35 = load i64, ptr %34, align 8
   %36 = getelementptr { i64, i64 }, ptr %15, i32 0, i32 1
   %37 = load i64, ptr %36, align 8
-  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.340")
+  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.341")
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
   br i1 %40, label %then6, label %else7
@@ -36835,7 +36838,7 @@ merge5:                                           ; preds = %else7, %dead8
   %42 = load i64, ptr %41, align 8
   %43 = getelementptr { i64, i64 }, ptr %14, i32 0, i32 1
   %44 = load i64, ptr %43, align 8
-  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.341")
+  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.342")
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %then10, label %else11
@@ -36855,7 +36858,7 @@ merge9:                                           ; preds = %else11, %dead12
   %49 = load i64, ptr %48, align 8
   %50 = getelementptr { i64, i64 }, ptr %13, i32 0, i32 1
   %51 = load i64, ptr %50, align 8
-  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.342")
+  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.343")
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %then14, label %else15
@@ -36875,7 +36878,7 @@ merge13:                                          ; preds = %else15, %dead16
   %56 = load i64, ptr %55, align 8
   %57 = getelementptr { i64, i64 }, ptr %12, i32 0, i32 1
   %58 = load i64, ptr %57, align 8
-  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.343")
+  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.344")
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %then18, label %else19
@@ -36895,7 +36898,7 @@ merge17:                                          ; preds = %else19, %dead20
   %63 = load i64, ptr %62, align 8
   %64 = getelementptr { i64, i64 }, ptr %11, i32 0, i32 1
   %65 = load i64, ptr %64, align 8
-  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.344")
+  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.345")
   %67 = zext i1 %66 to i8
   %68 = trunc i8 %67 to i1
   br i1 %68, label %then22, label %else23
@@ -36915,7 +36918,7 @@ merge21:                                          ; preds = %else23, %dead24
   %70 = load i64, ptr %69, align 8
   %71 = getelementptr { i64, i64 }, ptr %10, i32 0, i32 1
   %72 = load i64, ptr %71, align 8
-  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.345")
+  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.346")
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %then26, label %else27
@@ -36935,7 +36938,7 @@ merge25:                                          ; preds = %else27, %dead28
   %77 = load i64, ptr %76, align 8
   %78 = getelementptr { i64, i64 }, ptr %9, i32 0, i32 1
   %79 = load i64, ptr %78, align 8
-  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.346")
+  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.347")
   %81 = zext i1 %80 to i8
   %82 = trunc i8 %81 to i1
   br i1 %82, label %then30, label %else31
@@ -36955,7 +36958,7 @@ merge29:                                          ; preds = %else31, %dead32
   %84 = load i64, ptr %83, align 8
   %85 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %86 = load i64, ptr %85, align 8
-  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.347")
+  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.348")
   %88 = zext i1 %87 to i8
   %89 = trunc i8 %88 to i1
   br i1 %89, label %then34, label %else35
@@ -36975,7 +36978,7 @@ merge33:                                          ; preds = %else35, %dead36
   %91 = load i64, ptr %90, align 8
   %92 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %93 = load i64, ptr %92, align 8
-  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.348")
+  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.349")
   %95 = zext i1 %94 to i8
   %96 = trunc i8 %95 to i1
   br i1 %96, label %then38, label %else39
@@ -36995,7 +36998,7 @@ merge37:                                          ; preds = %else39, %dead40
   %98 = load i64, ptr %97, align 8
   %99 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %100 = load i64, ptr %99, align 8
-  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.349")
+  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.350")
   %102 = zext i1 %101 to i8
   %103 = trunc i8 %102 to i1
   br i1 %103, label %then42, label %else43
@@ -37015,7 +37018,7 @@ merge41:                                          ; preds = %else43, %dead44
   %105 = load i64, ptr %104, align 8
   %106 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %107 = load i64, ptr %106, align 8
-  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.350")
+  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.351")
   %109 = zext i1 %108 to i8
   %110 = trunc i8 %109 to i1
   br i1 %110, label %then46, label %else47
@@ -37035,7 +37038,7 @@ merge45:                                          ; preds = %else47, %dead48
   %112 = load i64, ptr %111, align 8
   %113 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %114 = load i64, ptr %113, align 8
-  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.351")
+  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.352")
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %then50, label %else51
@@ -37055,7 +37058,7 @@ merge49:                                          ; preds = %else51, %dead52
   %119 = load i64, ptr %118, align 8
   %120 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %121 = load i64, ptr %120, align 8
-  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.352")
+  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.353")
   %123 = zext i1 %122 to i8
   %124 = trunc i8 %123 to i1
   br i1 %124, label %then54, label %else55
@@ -37075,7 +37078,7 @@ merge53:                                          ; preds = %else55, %dead56
   %126 = load i64, ptr %125, align 8
   %127 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %128 = load i64, ptr %127, align 8
-  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.353")
+  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.354")
   %130 = zext i1 %129 to i8
   %131 = trunc i8 %130 to i1
   br i1 %131, label %then58, label %else59
@@ -37114,7 +37117,7 @@ entry:
   %4 = getelementptr %130, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %entry1, align 8
-  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.355")
+  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.356")
   store ptr %7, ptr %node, align 8
   %8 = load ptr, ptr %node, align 8
   %9 = icmp eq ptr %8, null
@@ -37154,7 +37157,7 @@ then3:                                            ; preds = %then
   %33 = getelementptr %131, ptr %32, i32 0, i32 3
   %34 = getelementptr [512 x i8], ptr %33, i32 0, i32 0
   %35 = getelementptr i8, ptr %34, i64 0
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.356")
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.357")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -37204,7 +37207,7 @@ then10:                                           ; preds = %then6
   %61 = load ptr, ptr %node, align 8
   %62 = getelementptr %104, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.357", i32 %63, i32 8)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.358", i32 %63, i32 8)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -37307,7 +37310,7 @@ then22:                                           ; preds = %then15
   %122 = load ptr, ptr %view, align 8
   %123 = getelementptr %133, ptr %122, i32 0, i32 2
   %124 = load i32, ptr %123, align 4
-  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %121, i64 512, ptr @"$string.358", i32 %124)
+  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %121, i64 512, ptr @"$string.359", i32 %124)
   br label %merge21
 
 else23:                                           ; preds = %then15
@@ -37380,7 +37383,7 @@ entry:
   %4 = getelementptr %130, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %entry1, align 8
-  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.359")
+  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.360")
   store ptr %7, ptr %node, align 8
   %8 = load ptr, ptr %node, align 8
   %9 = icmp eq ptr %8, null
@@ -37429,7 +37432,7 @@ then4:                                            ; preds = %then
   %39 = getelementptr %131, ptr %38, i32 0, i32 3
   %40 = getelementptr [512 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 512, ptr @"$string.360")
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 512, ptr @"$string.361")
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -37493,7 +37496,7 @@ then12:                                           ; preds = %then7
   %76 = getelementptr %131, ptr %75, i32 0, i32 3
   %77 = getelementptr [512 x i8], ptr %76, i32 0, i32 0
   %78 = getelementptr i8, ptr %77, i64 0
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 512, ptr @"$string.361")
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 512, ptr @"$string.362")
   br label %merge11
 
 else13:                                           ; preds = %then7
@@ -37625,7 +37628,7 @@ then2:                                            ; preds = %then
   %31 = getelementptr i8, ptr %30, i64 0
   %32 = load i64, ptr %first, align 8
   %33 = load i64, ptr %last, align 8
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.362", i64 %32, i64 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.363", i64 %32, i64 %33)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -37678,7 +37681,7 @@ then9:                                            ; preds = %then5
   %62 = load ptr, ptr %self, align 8
   %63 = getelementptr %130, ptr %62, i32 0, i32 9
   %64 = load i64, ptr %63, align 8
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 512, ptr @"$string.363", i64 %60, i64 %61, i64 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 512, ptr @"$string.364", i64 %60, i64 %61, i64 %64)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -37751,7 +37754,7 @@ then17:                                           ; preds = %then13
   %111 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %112 = getelementptr i8, ptr %111, i64 0
   %113 = load i64, ptr %expected, align 8
-  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.368", i64 %102, i64 %103, i64 %106, ptr %110, ptr %112, i64 %113)
+  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.369", i64 %102, i64 %103, i64 %106, ptr %110, ptr %112, i64 %113)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -37814,7 +37817,7 @@ then25:                                           ; preds = %then21
   %152 = getelementptr %133, ptr %151, i32 0, i32 1
   %153 = load i32, ptr %152, align 4
   %154 = call ptr @"$dtypes.name"(i32 %153)
-  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %145, i64 512, ptr @"$string.369", i64 %150, ptr %154)
+  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %145, i64 512, ptr @"$string.370", i64 %150, ptr %154)
   br label %merge24
 
 else26:                                           ; preds = %then21
@@ -37894,7 +37897,7 @@ entry:
   store i64 %2, ptr %capacity, align 8
   %3 = load ptr, ptr %target, align 8
   %4 = load i64, ptr %capacity, align 8
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.364")
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.365")
   %6 = sext i32 %5 to i64
   store i64 %6, ptr %used, align 8
   %7 = load ptr, ptr %self, align 8
@@ -37913,7 +37916,7 @@ forcond:                                          ; preds = %merge2, %entry
   br i1 %15, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  store ptr @"$string.365", ptr %separator, align 8
+  store ptr @"$string.366", ptr %separator, align 8
   %16 = load i32, ptr %i, align 4
   %17 = icmp eq i32 %16, 0
   %18 = zext i1 %17 to i8
@@ -37921,7 +37924,7 @@ forbody:                                          ; preds = %forcond
   br i1 %19, label %then, label %else
 
 then:                                             ; preds = %forbody
-  store ptr @"$string.94", ptr %separator, align 8
+  store ptr @"$string.95", ptr %separator, align 8
   br label %merge1
 
 else:                                             ; preds = %forbody
@@ -37951,7 +37954,7 @@ then3:                                            ; preds = %merge1
   %37 = sext i32 %36 to i64
   %38 = getelementptr i64, ptr %35, i64 %37
   %39 = load i64, ptr %38, align 8
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.366", ptr %32, i64 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.367", ptr %32, i64 %39)
   %41 = sext i32 %40 to i64
   %42 = add i64 %25, %41
   store i64 %42, ptr %used, align 8
@@ -37980,7 +37983,7 @@ then6:                                            ; preds = %merge
   %52 = load i64, ptr %capacity, align 8
   %53 = load i64, ptr %used, align 8
   %54 = sub i64 %52, %53
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.367")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.368")
   br label %merge5
 
 else7:                                            ; preds = %merge
@@ -38001,7 +38004,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.338"
+  ret ptr @"$string.339"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -38017,7 +38020,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.339"
+  ret ptr @"$string.340"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -38033,7 +38036,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.340"
+  ret ptr @"$string.341"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -38049,7 +38052,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.341"
+  ret ptr @"$string.342"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -38065,7 +38068,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.342"
+  ret ptr @"$string.343"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -38081,7 +38084,7 @@ merge13:                                          ; preds = %else15, %dead16
   br i1 %24, label %then18, label %else19
 
 then18:                                           ; preds = %merge13
-  ret ptr @"$string.343"
+  ret ptr @"$string.344"
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -38097,7 +38100,7 @@ merge17:                                          ; preds = %else19, %dead20
   br i1 %28, label %then22, label %else23
 
 then22:                                           ; preds = %merge17
-  ret ptr @"$string.344"
+  ret ptr @"$string.345"
 
 dead24:                                           ; No predecessors!
   br label %merge21
@@ -38113,7 +38116,7 @@ merge21:                                          ; preds = %else23, %dead24
   br i1 %32, label %then26, label %else27
 
 then26:                                           ; preds = %merge21
-  ret ptr @"$string.345"
+  ret ptr @"$string.346"
 
 dead28:                                           ; No predecessors!
   br label %merge25
@@ -38129,7 +38132,7 @@ merge25:                                          ; preds = %else27, %dead28
   br i1 %36, label %then30, label %else31
 
 then30:                                           ; preds = %merge25
-  ret ptr @"$string.346"
+  ret ptr @"$string.347"
 
 dead32:                                           ; No predecessors!
   br label %merge29
@@ -38145,7 +38148,7 @@ merge29:                                          ; preds = %else31, %dead32
   br i1 %40, label %then34, label %else35
 
 then34:                                           ; preds = %merge29
-  ret ptr @"$string.347"
+  ret ptr @"$string.348"
 
 dead36:                                           ; No predecessors!
   br label %merge33
@@ -38161,7 +38164,7 @@ merge33:                                          ; preds = %else35, %dead36
   br i1 %44, label %then38, label %else39
 
 then38:                                           ; preds = %merge33
-  ret ptr @"$string.348"
+  ret ptr @"$string.349"
 
 dead40:                                           ; No predecessors!
   br label %merge37
@@ -38177,7 +38180,7 @@ merge37:                                          ; preds = %else39, %dead40
   br i1 %48, label %then42, label %else43
 
 then42:                                           ; preds = %merge37
-  ret ptr @"$string.349"
+  ret ptr @"$string.350"
 
 dead44:                                           ; No predecessors!
   br label %merge41
@@ -38193,7 +38196,7 @@ merge41:                                          ; preds = %else43, %dead44
   br i1 %52, label %then46, label %else47
 
 then46:                                           ; preds = %merge41
-  ret ptr @"$string.350"
+  ret ptr @"$string.351"
 
 dead48:                                           ; No predecessors!
   br label %merge45
@@ -38209,7 +38212,7 @@ merge45:                                          ; preds = %else47, %dead48
   br i1 %56, label %then50, label %else51
 
 then50:                                           ; preds = %merge45
-  ret ptr @"$string.351"
+  ret ptr @"$string.352"
 
 dead52:                                           ; No predecessors!
   br label %merge49
@@ -38225,7 +38228,7 @@ merge49:                                          ; preds = %else51, %dead52
   br i1 %60, label %then54, label %else55
 
 then54:                                           ; preds = %merge49
-  ret ptr @"$string.352"
+  ret ptr @"$string.353"
 
 dead56:                                           ; No predecessors!
   br label %merge53
@@ -38241,7 +38244,7 @@ merge53:                                          ; preds = %else55, %dead56
   br i1 %64, label %then58, label %else59
 
 then58:                                           ; preds = %merge53
-  ret ptr @"$string.353"
+  ret ptr @"$string.354"
 
 dead60:                                           ; No predecessors!
   br label %merge57
@@ -38250,13 +38253,13 @@ else59:                                           ; preds = %merge53
   br label %merge57
 
 merge57:                                          ; preds = %else59, %dead60
-  ret ptr @"$string.147"
+  ret ptr @"$string.148"
 
 dead61:                                           ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.370"(ptr %0, ptr byval(%133) %1) {
+define internal zeroext i1 @"$Vector.push.371"(ptr %0, ptr byval(%133) %1) {
 entry:
   %value = alloca %133, align 8
   %self = alloca ptr, align 8
@@ -38267,7 +38270,7 @@ entry:
   %4 = getelementptr %18, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.371"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.372"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -38303,7 +38306,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.371"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.372"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -38454,7 +38457,7 @@ merge:                                            ; preds = %else, %then
   %27 = getelementptr %130, ptr %26, i32 0, i32 8
   %28 = load i64, ptr %27, align 8
   store i64 %28, ptr %covered, align 8
-  store ptr @"$string.94", ptr %previous, align 8
+  store ptr @"$string.95", ptr %previous, align 8
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %130, ptr %29, i32 0, i32 7
   %31 = load i64, ptr %30, align 8
@@ -38480,7 +38483,7 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %130, ptr %43, i32 0, i32 2
   %45 = load ptr, ptr %44, align 8
   %46 = load i64, ptr %i, align 8
-  %47 = call ptr @"$Vector.at.372"(ptr %45, i64 %46)
+  %47 = call ptr @"$Vector.at.373"(ptr %45, i64 %46)
   store ptr %47, ptr %view, align 8
   %48 = load ptr, ptr %view, align 8
   %49 = getelementptr %133, ptr %48, i32 0, i32 6
@@ -38533,7 +38536,7 @@ then6:                                            ; preds = %then3
   %89 = load i64, ptr %88, align 8
   %90 = add i64 %86, %89
   %91 = load ptr, ptr %previous, align 8
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.373", i64 %79, i64 %90, ptr %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.374", i64 %79, i64 %90, ptr %91)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -38586,7 +38589,7 @@ then13:                                           ; preds = %then9
   %120 = load i64, ptr %119, align 8
   %121 = load i64, ptr %covered, align 8
   %122 = sub i64 %120, %121
-  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 512, ptr @"$string.374", i64 %122)
+  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 512, ptr @"$string.375", i64 %122)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -38636,7 +38639,7 @@ then17:                                           ; preds = %merge1
   %146 = load ptr, ptr %self, align 8
   %147 = getelementptr %130, ptr %146, i32 0, i32 4
   %148 = load ptr, ptr %147, align 8
-  %149 = call ptr @"$Problems.next"(ptr %145, i32 2, ptr %148, ptr @"$string.94")
+  %149 = call ptr @"$Problems.next"(ptr %145, i32 2, ptr %148, ptr @"$string.95")
   store ptr %149, ptr %problem19, align 8
   %150 = load ptr, ptr %problem19, align 8
   %151 = icmp ne ptr %150, null
@@ -38655,7 +38658,7 @@ then21:                                           ; preds = %then17
   %161 = load i64, ptr %160, align 8
   %162 = load i64, ptr %covered, align 8
   %163 = sub i64 %161, %162
-  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %157, i64 512, ptr @"$string.375", i64 %163)
+  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %157, i64 512, ptr @"$string.376", i64 %163)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -38765,7 +38768,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.372"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.373"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -38862,7 +38865,7 @@ forbody:                                          ; preds = %forcond
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %16, ptr %24, i32 0, i32 4
   %26 = load i64, ptr %i, align 8
-  %27 = call ptr @"$Vector.at.372"(ptr %25, i64 %26)
+  %27 = call ptr @"$Vector.at.373"(ptr %25, i64 %26)
   store ptr %27, ptr %view, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = load ptr, ptr %view, align 8
@@ -38901,7 +38904,7 @@ then6:                                            ; preds = %then3
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %other, align 8
   %56 = call ptr @"$Checkpoint.file_of"(ptr %54, ptr %55)
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.376", ptr %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.377", ptr %56)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -38993,7 +38996,7 @@ merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %index, align 8
   %20 = load i32, ptr %19, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.372"(ptr %18, i64 %21)
+  %22 = call ptr @"$Vector.at.373"(ptr %18, i64 %21)
   ret ptr %22
 
 dead1:                                            ; No predecessors!
@@ -39012,7 +39015,7 @@ entry:
   %5 = getelementptr %133, ptr %4, i32 0, i32 7
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.313"(ptr %3, i64 %7)
+  %8 = call ptr @"$Vector.at.314"(ptr %3, i64 %7)
   %9 = getelementptr %128, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   ret ptr %10
@@ -39079,7 +39082,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %16, ptr %27, i32 0, i32 4
   %29 = load i64, ptr %i, align 8
-  %30 = call ptr @"$Vector.at.372"(ptr %28, i64 %29)
+  %30 = call ptr @"$Vector.at.373"(ptr %28, i64 %29)
   store ptr %30, ptr %view, align 8
   %31 = load ptr, ptr %view, align 8
   %32 = getelementptr %133, ptr %31, i32 0, i32 8
@@ -39109,7 +39112,7 @@ then5:                                            ; preds = %then
   %49 = getelementptr %131, ptr %48, i32 0, i32 3
   %50 = getelementptr [512 x i8], ptr %49, i32 0, i32 0
   %51 = getelementptr i8, ptr %50, i64 0
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.379")
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.380")
   br label %merge4
 
 else6:                                            ; preds = %then
@@ -39164,7 +39167,7 @@ entry:
   %18 = getelementptr %16, ptr %17, i32 0, i32 2
   %19 = load i32, ptr %shard_index, align 4
   %20 = sext i32 %19 to i64
-  %21 = call ptr @"$Vector.at.313"(ptr %18, i64 %20)
+  %21 = call ptr @"$Vector.at.314"(ptr %18, i64 %20)
   store ptr %21, ptr %shard, align 8
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %16, ptr %22, i32 0, i32 5
@@ -39206,7 +39209,7 @@ then3:                                            ; preds = %then
   %49 = getelementptr %16, ptr %48, i32 0, i32 6
   %50 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %51 = getelementptr i8, ptr %50, i64 0
-  %52 = call ptr @"$Problems.next"(ptr %49, i32 2, ptr @"$string.103", ptr %51)
+  %52 = call ptr @"$Problems.next"(ptr %49, i32 2, ptr @"$string.104", ptr %51)
   store ptr %52, ptr %problem, align 8
   %53 = load ptr, ptr %problem, align 8
   %54 = icmp ne ptr %53, null
@@ -39222,7 +39225,7 @@ then6:                                            ; preds = %then3
   %61 = load ptr, ptr %shard, align 8
   %62 = getelementptr %128, ptr %61, i32 0, i32 0
   %63 = load ptr, ptr %62, align 8
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.377", ptr %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.378", ptr %63)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -39250,7 +39253,7 @@ merge:                                            ; preds = %else, %dead
   %68 = load ptr, ptr %index, align 8
   %69 = load i32, ptr %68, align 4
   %70 = sext i32 %69 to i64
-  %71 = call ptr @"$Vector.at.372"(ptr %67, i64 %70)
+  %71 = call ptr @"$Vector.at.373"(ptr %67, i64 %70)
   store ptr %71, ptr %view, align 8
   %72 = load ptr, ptr %view, align 8
   %73 = getelementptr %133, ptr %72, i32 0, i32 8
@@ -39269,7 +39272,7 @@ then9:                                            ; preds = %merge
   %82 = getelementptr %16, ptr %81, i32 0, i32 6
   %83 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  %85 = call ptr @"$Problems.next"(ptr %82, i32 2, ptr @"$string.103", ptr %84)
+  %85 = call ptr @"$Problems.next"(ptr %82, i32 2, ptr @"$string.104", ptr %84)
   store ptr %85, ptr %problem11, align 8
   %86 = load ptr, ptr %problem11, align 8
   %87 = icmp ne ptr %86, null
@@ -39288,7 +39291,7 @@ then13:                                           ; preds = %then9
   %97 = load ptr, ptr %self, align 8
   %98 = load ptr, ptr %view, align 8
   %99 = call ptr @"$Checkpoint.file_of"(ptr %97, ptr %98)
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.378", ptr %96, ptr %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.379", ptr %96, ptr %99)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -39313,7 +39316,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = call { i64, i64 } @"$text.slice"(ptr @"$string.104")
+  %5 = call { i64, i64 } @"$text.slice"(ptr @"$string.105")
   store { i64, i64 } %5, ptr %3, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %3, i64 16, i1 false)
   %6 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
@@ -39393,7 +39396,7 @@ forbody:                                          ; preds = %forcond
   %25 = load ptr, ptr %24, align 8
   %26 = getelementptr %13, ptr %25, i32 0, i32 0
   %27 = load i64, ptr %i, align 8
-  %28 = call ptr @"$Vector.at.312"(ptr %26, i64 %27)
+  %28 = call ptr @"$Vector.at.313"(ptr %26, i64 %27)
   store ptr %28, ptr %module, align 8
   %29 = load ptr, ptr %module, align 8
   %30 = getelementptr %125, ptr %29, i32 0, i32 8
@@ -39442,7 +39445,7 @@ forbody4:                                         ; preds = %forcond3
   %52 = load ptr, ptr %51, align 8
   %53 = getelementptr %16, ptr %52, i32 0, i32 4
   %54 = load i64, ptr %i2, align 8
-  %55 = call ptr @"$Vector.at.372"(ptr %53, i64 %54)
+  %55 = call ptr @"$Vector.at.373"(ptr %53, i64 %54)
   call void @"$Validator.account"(ptr %49, ptr %55)
   %56 = load %48, ptr %1, align 1
   %57 = add i64 %43, 1
@@ -39474,7 +39477,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load ptr, ptr %module, align 8
-  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.386")
+  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.387")
   %14 = load ptr, ptr %module, align 8
   %15 = getelementptr %125, ptr %14, i32 0, i32 4
   %16 = load i32, ptr %15, align 4
@@ -39496,7 +39499,7 @@ then1:                                            ; preds = %else
   %26 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %module, align 8
-  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.387")
+  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.388")
   %30 = load ptr, ptr %module, align 8
   %31 = getelementptr %125, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
@@ -39624,7 +39627,7 @@ then4:                                            ; preds = %then1
   %32 = getelementptr %131, ptr %31, i32 0, i32 3
   %33 = getelementptr [512 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.381")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.382")
   br label %merge3
 
 else5:                                            ; preds = %then1
@@ -39664,7 +39667,7 @@ then:                                             ; preds = %entry
   %11 = getelementptr %126, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %16, ptr %12, i32 0, i32 2
-  %14 = call ptr @"$Vector.at.313"(ptr %13, i64 0)
+  %14 = call ptr @"$Vector.at.314"(ptr %13, i64 0)
   %15 = getelementptr %128, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   ret ptr %16
@@ -39676,7 +39679,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  ret ptr @"$string.103"
+  ret ptr @"$string.104"
 
 dead1:                                            ; No predecessors!
   ret ptr undef
@@ -39817,7 +39820,7 @@ then11:                                           ; preds = %then8
   %82 = load i64, ptr %rows, align 8
   %83 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 512, ptr @"$string.382", i64 %82, ptr %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 512, ptr @"$string.383", i64 %82, ptr %84)
   br label %merge10
 
 else12:                                           ; preds = %then8
@@ -39856,7 +39859,7 @@ then15:                                           ; preds = %else9
   %108 = load i64, ptr %columns, align 8
   %109 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %110 = getelementptr i8, ptr %109, i64 0
-  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 512, ptr @"$string.383", i64 %107, i64 %108, ptr %110)
+  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 512, ptr @"$string.384", i64 %107, i64 %108, ptr %110)
   br label %merge14
 
 else16:                                           ; preds = %else9
@@ -39935,7 +39938,7 @@ then2:                                            ; preds = %merge
   %36 = getelementptr %133, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   %38 = call ptr @"$dtypes.name"(i32 %37)
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.384", ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.385", ptr %38)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -39961,7 +39964,7 @@ entry:
   %5 = getelementptr %125, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %suffix, align 8
-  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.385", ptr %6, ptr %7)
+  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.386", ptr %6, ptr %7)
   %9 = load ptr, ptr %target, align 8
   ret ptr %9
 
@@ -39984,7 +39987,7 @@ entry:
   %5 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %6 = getelementptr i8, ptr %5, i64 0
   %7 = load ptr, ptr %module, align 8
-  %8 = call ptr @"$join"(ptr %6, ptr %7, ptr @"$string.386")
+  %8 = call ptr @"$join"(ptr %6, ptr %7, ptr @"$string.387")
   %9 = call ptr @"$Validator.take"(ptr %4, ptr %8)
   store ptr %9, ptr %view, align 8
   %10 = load ptr, ptr %view, align 8
@@ -40086,7 +40089,7 @@ then6:                                            ; preds = %merge
   %67 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %68 = getelementptr i8, ptr %67, i64 0
   %69 = load ptr, ptr %module, align 8
-  %70 = call ptr @"$join"(ptr %68, ptr %69, ptr @"$string.393")
+  %70 = call ptr @"$join"(ptr %68, ptr %69, ptr @"$string.394")
   %71 = load ptr, ptr %module, align 8
   %72 = getelementptr %125, ptr %71, i32 0, i32 4
   %73 = load i32, ptr %72, align 4
@@ -40109,7 +40112,7 @@ then9:                                            ; preds = %merge5
   %81 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
   %83 = load ptr, ptr %module, align 8
-  %84 = call ptr @"$join"(ptr %82, ptr %83, ptr @"$string.394")
+  %84 = call ptr @"$join"(ptr %82, ptr %83, ptr @"$string.395")
   %85 = load ptr, ptr %module, align 8
   %86 = getelementptr %125, ptr %85, i32 0, i32 4
   %87 = load i32, ptr %86, align 4
@@ -40184,7 +40187,7 @@ then2:                                            ; preds = %then
   %35 = getelementptr %131, ptr %34, i32 0, i32 3
   %36 = getelementptr [512 x i8], ptr %35, i32 0, i32 0
   %37 = getelementptr i8, ptr %36, i64 0
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 512, ptr @"$string.388")
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 512, ptr @"$string.389")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -40236,7 +40239,7 @@ then10:                                           ; preds = %then5
   %62 = load ptr, ptr %module, align 8
   %63 = getelementptr %125, ptr %62, i32 0, i32 0
   %64 = load ptr, ptr %63, align 8
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 512, ptr @"$string.389", ptr %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 512, ptr @"$string.390", ptr %64)
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -40292,7 +40295,7 @@ then19:                                           ; preds = %then14
   %93 = load ptr, ptr %module, align 8
   %94 = getelementptr %125, ptr %93, i32 0, i32 0
   %95 = load ptr, ptr %94, align 8
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %88, i64 512, ptr @"$string.390", ptr %92, ptr %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %88, i64 512, ptr @"$string.391", ptr %92, ptr %95)
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -40397,7 +40400,7 @@ then4:                                            ; preds = %then1
   %58 = load ptr, ptr %known, align 8
   %59 = load i32, ptr %58, align 4
   %60 = call ptr @"$dtypes.name"(i32 %59)
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 512, ptr @"$string.391", ptr %54, i32 %57, ptr %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 512, ptr @"$string.392", ptr %54, i32 %57, ptr %60)
   br label %merge3
 
 else5:                                            ; preds = %then1
@@ -40492,7 +40495,7 @@ then3:                                            ; preds = %then
   %55 = load i32, ptr %54, align 4
   %56 = load i32, ptr %inner, align 4
   %57 = call ptr @"$dtypes.name"(i32 %56)
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 512, ptr @"$string.392", ptr %52, i32 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 512, ptr @"$string.393", ptr %52, i32 %55, ptr %57)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -40562,7 +40565,7 @@ then5:                                            ; preds = %else3
   %31 = getelementptr %131, ptr %30, i32 0, i32 3
   %32 = getelementptr [512 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.397")
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.398")
   br label %merge4
 
 else6:                                            ; preds = %else3
@@ -40680,7 +40683,7 @@ and.rhs:                                          ; preds = %merge
   %20 = load ptr, ptr %view, align 8
   %21 = getelementptr %133, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
-  %23 = call i32 @strcmp(ptr %22, ptr @"$string.396")
+  %23 = call i32 @strcmp(ptr %22, ptr @"$string.397")
   %24 = icmp eq i32 %23, 0
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
@@ -40707,7 +40710,7 @@ entry:
   %1 = load ptr, ptr %name, align 8
   %2 = load i32, ptr %size, align 4
   %3 = sext i32 %2 to i64
-  %4 = call i32 @strncmp(ptr %1, ptr @"$string.395", i64 %3)
+  %4 = call i32 @strncmp(ptr %1, ptr @"$string.396", i64 %3)
   %5 = icmp ne i32 %4, 0
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
@@ -40814,7 +40817,7 @@ entry:
   %8 = load i64, ptr %7, align 8
   %9 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
-  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.398")
+  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.399")
   %12 = zext i1 %11 to i8
   %13 = icmp eq i8 %12, 0
   %14 = zext i1 %13 to i8
@@ -40939,7 +40942,7 @@ forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr %13, ptr %16, i32 0, i32 0
   %18 = load i64, ptr %i, align 8
-  %19 = call ptr @"$Vector.at.312"(ptr %17, i64 %18)
+  %19 = call ptr @"$Vector.at.313"(ptr %17, i64 %18)
   store ptr %19, ptr %module, align 8
   %20 = load ptr, ptr %module, align 8
   %21 = getelementptr %125, ptr %20, i32 0, i32 7
@@ -40954,7 +40957,7 @@ then:                                             ; preds = %and.lhs.true
   %27 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %module, align 8
-  %30 = call ptr @"$join"(ptr %28, ptr %29, ptr @"$string.393")
+  %30 = call ptr @"$join"(ptr %28, ptr %29, ptr @"$string.394")
   %31 = call ptr @"$Checkpoint.find"(ptr %26, ptr %30)
   store ptr %31, ptr %view, align 8
   %32 = load ptr, ptr %view, align 8
@@ -41041,7 +41044,7 @@ then1:                                            ; preds = %else
   %23 = load ptr, ptr %22, align 8
   %24 = load ptr, ptr %view, align 8
   %25 = call i64 @"$TensorView.num_elements"(ptr %24)
-  %26 = call i64 @"$anon (./terra/checkpoint/weights_validate.t:223).399"(ptr %23, i64 %25, ptr %is_finite)
+  %26 = call i64 @"$anon (./terra/checkpoint/weights_validate.t:223).400"(ptr %23, i64 %25, ptr %is_finite)
   store i64 %26, ptr %index, align 8
   br label %merge
 
@@ -41066,13 +41069,13 @@ else5:                                            ; preds = %merge
   br label %merge3
 
 merge3:                                           ; preds = %else5, %dead
-  store ptr @"$string.400", ptr %wanted, align 8
+  store ptr @"$string.401", ptr %wanted, align 8
   %32 = load i8, ptr %is_finite, align 1
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else8, label %then7
 
 then7:                                            ; preds = %merge3
-  store ptr @"$string.401", ptr %wanted, align 8
+  store ptr @"$string.402", ptr %wanted, align 8
   br label %merge6
 
 else8:                                            ; preds = %merge3
@@ -41109,7 +41112,7 @@ then10:                                           ; preds = %merge6
   %57 = load i64, ptr %index, align 8
   %58 = call double @"$value_at"(ptr %56, i64 %57)
   %59 = load ptr, ptr %wanted, align 8
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.402", i64 %55, double %58, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.403", i64 %55, double %58, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %merge6
@@ -41212,7 +41215,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/checkpoint/weights_validate.t:223).399"(ptr %0, i64 %1, ptr %2) {
+define internal i64 @"$anon (./terra/checkpoint/weights_validate.t:223).400"(ptr %0, i64 %1, ptr %2) {
 entry:
   %i = alloca i64, align 8
   %words = alloca ptr, align 8
@@ -41376,7 +41379,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %92, ptr %2, i32 0, i32 0
-  call void @"$Vector.init.403"(ptr %3)
+  call void @"$Vector.init.404"(ptr %3)
   %4 = load %48, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %92, ptr %5, i32 0, i32 1
@@ -41384,7 +41387,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.403"(ptr %0) {
+define internal void @"$Vector.init.404"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -41425,7 +41428,7 @@ entry:
   %17 = load ptr, ptr %source, align 8
   %18 = getelementptr %4, ptr %17, i32 0, i32 1
   %19 = load ptr, ptr %18, align 8
-  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.409", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.410", ptr %19)
   %20 = load %48, ptr %12, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
@@ -41433,7 +41436,7 @@ entry:
   %24 = getelementptr %6, ptr %23, i32 0, i32 0
   %25 = getelementptr [64 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
-  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.410", ptr %26)
+  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.411", ptr %26)
   %27 = load %48, ptr %11, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %source, align 8
@@ -41441,31 +41444,31 @@ entry:
   %31 = getelementptr %6, ptr %30, i32 0, i32 2
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
-  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.412", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.413", i64 %33)
   %34 = load %48, ptr %10, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %4, ptr %36, i32 0, i32 9
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.413", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.414", i64 %38)
   %39 = load %48, ptr %9, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
   %42 = getelementptr %4, ptr %41, i32 0, i32 10
   %43 = load i64, ptr %42, align 8
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.414", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.415", i64 %43)
   %44 = load %48, ptr %8, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %source, align 8
   %47 = getelementptr %4, ptr %46, i32 0, i32 11
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.415", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.416", i64 %48)
   %49 = load %48, ptr %7, align 1
   %50 = load ptr, ptr %out, align 8
   %51 = load ptr, ptr %source, align 8
   %52 = getelementptr %4, ptr %51, i32 0, i32 12
   %53 = load i64, ptr %52, align 8
-  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.416", i64 %53)
+  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.417", i64 %53)
   %54 = load %48, ptr %6, align 1
   %55 = load ptr, ptr %out, align 8
   %56 = load ptr, ptr %source, align 8
@@ -41555,7 +41558,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %92, ptr %2, i32 0, i32 0
   %4 = load i8, ptr %value, align 1
-  %5 = call zeroext i1 @"$Vector.push.404"(ptr %3, i8 zeroext %4)
+  %5 = call zeroext i1 @"$Vector.push.405"(ptr %3, i8 zeroext %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %else, label %then
@@ -41573,7 +41576,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.404"(ptr %0, i8 zeroext %1) {
+define internal zeroext i1 @"$Vector.push.405"(ptr %0, i8 zeroext %1) {
 entry:
   %value = alloca i8, align 1
   %self = alloca ptr, align 8
@@ -41584,7 +41587,7 @@ entry:
   %4 = getelementptr %93, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.405"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.406"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -41621,7 +41624,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.405"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.406"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -41879,7 +41882,7 @@ whilebody:                                        ; preds = %condition
 then:                                             ; preds = %whilebody
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %91, ptr %35, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.407")
+  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.408")
   %37 = load %48, ptr %8, align 1
   store i32 1, ptr %length, align 4
   br label %merge1
@@ -42012,7 +42015,7 @@ entry:
   %13 = getelementptr %94, ptr %value, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = add i64 %12, %14
-  %16 = call zeroext i1 @"$Vector.resize.406"(ptr %11, i64 %15)
+  %16 = call zeroext i1 @"$Vector.resize.407"(ptr %11, i64 %15)
   %17 = zext i1 %16 to i8
   %18 = trunc i8 %17 to i1
   br i1 %18, label %else, label %then
@@ -42059,7 +42062,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal zeroext i1 @"$Vector.resize.406"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.407"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -42067,7 +42070,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.405"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.406"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -42126,7 +42129,7 @@ else:                                             ; preds = %or.lhs.false
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i8, ptr %byte, align 1
   %20 = zext i8 %19 to i32
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 8, ptr @"$string.408", i32 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 8, ptr @"$string.409", i32 %20)
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %91, ptr %22, i32 0, i32 0
   %24 = getelementptr [8 x i8], ptr %escaped, i32 0, i32 0
@@ -42198,7 +42201,7 @@ entry:
   %3 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
   %5 = load i64, ptr %value, align 8
-  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.411", i64 %5)
+  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.412", i64 %5)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %9 = getelementptr i8, ptr %8, i64 0
@@ -42224,7 +42227,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %10 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.417")
+  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.418")
   %11 = load %48, ptr %9, align 1
   %12 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %12)
@@ -42251,7 +42254,7 @@ forbody:                                          ; preds = %forcond
   %26 = getelementptr %4, ptr %25, i32 0, i32 7
   %27 = getelementptr %16, ptr %26, i32 0, i32 2
   %28 = load i64, ptr %i, align 8
-  %29 = call ptr @"$Vector.at.313"(ptr %27, i64 %28)
+  %29 = call ptr @"$Vector.at.314"(ptr %27, i64 %28)
   store ptr %29, ptr %shard, align 8
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %30)
@@ -42260,21 +42263,21 @@ forbody:                                          ; preds = %forcond
   %33 = load ptr, ptr %shard, align 8
   %34 = getelementptr %128, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
-  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.418", ptr %35)
+  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.419", ptr %35)
   %36 = load %48, ptr %6, align 1
   %37 = load ptr, ptr %out, align 8
   %38 = load ptr, ptr %shard, align 8
   %39 = getelementptr %128, ptr %38, i32 0, i32 1
   %40 = getelementptr %100, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.419", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.420", i64 %41)
   %42 = load %48, ptr %5, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = load ptr, ptr %shard, align 8
   %45 = getelementptr %128, ptr %44, i32 0, i32 2
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.420", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.421", i64 %47)
   %48 = load %48, ptr %4, align 1
   %49 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %49)
@@ -42356,7 +42359,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %7 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.421")
+  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.422")
   %8 = load %48, ptr %6, align 1
   %9 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %9)
@@ -42383,7 +42386,7 @@ forbody:                                          ; preds = %forcond
   %23 = getelementptr %4, ptr %22, i32 0, i32 7
   %24 = getelementptr %16, ptr %23, i32 0, i32 4
   %25 = load i64, ptr %i, align 8
-  %26 = call ptr @"$Vector.at.372"(ptr %24, i64 %25)
+  %26 = call ptr @"$Vector.at.373"(ptr %24, i64 %25)
   store ptr %26, ptr %view, align 8
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %view, align 8
@@ -42428,7 +42431,7 @@ forbody4:                                         ; preds = %forcond3
   %52 = getelementptr %4, ptr %51, i32 0, i32 5
   %53 = getelementptr %13, ptr %52, i32 0, i32 0
   %54 = load i64, ptr %i2, align 8
-  %55 = call ptr @"$Vector.at.312"(ptr %53, i64 %54)
+  %55 = call ptr @"$Vector.at.313"(ptr %53, i64 %54)
   %56 = load ptr, ptr %source, align 8
   %57 = getelementptr %4, ptr %56, i32 0, i32 3
   %58 = getelementptr %6, ptr %57, i32 0, i32 15
@@ -42480,17 +42483,17 @@ entry:
   %18 = load ptr, ptr %view, align 8
   %19 = getelementptr %133, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.422", ptr %20)
+  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.423", ptr %20)
   %21 = load %48, ptr %13, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = load ptr, ptr %view, align 8
   %24 = getelementptr %133, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = call ptr @"$dtypes.name"(i32 %25)
-  call void @"$JsonWriter.string_field"(ptr %22, ptr @"$string.199", ptr %26)
+  call void @"$JsonWriter.string_field"(ptr %22, ptr @"$string.200", ptr %26)
   %27 = load %48, ptr %12, align 1
   %28 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.355")
+  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.356")
   %29 = load %48, ptr %11, align 1
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %30)
@@ -42533,24 +42536,24 @@ merge:                                            ; preds = %forcond
   %54 = load ptr, ptr %view, align 8
   %55 = getelementptr %133, ptr %54, i32 0, i32 5
   %56 = load i64, ptr %55, align 8
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.419", i64 %56)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.420", i64 %56)
   %57 = load %48, ptr %7, align 1
   %58 = load ptr, ptr %out, align 8
   %59 = load ptr, ptr %file, align 8
-  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.418", ptr %59)
+  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.419", ptr %59)
   %60 = load %48, ptr %6, align 1
   %61 = load ptr, ptr %out, align 8
   %62 = load ptr, ptr %view, align 8
   %63 = getelementptr %133, ptr %62, i32 0, i32 6
   %64 = load i64, ptr %63, align 8
-  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.423", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.424", i64 %64)
   %65 = load %48, ptr %5, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %view, align 8
   %68 = getelementptr %133, ptr %67, i32 0, i32 10
   %69 = load i8, ptr %68, align 1
   %70 = icmp ne i8 %69, 0
-  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.424", i1 zeroext %70)
+  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.425", i1 zeroext %70)
   %71 = load %48, ptr %4, align 1
   %72 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %72)
@@ -42601,14 +42604,14 @@ entry:
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %91, ptr %10, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %11, ptr @"$string.138")
+  call void @"$StringBuilder.append_string"(ptr %11, ptr @"$string.139")
   %12 = load %48, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %91, ptr %13, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %14, ptr @"$string.139")
+  call void @"$StringBuilder.append_string"(ptr %14, ptr @"$string.140")
   %15 = load %48, ptr %2, align 1
   br label %merge
 
@@ -42641,7 +42644,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %module, align 8
   %16 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.386", i32 %16, i32 1, i64 1)
+  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.387", i32 %16, i32 1, i64 1)
   %17 = load %48, ptr %7, align 1
   br label %merge
 
@@ -42657,7 +42660,7 @@ else:                                             ; preds = %entry
 then1:                                            ; preds = %else
   %24 = load ptr, ptr %out, align 8
   %25 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.387", i32 0, i32 1, i64 1)
+  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.388", i32 0, i32 1, i64 1)
   %26 = load %48, ptr %6, align 1
   br label %merge
 
@@ -42671,7 +42674,7 @@ else2:                                            ; preds = %else
   %33 = getelementptr %125, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.386", i32 %31, i32 2, i64 %35)
+  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.387", i32 %31, i32 2, i64 %35)
   %36 = load %48, ptr %5, align 1
   br label %merge
 
@@ -42685,7 +42688,7 @@ merge:                                            ; preds = %else2, %then1, %the
 then4:                                            ; preds = %merge
   %41 = load ptr, ptr %out, align 8
   %42 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.393", i32 0, i32 2, i64 1)
+  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.394", i32 0, i32 2, i64 1)
   %43 = load %48, ptr %4, align 1
   br label %merge3
 
@@ -42703,7 +42706,7 @@ then7:                                            ; preds = %merge3
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %module, align 8
   %50 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.394", i32 %50, i32 1, i64 1)
+  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.395", i32 %50, i32 1, i64 1)
   %51 = load %48, ptr %3, align 1
   br label %merge6
 
@@ -42738,7 +42741,7 @@ entry:
   %11 = getelementptr %125, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %suffix, align 8
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.385", ptr %12, ptr %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.386", ptr %12, ptr %13)
   %15 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = getelementptr %133, ptr %view, i32 0, i32 0
@@ -42779,7 +42782,7 @@ entry:
   %46 = getelementptr %133, ptr %view, i32 0, i32 10
   store i8 %45, ptr %46, align 1
   %47 = load ptr, ptr %out, align 8
-  call void @"$write_tensor"(ptr %47, ptr %view, ptr @"$string.94")
+  call void @"$write_tensor"(ptr %47, ptr %view, ptr @"$string.95")
   %48 = load %48, ptr %6, align 1
   ret void
 }
@@ -42807,10 +42810,10 @@ entry:
   %14 = getelementptr %16, ptr %13, i32 0, i32 6
   %15 = getelementptr %21, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.425", i64 %16)
+  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.426", i64 %16)
   %17 = load %48, ptr %10, align 1
   %18 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.426")
+  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.427")
   %19 = load %48, ptr %9, align 1
   %20 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %20)
@@ -42839,7 +42842,7 @@ forbody:                                          ; preds = %forcond
   %36 = getelementptr %16, ptr %35, i32 0, i32 6
   %37 = getelementptr %21, ptr %36, i32 0, i32 0
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.427"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.428"(ptr %37, i64 %38)
   store ptr %39, ptr %problem, align 8
   %40 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %40)
@@ -42849,21 +42852,21 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %131, ptr %43, i32 0, i32 1
   %45 = getelementptr [256 x i8], ptr %44, i32 0, i32 0
   %46 = getelementptr i8, ptr %45, i64 0
-  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.418", ptr %46)
+  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.419", ptr %46)
   %47 = load %48, ptr %6, align 1
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %problem, align 8
   %50 = getelementptr %131, ptr %49, i32 0, i32 2
   %51 = getelementptr [256 x i8], ptr %50, i32 0, i32 0
   %52 = getelementptr i8, ptr %51, i64 0
-  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.428", ptr %52)
+  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.429", ptr %52)
   %53 = load %48, ptr %5, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = load ptr, ptr %problem, align 8
   %56 = getelementptr %131, ptr %55, i32 0, i32 3
   %57 = getelementptr [512 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.429", ptr %58)
+  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.430", ptr %58)
   %59 = load %48, ptr %4, align 1
   %60 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %60)
@@ -42879,7 +42882,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.427"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.428"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -42975,7 +42978,7 @@ then3:                                            ; preds = %then
   %29 = getelementptr %0, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.431")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.432")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -43024,12 +43027,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %92, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.430"(ptr %3)
+  call void @"$Vector.free.431"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.430"(ptr %0) {
+define internal void @"$Vector.free.431"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -43041,7 +43044,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.403"(ptr %7)
+  call void @"$Vector.init.404"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -43102,7 +43105,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %13, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.432"(ptr %4)
+  call void @"$Vector.free.433"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %13, ptr %6, i32 0, i32 1
@@ -43111,7 +43114,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.432"(ptr %0) {
+define internal void @"$Vector.free.433"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -43123,7 +43126,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.93"(ptr %7)
+  call void @"$Vector.init.94"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -43178,7 +43181,7 @@ forbody:                                          ; preds = %forcond
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %8, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %i, align 8
-  %17 = call ptr @"$Vector.at.278"(ptr %15, i64 %16)
+  %17 = call ptr @"$Vector.at.279"(ptr %15, i64 %16)
   call void @"$Regex.free"(ptr %17)
   %18 = load %48, ptr %3, align 1
   %19 = add i64 %8, 1
@@ -43188,16 +43191,16 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %8, ptr %20, i32 0, i32 1
-  call void @"$Vector.free.433"(ptr %21)
+  call void @"$Vector.free.434"(ptr %21)
   %22 = load %48, ptr %2, align 1
   %23 = load ptr, ptr %self, align 8
   %24 = getelementptr %8, ptr %23, i32 0, i32 0
-  call void @"$Map.free.434"(ptr %24)
+  call void @"$Map.free.435"(ptr %24)
   %25 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.433"(ptr %0) {
+define internal void @"$Vector.free.434"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -43209,12 +43212,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.92"(ptr %7)
+  call void @"$Vector.init.93"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Map.free.434"(ptr %0) {
+define internal void @"$Map.free.435"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -43222,7 +43225,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %9, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.435"(ptr %4)
+  call void @"$Vector.free.436"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %9, ptr %6, i32 0, i32 1
@@ -43231,7 +43234,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.435"(ptr %0) {
+define internal void @"$Vector.free.436"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -43243,7 +43246,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.91"(ptr %7)
+  call void @"$Vector.init.92"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -43283,7 +43286,7 @@ then3:                                            ; preds = %then
   %16 = getelementptr %0, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.90")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.91")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -43369,7 +43372,7 @@ then2:                                            ; preds = %then
   %12 = getelementptr %0, ptr %11, i32 0, i32 0
   %13 = getelementptr [1024 x i8], ptr %12, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.436")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.437")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43411,7 +43414,7 @@ then9:                                            ; preds = %then5
   %32 = load ptr, ptr %given, align 8
   %33 = getelementptr %24, ptr %32, i32 0, i32 0
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.437", i32 %34, i32 128)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.438", i32 %34, i32 128)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -43756,7 +43759,7 @@ then2:                                            ; preds = %then
   %25 = load ptr, ptr %c, align 8
   %26 = getelementptr %6, ptr %25, i32 0, i32 2
   %27 = load i32, ptr %26, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.438", i32 %21, ptr %24, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.439", i32 %21, ptr %24, i32 %27)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43857,7 +43860,7 @@ then5:                                            ; preds = %then2
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load ptr, ptr %directory, align 8
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.439", ptr %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.440", ptr %26)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -43896,7 +43899,7 @@ else10:                                           ; preds = %merge1
 merge8:                                           ; preds = %else10, %then9
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %21, ptr %39, i32 0, i32 0
-  %41 = call ptr @"$Vector.at.427"(ptr %40, i64 0)
+  %41 = call ptr @"$Vector.at.428"(ptr %40, i64 0)
   %42 = getelementptr %131, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
   ret i32 %43
@@ -43921,7 +43924,7 @@ entry:
   %4 = load ptr, ptr %target, align 8
   %5 = load i64, ptr %capacity, align 8
   %6 = load ptr, ptr %directory, align 8
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.440", ptr %6)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.441", ptr %6)
   %8 = sext i32 %7 to i64
   store i64 %8, ptr %used, align 8
   %9 = load ptr, ptr %self, align 8
@@ -43943,7 +43946,7 @@ then:                                             ; preds = %entry
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %21, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.441", i64 %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.442", i64 %24)
   %26 = sext i32 %25 to i64
   %27 = add i64 %15, %26
   store i64 %27, ptr %used, align 8
@@ -43953,7 +43956,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.442", ptr %separator, align 8
+  store ptr @"$string.443", ptr %separator, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %21, ptr %28, i32 0, i32 0
   %30 = getelementptr %22, ptr %29, i32 0, i32 1
@@ -43981,14 +43984,14 @@ then3:                                            ; preds = %forbody
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %21, ptr %42, i32 0, i32 0
   %44 = load i64, ptr %i, align 8
-  %45 = call ptr @"$Vector.at.427"(ptr %43, i64 %44)
+  %45 = call ptr @"$Vector.at.428"(ptr %43, i64 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = load i64, ptr %capacity, align 8
   %48 = load i64, ptr %used, align 8
   %49 = load ptr, ptr %separator, align 8
   %50 = call i64 @"$Problem.append_to"(ptr %45, ptr %46, i64 %47, i64 %48, ptr %49)
   store i64 %50, ptr %used, align 8
-  store ptr @"$string.444", ptr %separator, align 8
+  store ptr @"$string.445", ptr %separator, align 8
   br label %merge2
 
 else4:                                            ; preds = %forbody
@@ -44034,7 +44037,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  store ptr @"$string.442", ptr %colon, align 8
+  store ptr @"$string.443", ptr %colon, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %131, ptr %11, i32 0, i32 2
   %13 = getelementptr [256 x i8], ptr %12, i32 0, i32 0
@@ -44047,7 +44050,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %19, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.94", ptr %colon, align 8
+  store ptr @"$string.95", ptr %colon, align 8
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -44075,7 +44078,7 @@ merge1:                                           ; preds = %else3, %then2
   %38 = getelementptr %131, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.443", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.444", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
   %42 = sext i32 %41 to i64
   %43 = add i64 %20, %42
   ret i64 %43
@@ -44208,14 +44211,14 @@ entry:
   br i1 %7, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.445", ptr %chosen, align 8
+  store ptr @"$string.446", ptr %chosen, align 8
   %8 = call zeroext i1 @"$has_driver"()
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  store ptr @"$string.448", ptr %chosen, align 8
+  store ptr @"$string.449", ptr %chosen, align 8
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -44229,7 +44232,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %11 = load ptr, ptr %chosen, align 8
-  %12 = call i32 @strcmp(ptr %11, ptr @"$string.445")
+  %12 = call i32 @strcmp(ptr %11, ptr @"$string.446")
   %13 = icmp eq i32 %12, 0
   %14 = zext i1 %13 to i8
   %15 = trunc i8 %14 to i1
@@ -44237,7 +44240,7 @@ merge:                                            ; preds = %else, %merge1
 
 then5:                                            ; preds = %merge
   %16 = load ptr, ptr %kind, align 8
-  %17 = call ptr @strcpy(ptr %16, ptr @"$string.445")
+  %17 = call ptr @strcpy(ptr %16, ptr @"$string.446")
   ret i32 0
 
 dead:                                             ; No predecessors!
@@ -44248,7 +44251,7 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead
   %18 = load ptr, ptr %chosen, align 8
-  %19 = call i32 @strcmp(ptr %18, ptr @"$string.448")
+  %19 = call i32 @strcmp(ptr %18, ptr @"$string.449")
   %20 = icmp eq i32 %19, 0
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
@@ -44256,7 +44259,7 @@ merge4:                                           ; preds = %else6, %dead
 
 then8:                                            ; preds = %merge4
   %23 = load ptr, ptr %kind, align 8
-  %24 = call ptr @strcpy(ptr %23, ptr @"$string.448")
+  %24 = call ptr @strcpy(ptr %23, ptr @"$string.449")
   ret i32 0
 
 dead10:                                           ; No predecessors!
@@ -44280,7 +44283,7 @@ then12:                                           ; preds = %merge7
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load ptr, ptr %wanted, align 8
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.449", ptr %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.450", ptr %34)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -44305,7 +44308,7 @@ entry:
 
 or.rhs:                                           ; preds = %or.lhs.false
   %5 = load ptr, ptr %wanted, align 8
-  %6 = call i32 @strcmp(ptr %5, ptr @"$string.89")
+  %6 = call i32 @strcmp(ptr %5, ptr @"$string.90")
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -44333,7 +44336,7 @@ dead:                                             ; No predecessors!
 
 define internal zeroext i1 @"$has_driver"() {
 entry:
-  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.446")
+  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.447")
   %1 = zext i1 %0 to i8
   %2 = trunc i8 %1 to i1
   br i1 %2, label %then, label %else
@@ -44348,7 +44351,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.447")
+  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.448")
   %4 = zext i1 %3 to i8
   %5 = trunc i8 %4 to i1
   br i1 %5, label %then2, label %else3
@@ -44462,7 +44465,7 @@ merge:                                            ; preds = %else, %merge1
   %46 = getelementptr %2, ptr %45, i32 0, i32 2
   %47 = getelementptr [16 x i8], ptr %46, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.451", ptr %44, ptr %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.452", ptr %44, ptr %48)
   store i32 %49, ptr %written, align 4
   %50 = load i32, ptr %written, align 4
   %51 = icmp sge i32 %50, 4096
@@ -44484,7 +44487,7 @@ then8:                                            ; preds = %then5
   %60 = getelementptr %0, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
   %62 = getelementptr i8, ptr %61, i64 0
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.452", i32 4064)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.453", i32 4064)
   br label %merge7
 
 else9:                                            ; preds = %then5
@@ -44513,7 +44516,7 @@ then12:                                           ; preds = %and.lhs.true
   %71 = getelementptr %2, ptr %70, i32 0, i32 2
   %72 = getelementptr [16 x i8], ptr %71, i32 0, i32 0
   %73 = getelementptr i8, ptr %72, i64 0
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.453", ptr %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.454", ptr %73)
   br label %merge11
 
 else13:                                           ; preds = %and.lhs.true, %merge4
@@ -44581,7 +44584,7 @@ then3:                                            ; preds = %then
   %22 = getelementptr %0, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.450")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.451")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -44609,7 +44612,7 @@ merge:                                            ; preds = %else, %dead
 
 then6:                                            ; preds = %merge
   %33 = load ptr, ptr %target, align 8
-  %34 = call ptr @strcpy(ptr %33, ptr @"$string.321")
+  %34 = call ptr @strcpy(ptr %33, ptr @"$string.322")
   ret i32 0
 
 dead8:                                            ; No predecessors!
@@ -44698,13 +44701,13 @@ entry:
   br i1 %16, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.94", ptr %hint, align 8
+  store ptr @"$string.95", ptr %hint, align 8
   %17 = load i8, ptr %was_automatic, align 1
   %18 = trunc i8 %17 to i1
   br i1 %18, label %and.lhs.true, label %else3
 
 then2:                                            ; preds = %and.lhs.true
-  store ptr @"$string.454", ptr %hint, align 8
+  store ptr @"$string.455", ptr %hint, align 8
   br label %merge1
 
 else3:                                            ; preds = %and.lhs.true, %then
@@ -44737,14 +44740,14 @@ then5:                                            ; preds = %merge1
   %35 = getelementptr [16 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
   %37 = call ptr @dlerror()
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.455", ptr %32, ptr %36, ptr %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.456", ptr %32, ptr %36, ptr %37)
   br label %merge4
 
 else6:                                            ; preds = %merge1
   br label %merge4
 
 merge4:                                           ; preds = %else6, %then5
-  ret i32 5
+  ret i32 4
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -44756,7 +44759,7 @@ merge:                                            ; preds = %else, %dead
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %2, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
-  %42 = call ptr @dlsym(ptr %41, ptr @"$string.456")
+  %42 = call ptr @dlsym(ptr %41, ptr @"$string.457")
   store ptr %42, ptr %symbol, align 8
   %43 = load ptr, ptr %symbol, align 8
   %44 = icmp eq ptr %43, null
@@ -44782,7 +44785,7 @@ then12:                                           ; preds = %then8
   %57 = getelementptr %2, ptr %56, i32 0, i32 3
   %58 = getelementptr [4096 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.457", ptr %59, ptr @"$string.456")
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.458", ptr %59, ptr @"$string.457")
   br label %merge11
 
 else13:                                           ; preds = %then8
@@ -44872,7 +44875,7 @@ then25:                                           ; preds = %then20
   %105 = getelementptr %2, ptr %104, i32 0, i32 3
   %106 = getelementptr [4096 x i8], ptr %105, i32 0, i32 0
   %107 = getelementptr i8, ptr %106, i64 0
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.458", ptr %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.459", ptr %107)
   br label %merge24
 
 else26:                                           ; preds = %then20
@@ -44904,7 +44907,7 @@ entry:
   %2 = getelementptr %2, ptr %1, i32 0, i32 2
   %3 = getelementptr [16 x i8], ptr %2, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
-  %5 = call i32 @strcmp(ptr %4, ptr @"$string.445")
+  %5 = call i32 @strcmp(ptr %4, ptr @"$string.446")
   %6 = icmp eq i32 %5, 0
   %7 = zext i1 %6 to i8
   %8 = icmp ne i8 %7, 0
@@ -45465,7 +45468,7 @@ then10:                                           ; preds = %then7
   %47 = load ptr, ptr %resolved, align 8
   %48 = getelementptr %24, ptr %47, i32 0, i32 24
   %49 = load i32, ptr %48, align 4
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.478", i32 %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.479", i32 %49)
   br label %merge9
 
 else11:                                           ; preds = %then7
@@ -45512,7 +45515,7 @@ then18:                                           ; preds = %then14
   %72 = load ptr, ptr %model, align 8
   %73 = getelementptr %6, ptr %72, i32 0, i32 10
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.479", i32 %71, i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.480", i32 %71, i32 %74)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -45935,7 +45938,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %24, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = sext i32 %25 to i64
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.459", i64 %26, i64 1, i64 64)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.460", i64 %26, i64 1, i64 64)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -45986,7 +45989,7 @@ then10:                                           ; preds = %then5
   %50 = getelementptr %24, ptr %49, i32 0, i32 5
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.460", i64 %52, i64 1, i64 65536)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.461", i64 %52, i64 1, i64 65536)
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -46037,7 +46040,7 @@ then19:                                           ; preds = %then14
   %76 = getelementptr %24, ptr %75, i32 0, i32 6
   %77 = load i32, ptr %76, align 4
   %78 = sext i32 %77 to i64
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.461", i64 %78, i64 1, i64 67108864)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.462", i64 %78, i64 1, i64 67108864)
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -46088,7 +46091,7 @@ then28:                                           ; preds = %then23
   %102 = getelementptr %24, ptr %101, i32 0, i32 7
   %103 = load i32, ptr %102, align 4
   %104 = sext i32 %103 to i64
-  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.462", i64 %104, i64 1, i64 65536)
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.463", i64 %104, i64 1, i64 65536)
   br label %merge27
 
 else29:                                           ; preds = %then23
@@ -46139,7 +46142,7 @@ then37:                                           ; preds = %then32
   %128 = getelementptr %24, ptr %127, i32 0, i32 8
   %129 = load i32, ptr %128, align 4
   %130 = sext i32 %129 to i64
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.463", i64 %130, i64 0, i64 1073741824)
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.464", i64 %130, i64 0, i64 1073741824)
   br label %merge36
 
 else38:                                           ; preds = %then32
@@ -46190,7 +46193,7 @@ then46:                                           ; preds = %then41
   %154 = getelementptr %24, ptr %153, i32 0, i32 9
   %155 = load i32, ptr %154, align 4
   %156 = sext i32 %155 to i64
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.464", i64 %156, i64 0, i64 2)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.465", i64 %156, i64 0, i64 2)
   br label %merge45
 
 else47:                                           ; preds = %then41
@@ -46241,7 +46244,7 @@ then55:                                           ; preds = %then50
   %180 = getelementptr %24, ptr %179, i32 0, i32 10
   %181 = load i32, ptr %180, align 4
   %182 = sext i32 %181 to i64
-  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.465", i64 %182, i64 0, i64 4096)
+  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.466", i64 %182, i64 0, i64 4096)
   br label %merge54
 
 else56:                                           ; preds = %then50
@@ -46292,7 +46295,7 @@ then64:                                           ; preds = %then59
   %206 = getelementptr %24, ptr %205, i32 0, i32 11
   %207 = load i32, ptr %206, align 4
   %208 = sext i32 %207 to i64
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.466", i64 %208, i64 1, i64 1048576)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.467", i64 %208, i64 1, i64 1048576)
   br label %merge63
 
 else65:                                           ; preds = %then59
@@ -46343,7 +46346,7 @@ then73:                                           ; preds = %then68
   %232 = getelementptr %24, ptr %231, i32 0, i32 12
   %233 = load i32, ptr %232, align 4
   %234 = sext i32 %233 to i64
-  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.467", i64 %234, i64 0, i64 67108864)
+  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.468", i64 %234, i64 0, i64 67108864)
   br label %merge72
 
 else74:                                           ; preds = %then68
@@ -46394,7 +46397,7 @@ then82:                                           ; preds = %then77
   %258 = getelementptr %24, ptr %257, i32 0, i32 13
   %259 = load i32, ptr %258, align 4
   %260 = sext i32 %259 to i64
-  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.468", i64 %260, i64 1, i64 16777216)
+  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.469", i64 %260, i64 1, i64 16777216)
   br label %merge81
 
 else83:                                           ; preds = %then77
@@ -46445,7 +46448,7 @@ then91:                                           ; preds = %then86
   %284 = getelementptr %24, ptr %283, i32 0, i32 14
   %285 = load i32, ptr %284, align 4
   %286 = sext i32 %285 to i64
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.469", i64 %286, i64 0, i64 1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.470", i64 %286, i64 0, i64 1)
   br label %merge90
 
 else92:                                           ; preds = %then86
@@ -46496,7 +46499,7 @@ then100:                                          ; preds = %then95
   %310 = getelementptr %24, ptr %309, i32 0, i32 15
   %311 = load i32, ptr %310, align 4
   %312 = sext i32 %311 to i64
-  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.470", i64 %312, i64 -1, i64 2)
+  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.471", i64 %312, i64 -1, i64 2)
   br label %merge99
 
 else101:                                          ; preds = %then95
@@ -46547,7 +46550,7 @@ then109:                                          ; preds = %then104
   %336 = getelementptr %24, ptr %335, i32 0, i32 16
   %337 = load i32, ptr %336, align 4
   %338 = sext i32 %337 to i64
-  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.471", i64 %338, i64 0, i64 65536)
+  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.472", i64 %338, i64 0, i64 65536)
   br label %merge108
 
 else110:                                          ; preds = %then104
@@ -46598,7 +46601,7 @@ then118:                                          ; preds = %then113
   %362 = getelementptr %24, ptr %361, i32 0, i32 20
   %363 = load i32, ptr %362, align 4
   %364 = sext i32 %363 to i64
-  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %360, i64 1024, ptr @"$string.472", i64 %364, i64 -1, i64 1)
+  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %360, i64 1024, ptr @"$string.473", i64 %364, i64 -1, i64 1)
   br label %merge117
 
 else119:                                          ; preds = %then113
@@ -46649,7 +46652,7 @@ then127:                                          ; preds = %then122
   %388 = getelementptr %24, ptr %387, i32 0, i32 21
   %389 = load i32, ptr %388, align 4
   %390 = sext i32 %389 to i64
-  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %386, i64 1024, ptr @"$string.473", i64 %390, i64 -1, i64 1)
+  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %386, i64 1024, ptr @"$string.474", i64 %390, i64 -1, i64 1)
   br label %merge126
 
 else128:                                          ; preds = %then122
@@ -46700,7 +46703,7 @@ then136:                                          ; preds = %then131
   %414 = getelementptr %24, ptr %413, i32 0, i32 22
   %415 = load i32, ptr %414, align 4
   %416 = sext i32 %415 to i64
-  %417 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %412, i64 1024, ptr @"$string.474", i64 %416, i64 0, i64 1)
+  %417 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %412, i64 1024, ptr @"$string.475", i64 %416, i64 0, i64 1)
   br label %merge135
 
 else137:                                          ; preds = %then131
@@ -46751,7 +46754,7 @@ then145:                                          ; preds = %then140
   %440 = getelementptr %24, ptr %439, i32 0, i32 23
   %441 = load i32, ptr %440, align 4
   %442 = sext i32 %441 to i64
-  %443 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 1024, ptr @"$string.475", i64 %442, i64 0, i64 1)
+  %443 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 1024, ptr @"$string.476", i64 %442, i64 0, i64 1)
   br label %merge144
 
 else146:                                          ; preds = %then140
@@ -46802,7 +46805,7 @@ then154:                                          ; preds = %then149
   %466 = getelementptr %24, ptr %465, i32 0, i32 24
   %467 = load i32, ptr %466, align 4
   %468 = sext i32 %467 to i64
-  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %464, i64 1024, ptr @"$string.476", i64 %468, i64 0, i64 65536)
+  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %464, i64 1024, ptr @"$string.477", i64 %468, i64 0, i64 65536)
   br label %merge153
 
 else155:                                          ; preds = %then149
@@ -46853,7 +46856,7 @@ then163:                                          ; preds = %then158
   %492 = load ptr, ptr %given, align 8
   %493 = getelementptr %24, ptr %492, i32 0, i32 17
   %494 = load i64, ptr %493, align 8
-  %495 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %491, i64 1024, ptr @"$string.477", i64 %494, i64 0, i64 1152921504606846976)
+  %495 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %491, i64 1024, ptr @"$string.478", i64 %494, i64 0, i64 1152921504606846976)
   br label %merge162
 
 else164:                                          ; preds = %then158
@@ -46974,7 +46977,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %3, ptr %27, i32 0, i32 10
   %29 = getelementptr [128 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.480", ptr %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.481", ptr %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -47128,7 +47131,7 @@ then15:                                           ; preds = %then10
   %125 = load ptr, ptr %info, align 8
   %126 = getelementptr %3, ptr %125, i32 0, i32 7
   %127 = load i32, ptr %126, align 4
-  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 1024, ptr @"$string.481", i32 %120, ptr %124, i32 %127)
+  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 1024, ptr @"$string.482", i32 %120, ptr %124, i32 %127)
   br label %merge14
 
 else16:                                           ; preds = %then10
@@ -47417,7 +47420,7 @@ then2:                                            ; preds = %then
   %45 = load ptr, ptr %o, align 8
   %46 = getelementptr %24, ptr %45, i32 0, i32 7
   %47 = load i32, ptr %46, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.482", i32 %41, i32 %44, i32 %47, i64 2147483647)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.483", i32 %41, i32 %44, i32 %47, i64 2147483647)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -47599,7 +47602,7 @@ entry:
   %10 = load i32, ptr %9, align 4
   %11 = load i32, ptr %world_size, align 4
   %12 = load ptr, ptr %message, align 8
-  %13 = call i32 @"$check_split"(ptr @"$string.162", i32 %10, i32 %11, ptr %12)
+  %13 = call i32 @"$check_split"(ptr @"$string.163", i32 %10, i32 %11, ptr %12)
   store i32 %13, ptr %code, align 4
   %14 = load i32, ptr %code, align 4
   %15 = icmp ne i32 %14, 0
@@ -47623,7 +47626,7 @@ merge:                                            ; preds = %else, %dead
   %21 = load i32, ptr %20, align 4
   %22 = load i32, ptr %world_size, align 4
   %23 = load ptr, ptr %message, align 8
-  %24 = call i32 @"$check_split"(ptr @"$string.163", i32 %21, i32 %22, ptr %23)
+  %24 = call i32 @"$check_split"(ptr @"$string.164", i32 %21, i32 %22, ptr %23)
   store i32 %24, ptr %code1, align 4
   %25 = load i32, ptr %code1, align 4
   %26 = icmp ne i32 %25, 0
@@ -47654,7 +47657,7 @@ then7:                                            ; preds = %merge2
   %36 = load i32, ptr %35, align 4
   %37 = load i32, ptr %world_size, align 4
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$check_split"(ptr @"$string.166", i32 %36, i32 %37, ptr %38)
+  %39 = call i32 @"$check_split"(ptr @"$string.167", i32 %36, i32 %37, ptr %38)
   store i32 %39, ptr %code9, align 4
   %40 = load i32, ptr %code9, align 4
   %41 = icmp ne i32 %40, 0
@@ -47699,7 +47702,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.484", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.485", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -47730,7 +47733,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.485", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.486", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -47745,7 +47748,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.486", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.487", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -47788,7 +47791,7 @@ then2:                                            ; preds = %then
   %19 = load i32, ptr %world_size, align 4
   %20 = load ptr, ptr %name, align 8
   %21 = load i32, ptr %value, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.483", i32 %19, ptr %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.484", i32 %19, ptr %20, i32 %21)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -47934,7 +47937,7 @@ then2:                                            ; preds = %then
   %60 = load ptr, ptr %59, align 8
   %61 = getelementptr %6, ptr %60, i32 0, i32 2
   %62 = load i32, ptr %61, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.487", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.488", i32 %62)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -48539,7 +48542,7 @@ then2:                                            ; preds = %then
   %35 = load ptr, ptr %matrix, align 8
   %36 = getelementptr %52, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.488", i32 %28, i32 %31, i32 %34, i32 %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.489", i32 %28, i32 %31, i32 %34, i32 %37)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -49582,7 +49585,7 @@ then2:                                            ; preds = %then
   %38 = load i32, ptr %37, align 4
   %39 = getelementptr %55, ptr %cache, i32 0, i32 5
   %40 = load i32, ptr %39, align 4
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.489", ptr %34, i32 %36, i32 %38, i32 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.490", ptr %34, i32 %36, i32 %38, i32 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -49800,7 +49803,7 @@ then2:                                            ; preds = %then
   %100 = load ptr, ptr %o, align 8
   %101 = getelementptr %24, ptr %100, i32 0, i32 6
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.490", i32 %99, i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.491", i32 %99, i32 %102)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50179,7 +50182,7 @@ entry:
   %29 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %28)
   %30 = call i64 @"$aligned"(i64 %29)
   %31 = getelementptr i8, ptr %26, i64 %30
-  call void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %23, ptr %25, ptr %31)
+  call void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %23, ptr %25, ptr %31)
   %32 = load %48, ptr %3, align 1
   %33 = load ptr, ptr %shape, align 8
   %34 = getelementptr %140, ptr %33, i32 0, i32 2
@@ -51087,7 +51090,7 @@ entry:
   %2 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %1)
   %3 = call i64 @"$aligned"(i64 %2)
   %4 = load ptr, ptr %shape, align 8
-  %5 = call i64 @"$anon (./terra/scheduling/batch.t:104).491"(ptr %4)
+  %5 = call i64 @"$anon (./terra/scheduling/batch.t:104).492"(ptr %4)
   %6 = call i64 @"$aligned"(i64 %5)
   %7 = add i64 %3, %6
   ret i64 %7
@@ -51436,7 +51439,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:104).491"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:104).492"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -52060,7 +52063,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -52323,7 +52326,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %82 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %82, ptr @"$string.494")
+  call void @"$Plan.refuse"(ptr %82, ptr @"$string.495")
   %83 = load %48, ptr %3, align 1
   br label %merge6
 
@@ -52496,7 +52499,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %23, ptr %14, i32 0, i32 10
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.493", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.494", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -52590,7 +52593,7 @@ entry:
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
   %57 = getelementptr i8, ptr %56, i64 0
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.497", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.500", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -52618,7 +52621,7 @@ entry:
   store i64 %4, ptr %room, align 8
   store i32 %8, ptr %page_size, align 4
   %9 = load i64, ptr %room, align 8
-  %10 = icmp sge i64 %9, 1
+  %10 = icmp slt i64 %9, 1
   %11 = zext i1 %10 to i8
   %12 = trunc i8 %11 to i1
   br i1 %12, label %then, label %else
@@ -52626,20 +52629,59 @@ entry:
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %target, align 8
   %14 = load i64, ptr %capacity, align 8
-  %15 = load i64, ptr %room, align 8
-  %16 = load i32, ptr %page_size, align 4
-  %17 = sext i32 %16 to i64
-  %18 = mul i64 %15, %17
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.495", i64 %18)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.496")
   br label %merge
 
 else:                                             ; preds = %entry
-  %20 = load ptr, ptr %target, align 8
-  %21 = load i64, ptr %capacity, align 8
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 %21, ptr @"$string.496")
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %23, ptr %16, i32 0, i32 2
+  %18 = getelementptr %24, ptr %17, i32 0, i32 8
+  %19 = load i32, ptr %18, align 4
+  %20 = icmp eq i32 %19, 0
+  %21 = zext i1 %20 to i8
+  %22 = trunc i8 %21 to i1
+  br i1 %22, label %then1, label %else2
+
+then1:                                            ; preds = %else
+  %23 = load ptr, ptr %target, align 8
+  %24 = load i64, ptr %capacity, align 8
+  %25 = load i64, ptr %room, align 8
+  %26 = load i32, ptr %page_size, align 4
+  %27 = sext i32 %26 to i64
+  %28 = mul i64 %25, %27
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.497", i64 %28)
   br label %merge
 
-merge:                                            ; preds = %else, %then
+else2:                                            ; preds = %else
+  %30 = load i64, ptr %room, align 8
+  %31 = load ptr, ptr %self, align 8
+  %32 = getelementptr %23, ptr %31, i32 0, i32 10
+  %33 = load i32, ptr %32, align 4
+  %34 = sext i32 %33 to i64
+  %35 = icmp sge i64 %30, %34
+  %36 = zext i1 %35 to i8
+  %37 = trunc i8 %36 to i1
+  br i1 %37, label %then3, label %else4
+
+then3:                                            ; preds = %else2
+  %38 = load ptr, ptr %target, align 8
+  %39 = load i64, ptr %capacity, align 8
+  %40 = load i64, ptr %room, align 8
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.498", i64 %40)
+  br label %merge
+
+else4:                                            ; preds = %else2
+  %42 = load ptr, ptr %target, align 8
+  %43 = load i64, ptr %capacity, align 8
+  %44 = load i64, ptr %room, align 8
+  %45 = load i64, ptr %room, align 8
+  %46 = load i32, ptr %page_size, align 4
+  %47 = sext i32 %46 to i64
+  %48 = mul i64 %45, %47
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.499", i64 %44, i64 %48)
+  br label %merge
+
+merge:                                            ; preds = %else4, %then3, %then1, %then
   ret void
 }
 
@@ -52681,7 +52723,7 @@ entry:
   %27 = load %48, ptr %19, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %kind, align 8
-  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.501", ptr %29)
+  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.504", ptr %29)
   %30 = load %48, ptr %18, align 1
   %31 = load ptr, ptr %out, align 8
   %32 = load ptr, ptr %made, align 8
@@ -52689,7 +52731,7 @@ entry:
   %34 = getelementptr %24, ptr %33, i32 0, i32 1
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.502", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.505", i64 %36)
   %37 = load %48, ptr %17, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = load ptr, ptr %made, align 8
@@ -52697,7 +52739,7 @@ entry:
   %41 = getelementptr %24, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = call ptr @"$layout_name"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.503", ptr %43)
+  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.506", ptr %43)
   %44 = load %48, ptr %16, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -52705,7 +52747,7 @@ entry:
   %48 = getelementptr %24, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.506", i64 %50)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.509", i64 %50)
   %51 = load %48, ptr %15, align 1
   %52 = load ptr, ptr %out, align 8
   %53 = load ptr, ptr %made, align 8
@@ -52713,7 +52755,7 @@ entry:
   %55 = getelementptr %24, ptr %54, i32 0, i32 5
   %56 = load i32, ptr %55, align 4
   %57 = sext i32 %56 to i64
-  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.507", i64 %57)
+  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.510", i64 %57)
   %58 = load %48, ptr %14, align 1
   %59 = load ptr, ptr %out, align 8
   %60 = load ptr, ptr %made, align 8
@@ -52721,7 +52763,7 @@ entry:
   %62 = getelementptr %24, ptr %61, i32 0, i32 11
   %63 = load i32, ptr %62, align 4
   %64 = sext i32 %63 to i64
-  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.508", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.511", i64 %64)
   %65 = load %48, ptr %13, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %made, align 8
@@ -52731,28 +52773,28 @@ entry:
   %70 = load ptr, ptr %made, align 8
   %71 = getelementptr %23, ptr %70, i32 0, i32 9
   %72 = load i64, ptr %71, align 8
-  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.517", i64 %72)
+  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.520", i64 %72)
   %73 = load %48, ptr %11, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
   %76 = getelementptr %23, ptr %75, i32 0, i32 20
   %77 = load i8, ptr %76, align 1
   %78 = icmp ne i8 %77, 0
-  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.518", i1 zeroext %78)
+  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.521", i1 zeroext %78)
   %79 = load %48, ptr %10, align 1
   %80 = load ptr, ptr %out, align 8
   %81 = load ptr, ptr %made, align 8
   %82 = getelementptr %23, ptr %81, i32 0, i32 21
   %83 = getelementptr [512 x i8], ptr %82, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.519", ptr %84)
+  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.522", ptr %84)
   %85 = load %48, ptr %9, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %86, ptr %87)
   %88 = load %48, ptr %8, align 1
   %89 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.543")
+  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.546")
   %90 = load %48, ptr %7, align 1
   %91 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %91)
@@ -52810,7 +52852,7 @@ entry:
   %10 = load ptr, ptr %source, align 8
   %11 = getelementptr %4, ptr %10, i32 0, i32 1
   %12 = load ptr, ptr %11, align 8
-  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.409", ptr %12)
+  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.410", ptr %12)
   %13 = load %48, ptr %8, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %source, align 8
@@ -52818,13 +52860,13 @@ entry:
   %17 = getelementptr %6, ptr %16, i32 0, i32 0
   %18 = getelementptr [64 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.410", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.411", ptr %19)
   %20 = load %48, ptr %7, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
   %23 = getelementptr %4, ptr %22, i32 0, i32 9
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.413", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.414", i64 %24)
   %25 = load %48, ptr %6, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = load ptr, ptr %source, align 8
@@ -52834,13 +52876,13 @@ entry:
   %31 = getelementptr %4, ptr %30, i32 0, i32 10
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.498", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.501", i64 %33)
   %34 = load %48, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %4, ptr %36, i32 0, i32 11
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.415", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.416", i64 %38)
   %39 = load %48, ptr %4, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
@@ -52850,14 +52892,14 @@ entry:
   %45 = getelementptr %4, ptr %44, i32 0, i32 12
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.499", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.502", i64 %47)
   %48 = load %48, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %4, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.500", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.503", i1 zeroext %53)
   %54 = load %48, ptr %2, align 1
   ret void
 }
@@ -52873,7 +52915,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.504"
+  ret ptr @"$string.507"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -52889,7 +52931,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.505"
+  ret ptr @"$string.508"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -52898,7 +52940,7 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  ret ptr @"$string.191"
+  ret ptr @"$string.192"
 
 dead5:                                            ; No predecessors!
   ret ptr undef
@@ -52923,7 +52965,7 @@ entry:
   %12 = getelementptr %23, ptr %11, i32 0, i32 4
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.509", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.512", ptr %14)
   %15 = load %48, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -52931,12 +52973,12 @@ entry:
   %19 = getelementptr %23, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.510", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.513", i64 %21)
   %22 = load %48, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.511", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.514", i64 %25)
   %26 = load %48, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -52944,20 +52986,20 @@ entry:
   %30 = getelementptr %24, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.512", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.515", i64 %32)
   %33 = load %48, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %23, ptr %35, i32 0, i32 13
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.513", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.516", i64 %37)
   %38 = load %48, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %23, ptr %40, i32 0, i32 12
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.514", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.517", i64 %43)
   %44 = load %48, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -52970,13 +53012,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.515", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.518", i64 %55)
   %56 = load %48, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.516", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.519", i64 %60)
   %61 = load %48, ptr %2, align 1
   ret void
 }
@@ -52992,7 +53034,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.200"
+  ret ptr @"$string.201"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -53005,7 +53047,7 @@ else:                                             ; preds = %entry
   br i1 %8, label %then1, label %else2
 
 then1:                                            ; preds = %else
-  ret ptr @"$string.201"
+  ret ptr @"$string.202"
 
 dead3:                                            ; No predecessors!
   br label %merge
@@ -53138,7 +53180,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%140) %28, ptr %29, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %28, i64 168, i1 false)
   %30 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.520")
+  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.523")
   %31 = load %48, ptr %27, align 1
   %32 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %32)
@@ -53152,7 +53194,7 @@ entry:
   %40 = getelementptr %140, ptr %shape, i32 0, i32 3
   %41 = load i64, ptr %40, align 8
   %42 = mul i64 %39, %41
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.521", i64 %42)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.524", i64 %42)
   %43 = load %48, ptr %25, align 1
   %44 = load ptr, ptr %out, align 8
   %45 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53163,7 +53205,7 @@ entry:
   %50 = getelementptr %140, ptr %shape, i32 0, i32 3
   %51 = load i64, ptr %50, align 8
   %52 = mul i64 %49, %51
-  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.522", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.525", i64 %52)
   %53 = load %48, ptr %24, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53174,7 +53216,7 @@ entry:
   %60 = getelementptr %140, ptr %shape, i32 0, i32 3
   %61 = load i64, ptr %60, align 8
   %62 = mul i64 %59, %61
-  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.523", i64 %62)
+  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.526", i64 %62)
   %63 = load %48, ptr %23, align 1
   %64 = load ptr, ptr %out, align 8
   %65 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53198,13 +53240,13 @@ entry:
   %83 = trunc i8 %75 to i1
   %84 = select i1 %83, i64 %77, i64 %82
   %85 = mul i64 %66, %84
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.524", i64 %85)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.527", i64 %85)
   %86 = load %48, ptr %22, align 1
   %87 = load ptr, ptr %out, align 8
   %88 = getelementptr %140, ptr %shape, i32 0, i32 2
   %89 = load i64, ptr %88, align 8
   %90 = mul i64 %89, 4
-  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.525", i64 %90)
+  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.528", i64 %90)
   %91 = load %48, ptr %21, align 1
   %92 = load ptr, ptr %out, align 8
   %93 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53222,7 +53264,7 @@ entry:
   %105 = getelementptr %140, ptr %shape, i32 0, i32 3
   %106 = load i64, ptr %105, align 8
   %107 = mul i64 %104, %106
-  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.526", i64 %107)
+  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.529", i64 %107)
   %108 = load %48, ptr %20, align 1
   %109 = load ptr, ptr %out, align 8
   %110 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53236,7 +53278,7 @@ entry:
   %118 = getelementptr %140, ptr %shape, i32 0, i32 3
   %119 = load i64, ptr %118, align 8
   %120 = mul i64 %117, %119
-  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.527", i64 %120)
+  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.530", i64 %120)
   %121 = load %48, ptr %19, align 1
   %122 = load ptr, ptr %out, align 8
   %123 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53250,7 +53292,7 @@ entry:
   %131 = getelementptr %140, ptr %shape, i32 0, i32 3
   %132 = load i64, ptr %131, align 8
   %133 = mul i64 %130, %132
-  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.528", i64 %133)
+  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.531", i64 %133)
   %134 = load %48, ptr %18, align 1
   %135 = load ptr, ptr %out, align 8
   %136 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53262,7 +53304,7 @@ entry:
   %142 = getelementptr %140, ptr %shape, i32 0, i32 3
   %143 = load i64, ptr %142, align 8
   %144 = mul i64 %141, %143
-  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.529", i64 %144)
+  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.532", i64 %144)
   %145 = load %48, ptr %17, align 1
   %146 = load ptr, ptr %out, align 8
   %147 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53273,7 +53315,7 @@ entry:
   %152 = getelementptr %140, ptr %shape, i32 0, i32 3
   %153 = load i64, ptr %152, align 8
   %154 = mul i64 %151, %153
-  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.530", i64 %154)
+  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.533", i64 %154)
   %155 = load %48, ptr %16, align 1
   %156 = load ptr, ptr %out, align 8
   %157 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53281,13 +53323,13 @@ entry:
   %159 = getelementptr %140, ptr %shape, i32 0, i32 8
   %160 = load i64, ptr %159, align 8
   %161 = mul i64 %158, %160
-  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.531", i64 %161)
+  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.534", i64 %161)
   %162 = load %48, ptr %15, align 1
   %163 = load ptr, ptr %out, align 8
   %164 = getelementptr %140, ptr %shape, i32 0, i32 2
   %165 = load i64, ptr %164, align 8
   %166 = mul i64 %165, 4
-  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.532", i64 %166)
+  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.535", i64 %166)
   %167 = load %48, ptr %14, align 1
   %168 = load ptr, ptr %out, align 8
   %169 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53298,7 +53340,7 @@ entry:
   %174 = getelementptr %140, ptr %shape, i32 0, i32 3
   %175 = load i64, ptr %174, align 8
   %176 = mul i64 %173, %175
-  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.533", i64 %176)
+  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.536", i64 %176)
   %177 = load %48, ptr %13, align 1
   %178 = load ptr, ptr %out, align 8
   %179 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53307,7 +53349,7 @@ entry:
   %182 = load i64, ptr %181, align 8
   %183 = mul i64 %180, %182
   %184 = mul i64 %183, 4
-  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.534", i64 %184)
+  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.537", i64 %184)
   %185 = load %48, ptr %12, align 1
   %186 = load ptr, ptr %out, align 8
   %187 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53316,7 +53358,7 @@ entry:
   %190 = load i64, ptr %189, align 8
   %191 = mul i64 %188, %190
   %192 = mul i64 %191, 4
-  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.535", i64 %192)
+  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.538", i64 %192)
   %193 = load %48, ptr %11, align 1
   %194 = load ptr, ptr %out, align 8
   %195 = getelementptr %140, ptr %shape, i32 0, i32 10
@@ -53325,7 +53367,7 @@ entry:
   %198 = load i64, ptr %197, align 8
   %199 = mul i64 %196, %198
   %200 = mul i64 %199, 4
-  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.536", i64 %200)
+  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.539", i64 %200)
   %201 = load %48, ptr %10, align 1
   %202 = load ptr, ptr %out, align 8
   %203 = getelementptr %140, ptr %shape, i32 0, i32 10
@@ -53334,7 +53376,7 @@ entry:
   %206 = load i64, ptr %205, align 8
   %207 = mul i64 %204, %206
   %208 = mul i64 %207, 4
-  call void @"$JsonWriter.integer_field"(ptr %202, ptr @"$string.66", i64 %208)
+  call void @"$JsonWriter.integer_field"(ptr %202, ptr @"$string.67", i64 %208)
   %209 = load %48, ptr %9, align 1
   %210 = load ptr, ptr %out, align 8
   %211 = getelementptr %140, ptr %shape, i32 0, i32 0
@@ -53349,13 +53391,13 @@ entry:
   %220 = mul i64 %219, 4
   %221 = trunc i8 %214 to i1
   %222 = select i1 %221, i64 %220, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.537", i64 %222)
+  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.540", i64 %222)
   %223 = load %48, ptr %8, align 1
   %224 = load ptr, ptr %out, align 8
   %225 = getelementptr %140, ptr %shape, i32 0, i32 14
   %226 = load i64, ptr %225, align 8
   %227 = mul i64 %226, 4
-  call void @"$JsonWriter.integer_field"(ptr %224, ptr @"$string.538", i64 %227)
+  call void @"$JsonWriter.integer_field"(ptr %224, ptr @"$string.541", i64 %227)
   %228 = load %48, ptr %7, align 1
   %229 = load ptr, ptr %out, align 8
   %230 = getelementptr %140, ptr %shape, i32 0, i32 1
@@ -53370,7 +53412,7 @@ entry:
   %239 = mul i64 %238, 4
   %240 = trunc i8 %233 to i1
   %241 = select i1 %240, i64 %239, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.539", i64 %241)
+  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.542", i64 %241)
   %242 = load %48, ptr %6, align 1
   %243 = load ptr, ptr %out, align 8
   %244 = getelementptr %140, ptr %shape, i32 0, i32 14
@@ -53380,7 +53422,7 @@ entry:
   %248 = sdiv i64 %247, 2
   %249 = mul i64 %245, %248
   %250 = mul i64 %249, 4
-  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.540", i64 %250)
+  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.543", i64 %250)
   %251 = load %48, ptr %5, align 1
   %252 = load ptr, ptr %out, align 8
   %253 = getelementptr %140, ptr %shape, i32 0, i32 14
@@ -53390,12 +53432,12 @@ entry:
   %257 = sdiv i64 %256, 2
   %258 = mul i64 %254, %257
   %259 = mul i64 %258, 4
-  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.541", i64 %259)
+  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.544", i64 %259)
   %260 = load %48, ptr %4, align 1
   %261 = load ptr, ptr %out, align 8
   %262 = getelementptr %140, ptr %shape, i32 0, i32 16
   %263 = load i64, ptr %262, align 8
-  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.542", i64 %263)
+  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.545", i64 %263)
   %264 = load %48, ptr %3, align 1
   %265 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %265)
@@ -53433,42 +53475,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.544", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.547", i64 %20)
   %21 = load %48, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %146, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.545", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.548", i64 %24)
   %25 = load %48, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %146, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.546", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.549", i64 %28)
   %29 = load %48, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %146, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.547", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.550", i64 %32)
   %33 = load %48, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %146, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.548", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.551", i64 %36)
   %37 = load %48, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %146, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.549", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.552", i64 %40)
   %41 = load %48, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %146, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.550", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.553", i64 %44)
   %45 = load %48, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %146, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.551", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.554", i64 %48)
   %49 = load %48, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -53822,7 +53864,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.87")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.88")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -53896,7 +53938,7 @@ then2:                                            ; preds = %then
   %12 = getelementptr %0, ptr %11, i32 0, i32 0
   %13 = getelementptr [1024 x i8], ptr %12, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string", ptr @"$string.87")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string", ptr @"$string.88")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -54009,7 +54051,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %0, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.552")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.555")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -54343,7 +54385,7 @@ then3:                                            ; preds = %then
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %capacity, align 4
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.553", i32 %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.556", i32 %59)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -54521,7 +54563,7 @@ then3:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.87")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.88")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -54557,7 +54599,7 @@ then10:                                           ; preds = %then6
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.554")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.557")
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -54631,7 +54673,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr %0, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.555")
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.558")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -54699,9 +54741,9 @@ entry:
   %17 = load ptr, ptr %made, align 8
   %18 = getelementptr %57, ptr %17, i32 0, i32 10
   %19 = load i64, ptr %18, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.556", i64 %19)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.559", i64 %19)
   %20 = load %48, ptr %12, align 1
-  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.557")
+  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.560")
   %21 = load %48, ptr %11, align 1
   call void @"$JsonWriter.begin_array"(ptr %out)
   %22 = load %48, ptr %10, align 1
@@ -54733,17 +54775,17 @@ forbody:                                          ; preds = %forcond
   %39 = load ptr, ptr %total, align 8
   %40 = getelementptr %58, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
-  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.422", ptr %41)
+  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.423", ptr %41)
   %42 = load %48, ptr %8, align 1
   %43 = load ptr, ptr %total, align 8
   %44 = getelementptr %58, ptr %43, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.558", i64 %45)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.561", i64 %45)
   %46 = load %48, ptr %7, align 1
   %47 = load ptr, ptr %total, align 8
   %48 = getelementptr %58, ptr %47, i32 0, i32 2
   %49 = load i64, ptr %48, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.559", i64 %49)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.562", i64 %49)
   %50 = load %48, ptr %6, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %48, ptr %5, align 1
@@ -54795,7 +54837,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.87")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.88")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -54831,7 +54873,7 @@ then9:                                            ; preds = %then5
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.560")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.563")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -54978,7 +55020,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %35 = load ptr, ptr %self, align 8
   %36 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %35, ptr @"$string.561", i32 -1, ptr %36)
+  call void @"$Rank.describe_failure"(ptr %35, ptr @"$string.564", i32 -1, ptr %36)
   %37 = load %48, ptr %3, align 1
   %38 = load i32, ptr %code, align 4
   ret i32 %38
@@ -55026,7 +55068,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.87")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.88")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -55167,7 +55209,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %35, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.568", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.571", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -55355,7 +55397,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %31, ptr %25, i32 0, i32 2
   %27 = getelementptr %32, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.562", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.565", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -55402,7 +55444,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.563", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.566", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -55448,7 +55490,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %31, ptr %73, i32 0, i32 19
   %75 = getelementptr %44, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.564", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.567", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -55567,7 +55609,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %60, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.565", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.568", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -55656,7 +55698,7 @@ whilebody:                                        ; preds = %and.lhs.true
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %33, ptr %12, i32 0, i32 4
-  %14 = call ptr @"$Vector.last.72"(ptr %13)
+  %14 = call ptr @"$Vector.last.73"(ptr %13)
   %15 = load ptr, ptr %14, align 8
   call void @"$Scheduler.preempt"(ptr %11, ptr %15)
   %16 = load %48, ptr %2, align 1
@@ -55711,7 +55753,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.22", i32 79, ptr @"$string.566")
+  call void @"$check.fail"(ptr @"$string.22", i32 79, ptr @"$string.569")
   %15 = load %48, ptr %8, align 1
   br label %merge
 
@@ -55729,7 +55771,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.22", i32 80, ptr @"$string.567")
+  call void @"$check.fail"(ptr @"$string.22", i32 80, ptr @"$string.570")
   %23 = load %48, ptr %7, align 1
   br label %merge1
 
@@ -55745,7 +55787,7 @@ merge1:                                           ; preds = %else3, %then2
   store i32 %28, ptr %num_saved, align 4
   %29 = load ptr, ptr %item, align 8
   %30 = getelementptr %60, ptr %29, i32 0, i32 15
-  call void @"$Vector.clear.277"(ptr %30)
+  call void @"$Vector.clear.278"(ptr %30)
   %31 = load %48, ptr %6, align 1
   %32 = load i32, ptr %num_saved, align 4
   store i32 0, ptr %i, align 4
@@ -56310,7 +56352,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %60, ptr %37, i32 0, i32 15
   %39 = getelementptr %11, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.569", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.572", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -56548,7 +56590,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.570", i32 -1, ptr %46)
+  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.573", i32 -1, ptr %46)
   %47 = load %48, ptr %5, align 1
   %48 = load i32, ptr %code, align 4
   ret i32 %48
@@ -56582,7 +56624,7 @@ else:                                             ; preds = %entry
 then6:                                            ; preds = %else
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.571", i32 -1, ptr %63)
+  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.574", i32 -1, ptr %63)
   %64 = load %48, ptr %4, align 1
   %65 = load i32, ptr %code4, align 4
   ret i32 %65
@@ -56616,7 +56658,7 @@ merge:                                            ; preds = %merge5, %merge1
 then11:                                           ; preds = %merge
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.572", i32 -1, ptr %80)
+  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.575", i32 -1, ptr %80)
   %81 = load %48, ptr %3, align 1
   %82 = load i32, ptr %code9, align 4
   ret i32 %82
@@ -56933,7 +56975,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.573", i32 -1, ptr %52)
+  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.576", i32 -1, ptr %52)
   %53 = load %48, ptr %4, align 1
   %54 = load i32, ptr %code, align 4
   ret i32 %54
@@ -56976,7 +57018,7 @@ merge1:                                           ; preds = %else3, %merge4
 then10:                                           ; preds = %merge1
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %73, ptr @"$string.538", i32 -1, ptr %74)
+  call void @"$Rank.describe_failure"(ptr %73, ptr @"$string.541", i32 -1, ptr %74)
   %75 = load %48, ptr %3, align 1
   %76 = load i32, ptr %code8, align 4
   ret i32 %76
@@ -57003,15 +57045,15 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %33, ptr %4, i32 0, i32 8
-  call void @"$Vector.clear.86"(ptr %5)
+  call void @"$Vector.clear.87"(ptr %5)
   %6 = load %48, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %33, ptr %7, i32 0, i32 9
-  call void @"$Vector.clear.86"(ptr %8)
+  call void @"$Vector.clear.87"(ptr %8)
   %9 = load %48, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %33, ptr %10, i32 0, i32 10
-  call void @"$Vector.clear.86"(ptr %11)
+  call void @"$Vector.clear.87"(ptr %11)
   %12 = load %48, ptr %1, align 1
   ret void
 }
@@ -57036,7 +57078,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.74", i32 10, ptr @"$string.574")
+  call void @"$check.fail"(ptr @"$string.75", i32 10, ptr @"$string.577")
   %9 = load %48, ptr %4, align 1
   br label %merge
 
@@ -57064,7 +57106,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.74", i32 11, ptr @"$string.575")
+  call void @"$check.fail"(ptr @"$string.75", i32 11, ptr @"$string.578")
   %24 = load %48, ptr %3, align 1
   br label %merge1
 
@@ -57300,7 +57342,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.576", i32 -1, ptr %22)
+  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.579", i32 -1, ptr %22)
   %23 = load %48, ptr %3, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -57914,7 +57956,7 @@ then2:                                            ; preds = %then
   %14 = getelementptr %0, ptr %13, i32 0, i32 0
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string", ptr @"$string.87")
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string", ptr @"$string.88")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -58223,7 +58265,7 @@ then8:                                            ; preds = %merge4
   %44 = load ptr, ptr %r, align 8
   %45 = getelementptr %90, ptr %44, i32 0, i32 1
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.612", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.615", i32 %46)
   br label %merge7
 
 else9:                                            ; preds = %merge4
@@ -58278,7 +58320,7 @@ then16:                                           ; preds = %then12
   %74 = getelementptr i8, ptr %73, i64 0
   %75 = load i64, ptr %count, align 8
   %76 = load i32, ptr %most, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.613", i64 %75, i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.616", i64 %75, i32 %76)
   br label %merge15
 
 else17:                                           ; preds = %then12
@@ -58338,7 +58380,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.577")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.580")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -58380,7 +58422,7 @@ then9:                                            ; preds = %then5
   %33 = load ptr, ptr %r, align 8
   %34 = getelementptr %90, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %34, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.578", i32 %35, i32 144)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.581", i32 %35, i32 144)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -58465,7 +58507,7 @@ then26:                                           ; preds = %then22
   %70 = load ptr, ptr %r, align 8
   %71 = getelementptr %90, ptr %70, i32 0, i32 7
   %72 = load i32, ptr %71, align 4
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.598", i32 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.601", i32 %72)
   br label %merge25
 
 else27:                                           ; preds = %then22
@@ -58491,7 +58533,7 @@ merge21:                                          ; preds = %else23, %dead28
   %81 = getelementptr %153, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = load ptr, ptr %message, align 8
-  %84 = call i32 @"$request.check_tokens"(ptr @"$string.599", ptr %76, i32 %79, i32 %82, ptr %83)
+  %84 = call i32 @"$request.check_tokens"(ptr @"$string.602", ptr %76, i32 %79, i32 %82, ptr %83)
   store i32 %84, ptr %code29, align 4
   %85 = load i32, ptr %code29, align 4
   %86 = icmp ne i32 %85, 0
@@ -58609,7 +58651,7 @@ then5:                                            ; preds = %then2
   %32 = load ptr, ptr %r, align 8
   %33 = getelementptr %90, ptr %32, i32 0, i32 3
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.582", i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.585", i32 %34)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -58665,7 +58707,7 @@ then13:                                           ; preds = %then9
   %63 = load ptr, ptr %r, align 8
   %64 = getelementptr %90, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.583", i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.586", i32 %62, i32 %65)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -58706,7 +58748,7 @@ then21:                                           ; preds = %then17
   %82 = load ptr, ptr %r, align 8
   %83 = getelementptr %90, ptr %82, i32 0, i32 18
   %84 = load i64, ptr %83, align 8
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.584", i64 %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.587", i64 %84)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -58747,7 +58789,7 @@ then29:                                           ; preds = %then25
   %101 = load ptr, ptr %r, align 8
   %102 = getelementptr %90, ptr %101, i32 0, i32 16
   %103 = load i32, ptr %102, align 4
-  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.585", i32 %103)
+  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.588", i32 %103)
   br label %merge28
 
 else30:                                           ; preds = %then25
@@ -58800,7 +58842,7 @@ then37:                                           ; preds = %then33
   %129 = load ptr, ptr %limits, align 8
   %130 = getelementptr %153, ptr %129, i32 0, i32 0
   %131 = load i32, ptr %130, align 4
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.586", i32 %128, i32 %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.589", i32 %128, i32 %131)
   br label %merge36
 
 else38:                                           ; preds = %then33
@@ -58877,7 +58919,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %num_tokens, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.579", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.582", i32 %17)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -58920,7 +58962,7 @@ then9:                                            ; preds = %then5
   %36 = load ptr, ptr %limits, align 8
   %37 = getelementptr %153, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.580", i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.583", i32 %35, i32 %38)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -58942,7 +58984,7 @@ merge4:                                           ; preds = %else6, %dead11
   %43 = getelementptr %153, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$request.check_tokens"(ptr @"$string.581", ptr %40, i32 %41, i32 %44, ptr %45)
+  %46 = call i32 @"$request.check_tokens"(ptr @"$string.584", ptr %40, i32 %41, i32 %44, ptr %45)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -59022,7 +59064,7 @@ then2:                                            ; preds = %then
   %23 = load ptr, ptr %limits, align 8
   %24 = getelementptr %153, ptr %23, i32 0, i32 4
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.587", i32 %19, i32 %22, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.590", i32 %19, i32 %22, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59093,7 +59135,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %61, ptr %23, i32 0, i32 0
   %25 = load float, ptr %24, align 4
   %26 = fpext float %25 to double
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.588", double %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.591", double %26)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59113,7 +59155,7 @@ merge:                                            ; preds = %else, %dead
   %29 = getelementptr %61, ptr %28, i32 0, i32 1
   %30 = load float, ptr %29, align 4
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$check_unit_range"(ptr @"$string.591", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
+  %32 = call i32 @"$check_unit_range"(ptr @"$string.594", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
   store i32 %32, ptr %code, align 4
   %33 = load i32, ptr %code, align 4
   %34 = icmp ne i32 %33, 0
@@ -59136,7 +59178,7 @@ merge4:                                           ; preds = %else6, %dead7
   %39 = getelementptr %61, ptr %38, i32 0, i32 2
   %40 = load float, ptr %39, align 4
   %41 = load ptr, ptr %message, align 8
-  %42 = call i32 @"$check_unit_range"(ptr @"$string.592", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
+  %42 = call i32 @"$check_unit_range"(ptr @"$string.595", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
   store i32 %42, ptr %code8, align 4
   %43 = load i32, ptr %code8, align 4
   %44 = icmp ne i32 %43, 0
@@ -59180,7 +59222,7 @@ then18:                                           ; preds = %then14
   %63 = load ptr, ptr %s, align 8
   %64 = getelementptr %61, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.593", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.596", i32 %65)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -59231,7 +59273,7 @@ then27:                                           ; preds = %then22
   %89 = getelementptr %61, ptr %88, i32 0, i32 4
   %90 = load float, ptr %89, align 4
   %91 = fpext float %90 to double
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.594", double %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.597", double %91)
   br label %merge26
 
 else28:                                           ; preds = %then22
@@ -59273,7 +59315,7 @@ then35:                                           ; preds = %then31
   %109 = getelementptr %61, ptr %108, i32 0, i32 5
   %110 = load float, ptr %109, align 4
   %111 = fpext float %110 to double
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.595", double %111)
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.598", double %111)
   br label %merge34
 
 else36:                                           ; preds = %then31
@@ -59315,7 +59357,7 @@ then43:                                           ; preds = %then39
   %129 = getelementptr %61, ptr %128, i32 0, i32 6
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.596", double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.599", double %131)
   br label %merge42
 
 else44:                                           ; preds = %then39
@@ -59365,7 +59407,7 @@ then51:                                           ; preds = %then47
   %154 = load ptr, ptr %s, align 8
   %155 = getelementptr %61, ptr %154, i32 0, i32 7
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.597", i32 %156, i32 20)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.600", i32 %156, i32 20)
   br label %merge50
 
 else52:                                           ; preds = %then47
@@ -59497,7 +59539,7 @@ then5:                                            ; preds = %then2
   %44 = fpext float %43 to double
   %45 = load float, ptr %lowest, align 4
   %46 = fpext float %45 to double
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.589", ptr %42, double %44, double %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.592", ptr %42, double %44, double %46)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -59531,7 +59573,7 @@ then9:                                            ; preds = %merge1
   %59 = fpext float %58 to double
   %60 = load float, ptr %lowest, align 4
   %61 = fpext float %60 to double
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.590", ptr %57, double %59, double %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.593", ptr %57, double %59, double %61)
   br label %merge8
 
 else10:                                           ; preds = %merge1
@@ -59601,7 +59643,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %r, align 8
   %25 = getelementptr %90, ptr %24, i32 0, i32 9
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.600", i32 %26, i32 1024)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.603", i32 %26, i32 1024)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59661,7 +59703,7 @@ then13:                                           ; preds = %then9
   %50 = getelementptr %90, ptr %49, i32 0, i32 9
   %51 = load i32, ptr %50, align 4
   %52 = add i32 %51, 1
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.601", i32 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.604", i32 %52)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -59706,7 +59748,7 @@ then21:                                           ; preds = %then17
   %73 = load ptr, ptr %72, align 8
   %74 = getelementptr i32, ptr %73, i64 0
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.602", i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.605", i32 %75)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -59777,7 +59819,7 @@ then30:                                           ; preds = %then26
   %114 = getelementptr i8, ptr %113, i64 0
   %115 = load i32, ptr %i, align 4
   %116 = load i32, ptr %length, align 4
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.603", i32 %115, i32 %116)
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.606", i32 %115, i32 %116)
   br label %merge29
 
 else31:                                           ; preds = %then26
@@ -59814,7 +59856,7 @@ merge24:                                          ; preds = %forcond
   %132 = getelementptr %153, ptr %131, i32 0, i32 0
   %133 = load i32, ptr %132, align 4
   %134 = load ptr, ptr %message, align 8
-  %135 = call i32 @"$request.check_tokens"(ptr @"$string.604", ptr %121, i32 %130, i32 %133, ptr %134)
+  %135 = call i32 @"$request.check_tokens"(ptr @"$string.607", ptr %121, i32 %130, i32 %133, ptr %134)
   ret i32 %135
 
 dead33:                                           ; No predecessors!
@@ -59884,7 +59926,7 @@ then2:                                            ; preds = %then
   %36 = getelementptr %90, ptr %35, i32 0, i32 10
   %37 = load i32, ptr %36, align 4
   %38 = load i32, ptr %most, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.605", i32 %37, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.608", i32 %37, i32 %38)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59910,7 +59952,7 @@ merge:                                            ; preds = %else, %dead
   %47 = getelementptr %153, ptr %46, i32 0, i32 0
   %48 = load i32, ptr %47, align 4
   %49 = load ptr, ptr %message, align 8
-  %50 = call i32 @"$request.check_tokens"(ptr @"$string.606", ptr %42, i32 %45, i32 %48, ptr %49)
+  %50 = call i32 @"$request.check_tokens"(ptr @"$string.609", ptr %42, i32 %45, i32 %48, ptr %49)
   store i32 %50, ptr %code, align 4
   %51 = load i32, ptr %code, align 4
   %52 = icmp ne i32 %51, 0
@@ -59963,7 +60005,7 @@ then13:                                           ; preds = %then9
   %77 = load ptr, ptr %r, align 8
   %78 = getelementptr %90, ptr %77, i32 0, i32 10
   %79 = load i32, ptr %78, align 4
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.607", i32 %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.610", i32 %79)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -60030,7 +60072,7 @@ then22:                                           ; preds = %then18
   %115 = getelementptr float, ptr %112, i64 %114
   %116 = load float, ptr %115, align 4
   %117 = fpext float %116 to double
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.608", i32 %109, double %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.611", i32 %109, double %117)
   br label %merge21
 
 else23:                                           ; preds = %then18
@@ -60101,7 +60143,7 @@ then33:                                           ; preds = %then29
   %157 = sext i32 %156 to i64
   %158 = getelementptr i32, ptr %155, i64 %157
   %159 = load i32, ptr %158, align 4
-  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.609", i32 %152, i32 %159)
+  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.612", i32 %152, i32 %159)
   br label %merge32
 
 else34:                                           ; preds = %then29
@@ -60697,7 +60739,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.610"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.613"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -60742,7 +60784,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.610"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.613"(ptr %0, i64 %1) {
 entry:
   %value = alloca %155, align 8
   %self = alloca ptr, align 8
@@ -60754,7 +60796,7 @@ entry:
   %5 = getelementptr %62, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.611"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.614"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -60790,7 +60832,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.611"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.614"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -60942,7 +60984,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.610"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.613"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -61002,7 +61044,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.610"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.613"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -61271,7 +61313,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %31, ptr %42, i32 0, i32 2
   %44 = getelementptr %32, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.614", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.617", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -61366,7 +61408,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %32, ptr %42, i32 0, i32 8
   %44 = getelementptr %26, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.615", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.618", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -61444,7 +61486,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.621", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.624", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -61924,7 +61966,7 @@ merge:                                            ; preds = %forcond
   store i32 %43, ptr %46, align 4
   %47 = load ptr, ptr %self, align 8
   %48 = getelementptr %31, ptr %47, i32 0, i32 16
-  call void @"$Vector.clear.86"(ptr %48)
+  call void @"$Vector.clear.87"(ptr %48)
   %49 = load %48, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = getelementptr %31, ptr %50, i32 0, i32 13
@@ -61976,7 +62018,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 216, ptr @"$string.616")
+  call void @"$check.fail"(ptr @"$string.19", i32 216, ptr @"$string.619")
   %13 = load %48, ptr %3, align 1
   br label %merge
 
@@ -62657,7 +62699,7 @@ then:                                             ; preds = %whilebody
 else:                                             ; preds = %whilebody
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %33, ptr %31, i32 0, i32 4
-  %33 = call ptr @"$Vector.last.72"(ptr %32)
+  %33 = call ptr @"$Vector.last.73"(ptr %32)
   %34 = load ptr, ptr %33, align 8
   store ptr %34, ptr %youngest, align 8
   %35 = load ptr, ptr %self, align 8
@@ -63451,7 +63493,7 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %23 = load ptr, ptr %item, align 8
   %24 = getelementptr %60, ptr %23, i32 0, i32 13
-  call void @"$Vector.clear.277"(ptr %24)
+  call void @"$Vector.clear.278"(ptr %24)
   %25 = load %48, ptr %5, align 1
   %26 = load i32, ptr %num_found, align 4
   store i32 0, ptr %i1, align 4
@@ -63820,7 +63862,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.617", i32 198, ptr @"$string.618")
+  call void @"$check.fail"(ptr @"$string.620", i32 198, ptr @"$string.621")
   %10 = load %48, ptr %4, align 1
   br label %merge
 
@@ -64095,7 +64137,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.20", i32 247, ptr @"$string.619")
+  call void @"$check.fail"(ptr @"$string.20", i32 247, ptr @"$string.622")
   %15 = load %48, ptr %5, align 1
   br label %merge
 
@@ -64886,7 +64928,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.30", i32 121, ptr @"$string.620")
+  call void @"$check.fail"(ptr @"$string.30", i32 121, ptr @"$string.623")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -65230,7 +65272,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.94"
+  ret ptr @"$string.95"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -65631,11 +65673,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %31, ptr %39, i32 0, i32 16
-  call void @"$Vector.free.622"(ptr %40)
+  call void @"$Vector.free.625"(ptr %40)
   %41 = load %48, ptr %7, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %31, ptr %42, i32 0, i32 17
-  call void @"$Vector.free.622"(ptr %43)
+  call void @"$Vector.free.625"(ptr %43)
   %44 = load %48, ptr %6, align 1
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %31, ptr %45, i32 0, i32 3
@@ -65737,7 +65779,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.622"(ptr %0) {
+define internal void @"$Vector.free.625"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -65749,12 +65791,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.623"(ptr %7)
+  call void @"$Vector.init.626"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.623"(ptr %0) {
+define internal void @"$Vector.init.626"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -65804,19 +65846,19 @@ entry:
   %24 = load %48, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %33, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.624"(ptr %26)
+  call void @"$Vector.free.627"(ptr %26)
   %27 = load %48, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %33, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.622"(ptr %29)
+  call void @"$Vector.free.625"(ptr %29)
   %30 = load %48, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %33, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.622"(ptr %32)
+  call void @"$Vector.free.625"(ptr %32)
   %33 = load %48, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %33, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.622"(ptr %35)
+  call void @"$Vector.free.625"(ptr %35)
   %36 = load %48, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %33, ptr %37, i32 0, i32 11
@@ -65824,11 +65866,11 @@ entry:
   %39 = load %48, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %33, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.626"(ptr %41)
+  call void @"$Vector.free.629"(ptr %41)
   %42 = load %48, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %33, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.626"(ptr %44)
+  call void @"$Vector.free.629"(ptr %44)
   %45 = load %48, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %33, ptr %46, i32 0, i32 1
@@ -65883,12 +65925,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.622"(ptr %28)
+  call void @"$Vector.free.625"(ptr %28)
   %29 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.624"(ptr %0) {
+define internal void @"$Vector.free.627"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -65900,12 +65942,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.625"(ptr %7)
+  call void @"$Vector.init.628"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.625"(ptr %0) {
+define internal void @"$Vector.init.628"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -65921,7 +65963,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.626"(ptr %0) {
+define internal void @"$Vector.free.629"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -65933,12 +65975,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.627"(ptr %7)
+  call void @"$Vector.init.630"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.627"(ptr %0) {
+define internal void @"$Vector.init.630"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -67083,7 +67125,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %0, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.663", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.666", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -67132,7 +67174,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %0, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.628")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.631")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -67174,7 +67216,7 @@ then9:                                            ; preds = %then5
   %32 = getelementptr %0, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.629")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.632")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -67537,7 +67579,7 @@ then5:                                            ; preds = %then2
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
   %25 = load ptr, ptr %path, align 8
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.380", ptr %25, ptr @"$string.103", ptr @"$string.104")
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.381", ptr %25, ptr @"$string.104", ptr @"$string.105")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -67695,7 +67737,7 @@ then2:                                            ; preds = %merge
   %21 = getelementptr %23, ptr %20, i32 0, i32 21
   %22 = getelementptr [512 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.630", ptr %19, ptr %23)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.633", ptr %19, ptr %23)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -67817,7 +67859,7 @@ then4:                                            ; preds = %then
   %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
   %75 = getelementptr i8, ptr %74, i64 0
   %76 = load i32, ptr %world_size, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.631", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.634", i32 %76)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -67985,7 +68027,7 @@ then3:                                            ; preds = %then
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %i, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.632", i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.635", i32 %26)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -68044,7 +68086,7 @@ then10:                                           ; preds = %then6
   %57 = load i32, ptr %i, align 4
   %58 = load i32, ptr %code, align 4
   %59 = call ptr @strerror(i32 %58)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.633", i32 %57, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.636", i32 %57, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -68595,7 +68637,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.634", i32 -1, ptr %30)
+  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.637", i32 -1, ptr %30)
   %31 = load %48, ptr %3, align 1
   %32 = load i32, ptr %code, align 4
   ret i32 %32
@@ -68632,7 +68674,7 @@ merge1:                                           ; preds = %else, %dead
 then4:                                            ; preds = %merge1
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.634", i32 -1, ptr %53)
+  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.637", i32 -1, ptr %53)
   %54 = load %48, ptr %2, align 1
   %55 = load i32, ptr %code2, align 4
   ret i32 %55
@@ -68744,7 +68786,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.636", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.639", i32 -1, ptr %56)
   %57 = load %48, ptr %6, align 1
   %58 = load i32, ptr %code1, align 4
   ret i32 %58
@@ -68789,7 +68831,7 @@ then7:                                            ; preds = %merge2
 then11:                                           ; preds = %then7
   %83 = load ptr, ptr %self, align 8
   %84 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.637", i32 -1, ptr %84)
+  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.640", i32 -1, ptr %84)
   %85 = load %48, ptr %5, align 1
   %86 = load i32, ptr %code9, align 4
   ret i32 %86
@@ -68882,7 +68924,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %20, ptr @"$string.635", i32 -1, ptr %21)
+  call void @"$Rank.describe_failure"(ptr %20, ptr @"$string.638", i32 -1, ptr %21)
   %22 = load %48, ptr %4, align 1
   %23 = load i32, ptr %code, align 4
   ret i32 %23
@@ -68981,7 +69023,7 @@ entry:
   %22 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %21)
   %23 = call i64 @"$aligned"(i64 %22)
   %24 = getelementptr i8, ptr %20, i64 %23
-  call void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %18, ptr %19, ptr %24)
+  call void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %18, ptr %19, ptr %24)
   %25 = load %48, ptr %3, align 1
   ret void
 }
@@ -69048,7 +69090,7 @@ entry:
 then:                                             ; preds = %entry
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.638", i32 -1, ptr %45)
+  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.641", i32 -1, ptr %45)
   %46 = load %48, ptr %3, align 1
   %47 = load i32, ptr %code, align 4
   ret i32 %47
@@ -69321,7 +69363,7 @@ merge14:                                          ; preds = %merge23, %merge18
 then29:                                           ; preds = %merge14
   %134 = load ptr, ptr %self, align 8
   %135 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %134, ptr @"$string.649", i32 -1, ptr %135)
+  call void @"$Rank.describe_failure"(ptr %134, ptr @"$string.652", i32 -1, ptr %135)
   %136 = load %48, ptr %4, align 1
   %137 = load i32, ptr %code27, align 4
   ret i32 %137
@@ -69459,7 +69501,7 @@ then2:                                            ; preds = %merge
 
 then5:                                            ; preds = %then2
   %69 = load i32, ptr %code, align 4
-  %70 = call i32 @"$RandomPlacer.failed"(ptr %placer, i32 %69, ptr @"$string.216")
+  %70 = call i32 @"$RandomPlacer.failed"(ptr %placer, i32 %69, ptr @"$string.217")
   store i32 %70, ptr %code, align 4
   br label %merge4
 
@@ -69549,7 +69591,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
   %41 = load i32, ptr %count, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.639", i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.642", i32 %41)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -69833,7 +69875,7 @@ entry:
 then:                                             ; preds = %entry
   %33 = load ptr, ptr %self, align 8
   %34 = load i32, ptr %code, align 4
-  %35 = call i32 @"$RandomPlacer.failed"(ptr %33, i32 %34, ptr @"$string.216")
+  %35 = call i32 @"$RandomPlacer.failed"(ptr %33, i32 %34, ptr @"$string.217")
   ret i32 %35
 
 dead:                                             ; No predecessors!
@@ -69916,7 +69958,7 @@ then:                                             ; preds = %entry
   %35 = getelementptr %0, ptr %cause, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
   %37 = getelementptr i8, ptr %36, i64 0
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.640", ptr %29, i32 %34, ptr %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.643", ptr %29, i32 %34, ptr %37)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -69966,7 +70008,7 @@ then:                                             ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %164, ptr %25, i32 0, i32 3
   %27 = load i64, ptr %26, align 8
-  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.216")
+  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.217")
   %28 = load %48, ptr %2, align 1
   br label %merge
 
@@ -70021,7 +70063,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.641")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.644")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -70632,14 +70674,14 @@ entry:
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.642"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.645"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.642"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.645"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -70672,7 +70714,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.282", ptr %head_name, align 8
+  store ptr @"$string.283", ptr %head_name, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %170, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
@@ -70684,7 +70726,7 @@ merge:                                            ; preds = %else, %then
   br i1 %18, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.276", ptr %head_name, align 8
+  store ptr @"$string.277", ptr %head_name, align 8
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -70698,7 +70740,7 @@ merge1:                                           ; preds = %else3, %then2
   %23 = getelementptr %51, ptr %22, i32 0, i32 1
   %24 = getelementptr %52, ptr %23, i32 0, i32 2
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 @"$Placer.row_slice"(ptr %19, ptr @"$string.276", ptr %21, i32 0, i32 %25, i32 0)
+  %26 = call i32 @"$Placer.row_slice"(ptr %19, ptr @"$string.277", ptr %21, i32 0, i32 %25, i32 0)
   store i32 %26, ptr %code, align 4
   %27 = load i32, ptr %code, align 4
   %28 = icmp ne i32 %27, 0
@@ -70721,7 +70763,7 @@ merge4:                                           ; preds = %else6, %dead
   %33 = load ptr, ptr %model, align 8
   %34 = getelementptr %51, ptr %33, i32 0, i32 2
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.281", ptr @"$string.386", ptr %35)
+  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.282", ptr @"$string.387", ptr %35)
   store i32 %36, ptr %code7, align 4
   %37 = load i32, ptr %code7, align 4
   %38 = icmp ne i32 %37, 0
@@ -70799,7 +70841,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %67, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.645"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.648"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -70915,7 +70957,7 @@ entry:
   store ptr %2, ptr %part, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = load ptr, ptr %format, align 8
-  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.386", ptr %view)
+  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.387", ptr %view)
   store i32 %6, ptr %code, align 4
   %7 = load i32, ptr %code, align 4
   %8 = icmp ne i32 %7, 0
@@ -71110,7 +71152,7 @@ then2:                                            ; preds = %then
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.643", ptr %38, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.646", ptr %38, ptr %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -71251,7 +71293,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %format, align 8
-  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.393", ptr %view)
+  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.394", ptr %view)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -71303,7 +71345,7 @@ merge:                                            ; preds = %else, %merge1
 then5:                                            ; preds = %merge
   %48 = load ptr, ptr %self, align 8
   %49 = load ptr, ptr %format, align 8
-  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.394", ptr %view)
+  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.395", ptr %view)
   store i32 %50, ptr %code7, align 4
   %51 = load i32, ptr %code7, align 4
   %52 = icmp ne i32 %51, 0
@@ -71406,7 +71448,7 @@ then:                                             ; preds = %entry
   %42 = getelementptr %0, ptr %cause, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
   %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.644", ptr %33, ptr %36, i32 %41, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.647", ptr %33, ptr %36, i32 %41, ptr %44)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -71521,7 +71563,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.645"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.648"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -71531,7 +71573,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.646"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.649"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -71630,14 +71672,14 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %141, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).648"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).651"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.646"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.649"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -71686,7 +71728,7 @@ entry:
   %27 = load ptr, ptr %weights, align 8
   %28 = getelementptr %67, ptr %27, i32 0, i32 2
   %29 = load ptr, ptr %28, align 8
-  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.284", ptr @"$string.386", ptr %29)
+  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.285", ptr @"$string.387", ptr %29)
   store i32 %30, ptr %code, align 4
   %31 = load i32, ptr %code, align 4
   %32 = icmp ne i32 %31, 0
@@ -71709,7 +71751,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load ptr, ptr %weights, align 8
   %38 = getelementptr %67, ptr %37, i32 0, i32 3
   %39 = load ptr, ptr %38, align 8
-  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.291", ptr @"$string.386", ptr %39)
+  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.292", ptr @"$string.387", ptr %39)
   store i32 %40, ptr %code1, align 4
   %41 = load i32, ptr %code1, align 4
   %42 = icmp ne i32 %41, 0
@@ -71743,7 +71785,7 @@ then7:                                            ; preds = %merge2
   %55 = load ptr, ptr %weights, align 8
   %56 = getelementptr %67, ptr %55, i32 0, i32 4
   %57 = load ptr, ptr %56, align 8
-  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.289", ptr @"$string.386", ptr %57)
+  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.290", ptr @"$string.387", ptr %57)
   store i32 %58, ptr %code9, align 4
   %59 = load i32, ptr %code9, align 4
   %60 = icmp ne i32 %59, 0
@@ -71766,7 +71808,7 @@ merge10:                                          ; preds = %else12, %dead13
   %65 = load ptr, ptr %weights, align 8
   %66 = getelementptr %67, ptr %65, i32 0, i32 5
   %67 = load ptr, ptr %66, align 8
-  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.290", ptr @"$string.386", ptr %67)
+  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.291", ptr @"$string.387", ptr %67)
   store i32 %68, ptr %code14, align 4
   %69 = load i32, ptr %code14, align 4
   %70 = icmp ne i32 %69, 0
@@ -71796,7 +71838,7 @@ merge6:                                           ; preds = %else8, %merge15
   %76 = getelementptr %67, ptr %75, i32 0, i32 6
   %77 = load i32, ptr %query_rows, align 4
   %78 = load i32, ptr %rank, align 4
-  %79 = call i32 @"$Placer.row_slice"(ptr %74, ptr @"$string.285", ptr %76, i32 0, i32 %77, i32 %78)
+  %79 = call i32 @"$Placer.row_slice"(ptr %74, ptr @"$string.286", ptr %76, i32 0, i32 %77, i32 %78)
   store i32 %79, ptr %code19, align 4
   %80 = load i32, ptr %code19, align 4
   %81 = icmp ne i32 %80, 0
@@ -71821,7 +71863,7 @@ merge20:                                          ; preds = %else22, %dead23
   %88 = load i32, ptr %query_rows, align 4
   %89 = load i32, ptr %key_rows, align 4
   %90 = load i32, ptr %rank, align 4
-  %91 = call i32 @"$Placer.row_slice"(ptr %85, ptr @"$string.286", ptr %87, i32 %88, i32 %89, i32 %90)
+  %91 = call i32 @"$Placer.row_slice"(ptr %85, ptr @"$string.287", ptr %87, i32 %88, i32 %89, i32 %90)
   store i32 %91, ptr %code24, align 4
   %92 = load i32, ptr %code24, align 4
   %93 = icmp ne i32 %92, 0
@@ -71848,7 +71890,7 @@ merge25:                                          ; preds = %else27, %dead28
   %102 = add i32 %100, %101
   %103 = load i32, ptr %key_rows, align 4
   %104 = load i32, ptr %rank, align 4
-  %105 = call i32 @"$Placer.row_slice"(ptr %97, ptr @"$string.287", ptr %99, i32 %102, i32 %103, i32 %104)
+  %105 = call i32 @"$Placer.row_slice"(ptr %97, ptr @"$string.288", ptr %99, i32 %102, i32 %103, i32 %104)
   store i32 %105, ptr %code29, align 4
   %106 = load i32, ptr %code29, align 4
   %107 = icmp ne i32 %106, 0
@@ -71871,7 +71913,7 @@ merge30:                                          ; preds = %else32, %dead33
   %112 = load ptr, ptr %weights, align 8
   %113 = getelementptr %67, ptr %112, i32 0, i32 7
   %114 = load i32, ptr %rank, align 4
-  %115 = call i32 @"$Placer.column_slice"(ptr %111, ptr @"$string.288", ptr %113, i32 %114)
+  %115 = call i32 @"$Placer.column_slice"(ptr %111, ptr @"$string.289", ptr %113, i32 %114)
   ret i32 %115
 
 dead34:                                           ; No predecessors!
@@ -71968,7 +72010,7 @@ entry:
   %9 = load ptr, ptr %gate_up, align 8
   %10 = load i32, ptr %width, align 4
   %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.293", ptr %9, i32 0, i32 %10, i32 %11)
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.294", ptr %9, i32 0, i32 %10, i32 %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -71992,7 +72034,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %width, align 4
   %21 = load i32, ptr %width, align 4
   %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.294", ptr %19, i32 %20, i32 %21, i32 %22)
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.295", ptr %19, i32 %20, i32 %21, i32 %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -72014,7 +72056,7 @@ merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.295", ptr %30, i32 %31)
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.296", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
@@ -72067,7 +72109,7 @@ merge:                                            ; preds = %else, %then
   %21 = getelementptr %67, ptr %20, i32 0, i32 10
   %22 = getelementptr %52, ptr %21, i32 0, i32 2
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$Placer.row_slice"(ptr %17, ptr @"$string.297", ptr %19, i32 0, i32 %23, i32 0)
+  %24 = call i32 @"$Placer.row_slice"(ptr %17, ptr @"$string.298", ptr %19, i32 0, i32 %23, i32 0)
   store i32 %24, ptr %code, align 4
   %25 = load i32, ptr %code, align 4
   %26 = icmp ne i32 %25, 0
@@ -72090,7 +72132,7 @@ merge1:                                           ; preds = %else3, %dead
   %31 = load ptr, ptr %weights, align 8
   %32 = getelementptr %67, ptr %31, i32 0, i32 11
   %33 = load ptr, ptr %32, align 8
-  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.297", ptr @"$string.387", ptr %33)
+  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.298", ptr @"$string.388", ptr %33)
   store i32 %34, ptr %code4, align 4
   %35 = load i32, ptr %code4, align 4
   %36 = icmp ne i32 %35, 0
@@ -72163,7 +72205,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).647"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).650"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -72240,7 +72282,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).647"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).650"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -72262,7 +72304,7 @@ entry:
   %9 = load ptr, ptr %gate_up, align 8
   %10 = load i32, ptr %width, align 4
   %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.299", ptr %9, i32 0, i32 %10, i32 %11)
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.300", ptr %9, i32 0, i32 %10, i32 %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -72286,7 +72328,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %width, align 4
   %21 = load i32, ptr %width, align 4
   %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.300", ptr %19, i32 %20, i32 %21, i32 %22)
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.301", ptr %19, i32 %20, i32 %21, i32 %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -72308,14 +72350,14 @@ merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.301", ptr %30, i32 %31)
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.302", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).648"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).651"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -72337,7 +72379,7 @@ entry:
   %9 = load ptr, ptr %gate_up, align 8
   %10 = load i32, ptr %width, align 4
   %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.303", ptr %9, i32 0, i32 %10, i32 %11)
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.304", ptr %9, i32 0, i32 %10, i32 %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -72361,7 +72403,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %width, align 4
   %21 = load i32, ptr %width, align 4
   %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.304", ptr %19, i32 %20, i32 %21, i32 %22)
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.305", ptr %19, i32 %20, i32 %21, i32 %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -72383,7 +72425,7 @@ merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.305", ptr %30, i32 %31)
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.306", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
@@ -72607,7 +72649,7 @@ entry:
   store i64 %11, ptr %input_bytes, align 8
   %12 = load i64, ptr %input_bytes, align 8
   %13 = load ptr, ptr %shape, align 8
-  %14 = call i64 @"$anon (./terra/scheduling/batch.t:104).491"(ptr %13)
+  %14 = call i64 @"$anon (./terra/scheduling/batch.t:104).492"(ptr %13)
   %15 = add i64 %12, %14
   %16 = call ptr @calloc(i64 1, i64 %15)
   store ptr %16, ptr %memory, align 8
@@ -72631,7 +72673,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.650")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.653")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -72657,7 +72699,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load ptr, ptr %memory, align 8
   %38 = load i64, ptr %input_bytes, align 8
   %39 = getelementptr i8, ptr %37, i64 %38
-  call void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %35, ptr %36, ptr %39)
+  call void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %35, ptr %36, ptr %39)
   %40 = load %48, ptr %5, align 1
   call void @"$fill_warm_up"(ptr %plan)
   %41 = load %48, ptr %4, align 1
@@ -72784,7 +72826,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %most, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.651", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.654", i32 %55)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -72878,7 +72920,7 @@ merge4:                                           ; preds = %forcond
 then11:                                           ; preds = %merge4
   %101 = load ptr, ptr %self, align 8
   %102 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %101, ptr @"$string.653", i32 -1, ptr %102)
+  call void @"$Rank.describe_failure"(ptr %101, ptr @"$string.656", i32 -1, ptr %102)
   %103 = load %48, ptr %3, align 1
   %104 = load i32, ptr %code9, align 4
   ret i32 %104
@@ -72976,7 +73018,7 @@ entry:
 then:                                             ; preds = %entry
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.652", i32 -1, ptr %20)
+  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.655", i32 -1, ptr %20)
   %21 = load %48, ptr %5, align 1
   %22 = load i32, ptr %code, align 4
   ret i32 %22
@@ -73039,7 +73081,7 @@ merge2:                                           ; preds = %else4, %dead5
 then8:                                            ; preds = %merge2
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.652", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.655", i32 -1, ptr %56)
   %57 = load %48, ptr %4, align 1
   %58 = load i32, ptr %code6, align 4
   ret i32 %58
@@ -73077,7 +73119,7 @@ entry:
   %7 = load i64, ptr %input_bytes, align 8
   %8 = load ptr, ptr %planned, align 8
   %9 = getelementptr %23, ptr %8, i32 0, i32 19
-  %10 = call i64 @"$anon (./terra/scheduling/batch.t:104).491"(ptr %9)
+  %10 = call i64 @"$anon (./terra/scheduling/batch.t:104).492"(ptr %9)
   %11 = add i64 %7, %10
   %12 = call ptr @calloc(i64 1, i64 %11)
   %13 = load ptr, ptr %self, align 8
@@ -73105,7 +73147,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.650")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.653")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -73413,7 +73455,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %45 = getelementptr %31, ptr %44, i32 0, i32 18
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  %48 = call zeroext i1 @"$Vector.reserve.654"(ptr %43, i64 %47)
+  %48 = call zeroext i1 @"$Vector.reserve.657"(ptr %43, i64 %47)
   %49 = zext i1 %48 to i8
   %50 = trunc i8 %49 to i1
   br i1 %50, label %and.rhs, label %and.end
@@ -73425,7 +73467,7 @@ and.lhs.true1:                                    ; preds = %entry
   %54 = getelementptr %31, ptr %53, i32 0, i32 18
   %55 = load i32, ptr %54, align 4
   %56 = sext i32 %55 to i64
-  %57 = call zeroext i1 @"$Vector.reserve.654"(ptr %52, i64 %56)
+  %57 = call zeroext i1 @"$Vector.reserve.657"(ptr %52, i64 %56)
   %58 = zext i1 %57 to i8
   %59 = trunc i8 %58 to i1
   br i1 %59, label %and.lhs.true, label %and.end
@@ -73447,7 +73489,7 @@ then3:                                            ; preds = %then
   %69 = load ptr, ptr %self, align 8
   %70 = getelementptr %31, ptr %69, i32 0, i32 18
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.655", i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.658", i32 %71)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -73492,7 +73534,7 @@ then10:                                           ; preds = %then6
   %91 = call ptr @__errno_location()
   %92 = load i32, ptr %91, align 4
   %93 = call ptr @strerror(i32 %92)
-  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.656", ptr %93)
+  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.659", ptr %93)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -73540,7 +73582,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.654"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.657"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -73735,7 +73777,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %32, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %24, ptr %27, ptr %30)
   %31 = load %48, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %31, ptr %32, i32 0, i32 4
@@ -73850,7 +73892,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %39, ptr %39, i32 0, i32 10
   %41 = getelementptr %26, ptr %40, i32 0, i32 1
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.657", i32 %38, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.660", i32 %38, i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -73917,7 +73959,7 @@ then13:                                           ; preds = %then9
   %72 = load ptr, ptr %options, align 8
   %73 = getelementptr %34, ptr %72, i32 0, i32 5
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.662", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.665", i32 %74)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -73984,7 +74026,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load i32, ptr %capacity, align 4
   %25 = load i32, ptr %page_size, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.658", i32 %24, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.661", i32 %24, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -74156,7 +74198,7 @@ then15:                                           ; preds = %then5
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %capacity, align 4
   %143 = load i32, ptr %page_size, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.659", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.662", i32 %142, i32 %143)
   br label %merge14
 
 else16:                                           ; preds = %then5
@@ -74323,7 +74365,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %34, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.654"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.657"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -74335,7 +74377,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %34, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.661"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.664"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -74353,7 +74395,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %34, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.661"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.664"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -74365,7 +74407,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %34, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.654"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.657"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -74377,7 +74419,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %34, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.654"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.657"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -74389,7 +74431,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %34, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.654"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.657"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -74402,7 +74444,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.660"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.663"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -74414,7 +74456,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %34, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.654"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.657"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -74426,7 +74468,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %34, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.654"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.657"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -74438,7 +74480,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %34, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.654"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.657"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -74447,7 +74489,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.660"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.663"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -74546,7 +74588,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.661"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.664"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -74659,14 +74701,14 @@ entry:
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
   %5 = load i64, ptr %"$4416", align 8
   %6 = load ptr, ptr %"$4417", align 8
-  %7 = call i32 @"$Loop.cancel.664"(ptr %4, i64 %5, ptr %6)
+  %7 = call i32 @"$Loop.cancel.667"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.664"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.667"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -74677,14 +74719,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.665"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.668"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.665"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.668"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %target = alloca ptr, align 8
@@ -74705,11 +74747,11 @@ entry:
   call void @"$status.clear"(ptr %9)
   %10 = load %48, ptr %7, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.666"(ptr %11)
+  call void @"$Loop.lock.669"(ptr %11)
   %12 = load %48, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = load i64, ptr %request_id, align 8
-  %15 = call ptr @"$Loop.find_live.667"(ptr %13, i64 %14)
+  %15 = call ptr @"$Loop.find_live.670"(ptr %13, i64 %14)
   store ptr %15, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
   %17 = icmp eq ptr %16, null
@@ -74719,7 +74761,7 @@ entry:
 
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.668"(ptr %20)
+  call void @"$Loop.unlock.671"(ptr %20)
   %21 = load %48, ptr %5, align 1
   %22 = load ptr, ptr %message, align 8
   store ptr %22, ptr %target, align 8
@@ -74735,7 +74777,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i64, ptr %request_id, align 8
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.88", i64 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.89", i64 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -74775,7 +74817,7 @@ merge4:                                           ; preds = %else6, %then5
   %42 = getelementptr %178, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.668"(ptr %44)
+  call void @"$Loop.unlock.671"(ptr %44)
   %45 = load %48, ptr %4, align 1
   ret i32 0
 
@@ -74783,7 +74825,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.666"(ptr %0) {
+define internal void @"$Loop.lock.669"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -74793,7 +74835,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.667"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.670"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -74860,7 +74902,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.668"(ptr %0) {
+define internal void @"$Loop.unlock.671"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -74900,7 +74942,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %177, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.669"(ptr %14)
+  call void @"$Loop.free.672"(ptr %14)
   %15 = load %48, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %177, ptr %16, i32 0, i32 1
@@ -74917,7 +74959,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.669"(ptr %0) {
+define internal void @"$Loop.free.672"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -74952,7 +74994,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.670"(ptr %18)
+  call void @"$Loop.stop.673"(ptr %18)
   %19 = load %48, ptr %9, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %178, ptr %20, i32 0, i32 16
@@ -74987,11 +75029,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %178, ptr %39, i32 0, i32 16
-  call void @"$Vector.free.622"(ptr %40)
+  call void @"$Vector.free.625"(ptr %40)
   %41 = load %48, ptr %7, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %178, ptr %42, i32 0, i32 17
-  call void @"$Vector.free.622"(ptr %43)
+  call void @"$Vector.free.625"(ptr %43)
   %44 = load %48, ptr %6, align 1
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %178, ptr %45, i32 0, i32 3
@@ -75045,7 +75087,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.670"(ptr %0) {
+define internal void @"$Loop.stop.673"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -75070,7 +75112,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.666"(ptr %9)
+  call void @"$Loop.lock.669"(ptr %9)
   %10 = load %48, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %178, ptr %11, i32 0, i32 11
@@ -75079,7 +75121,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %178, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.668"(ptr %16)
+  call void @"$Loop.unlock.671"(ptr %16)
   %17 = load %48, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %178, ptr %18, i32 0, i32 9
@@ -75140,14 +75182,14 @@ entry:
   %8 = load i32, ptr %"$4441", align 4
   %9 = load ptr, ptr %"$4442", align 8
   %10 = load ptr, ptr %"$4443", align 8
-  %11 = call i32 @"$Loop.decode_step.671"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %11 = call i32 @"$Loop.decode_step.674"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.671"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.674"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -75182,17 +75224,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %48, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.672"(ptr %14)
+  call void @"$Loop.enter_turn.675"(ptr %14)
   %15 = load %48, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.675"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.678"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.687"(ptr %22)
+  call void @"$Loop.leave_turn.690"(ptr %22)
   %23 = load %48, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -75201,7 +75243,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.672"(ptr %0) {
+define internal void @"$Loop.enter_turn.675"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -75212,12 +75254,12 @@ entry:
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.673"(ptr %6)
+  call void @"$Loop.land.676"(ptr %6)
   %7 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.673"(ptr %0) {
+define internal void @"$Loop.land.676"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -75282,7 +75324,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %36 = load ptr, ptr %self, align 8
   %37 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.674"(ptr %36, i64 %37)
+  call void @"$Loop.record_step.677"(ptr %36, i64 %37)
   %38 = load %48, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %178, ptr %39, i32 0, i32 3
@@ -75353,7 +75395,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.674"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.677"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -75382,14 +75424,14 @@ entry:
   %18 = getelementptr %46, ptr %step, i32 0, i32 8
   store i32 %17, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.666"(ptr %19)
+  call void @"$Loop.lock.669"(ptr %19)
   %20 = load %48, ptr %4, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %178, ptr %21, i32 0, i32 31
   call void @"$StepRing.push"(ptr %22, ptr %step)
   %23 = load %48, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.668"(ptr %24)
+  call void @"$Loop.unlock.671"(ptr %24)
   %25 = load %48, ptr %2, align 1
   ret void
 }
@@ -75414,7 +75456,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.675"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.678"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -75434,7 +75476,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.676"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.679"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -75456,7 +75498,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.678"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.681"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -75509,7 +75551,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.679"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.682"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -75539,7 +75581,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.682"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.685"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -75573,7 +75615,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.682"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.685"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -75599,7 +75641,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.676"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.679"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -75609,14 +75651,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.666"(ptr %4)
+  call void @"$Loop.lock.669"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.677"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.680"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.668"(ptr %9)
+  call void @"$Loop.unlock.671"(ptr %9)
   %10 = load %48, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -75625,7 +75667,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.677"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.680"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
@@ -75679,7 +75721,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.678"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.681"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -75799,7 +75841,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.679"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.682"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %i = alloca i32, align 4
@@ -75816,12 +75858,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.680"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.683"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.681"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.684"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -75874,7 +75916,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.680"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.683"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -75906,7 +75948,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.681"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.684"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %pool = alloca ptr, align 8
@@ -75970,7 +76012,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.682"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.685"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %48, align 8
@@ -76028,7 +76070,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.683"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.686"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -76068,14 +76110,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.686"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.689"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.683"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.686"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %counters = alloca ptr, align 8
@@ -76123,7 +76165,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.685"(ptr %26)
+  call void @"$Loop.check_ranks.688"(ptr %26)
   %27 = load %48, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -76288,7 +76330,7 @@ then2:                                            ; preds = %then
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %179, ptr %40, i32 0, i32 8
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.684", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.687", i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -77328,7 +77370,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.check_ranks.685"(ptr %0) {
+define internal void @"$Loop.check_ranks.688"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77372,13 +77414,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.666"(ptr %24)
+  call void @"$Loop.lock.669"(ptr %24)
   %25 = load %48, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %178, ptr %26, i32 0, i32 14
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.668"(ptr %28)
+  call void @"$Loop.unlock.671"(ptr %28)
   %29 = load %48, ptr %1, align 1
   br label %merge1
 
@@ -77389,7 +77431,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.686"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.689"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %target = alloca ptr, align 8
   %row = alloca i32, align 4
@@ -77435,7 +77477,7 @@ then2:                                            ; preds = %then
   %26 = load i32, ptr %position, align 4
   %27 = load i32, ptr %row, align 4
   %28 = add i32 %26, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.73", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.74", i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -77457,7 +77499,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.687"(ptr %0) {
+define internal void @"$Loop.leave_turn.690"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77465,10 +77507,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.688"(ptr %4)
+  call void @"$Loop.publish.691"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.693"(ptr %6)
+  call void @"$Loop.wake.696"(ptr %6)
   %7 = load %48, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %178, ptr %8, i32 0, i32 5
@@ -77477,7 +77519,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.688"(ptr %0) {
+define internal void @"$Loop.publish.691"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77501,7 +77543,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.80", i32 214, ptr @"$string.81")
+  call void @"$check.fail"(ptr @"$string.81", i32 214, ptr @"$string.82")
   %15 = load %48, ptr %8, align 1
   br label %merge
 
@@ -77510,16 +77552,16 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.666"(ptr %16)
+  call void @"$Loop.lock.669"(ptr %16)
   %17 = load %48, ptr %7, align 1
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.689"(ptr %18)
+  call void @"$Loop.publish_events.692"(ptr %18)
   %19 = load %48, ptr %6, align 1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.691"(ptr %20)
+  call void @"$Loop.remove_ended.694"(ptr %20)
   %21 = load %48, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.692"(ptr %22)
+  call void @"$Loop.publish_counters.695"(ptr %22)
   %23 = load %48, ptr %4, align 1
   %24 = load ptr, ptr %s, align 8
   %25 = call i64 @"$Scheduler.nearest_deadline"(ptr %24)
@@ -77527,7 +77569,7 @@ merge:                                            ; preds = %else, %then
   %27 = getelementptr %178, ptr %26, i32 0, i32 22
   store i64 %25, ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.668"(ptr %28)
+  call void @"$Loop.unlock.671"(ptr %28)
   %29 = load %48, ptr %3, align 1
   %30 = load ptr, ptr %s, align 8
   %31 = getelementptr %33, ptr %30, i32 0, i32 6
@@ -77562,12 +77604,12 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %49 = load ptr, ptr %s, align 8
   %50 = getelementptr %33, ptr %49, i32 0, i32 6
-  call void @"$Vector.clear.86"(ptr %50)
+  call void @"$Vector.clear.87"(ptr %50)
   %51 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.publish_events.689"(ptr %0) {
+define internal void @"$Loop.publish_events.692"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77647,7 +77689,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.690"(ptr %54)
+  call void @"$Loop.announce.693"(ptr %54)
   %55 = load %48, ptr %1, align 1
   br label %merge1
 
@@ -77658,7 +77700,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.690"(ptr %0) {
+define internal void @"$Loop.announce.693"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -77674,7 +77716,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.691"(ptr %0) {
+define internal void @"$Loop.remove_ended.694"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -77717,7 +77759,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.692"(ptr %0) {
+define internal void @"$Loop.publish_counters.695"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -77812,14 +77854,14 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.693"(ptr %0) {
+define internal void @"$Loop.wake.696"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.666"(ptr %3)
+  call void @"$Loop.lock.669"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %178, ptr %5, i32 0, i32 13
@@ -77828,7 +77870,7 @@ entry:
   %8 = getelementptr %178, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.668"(ptr %10)
+  call void @"$Loop.unlock.671"(ptr %10)
   %11 = load %48, ptr %1, align 1
   ret void
 }
@@ -77905,7 +77947,7 @@ entry:
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %"$4452", align 8
-  call void @"$Loop.free_state.694"(ptr %4, ptr %5)
+  call void @"$Loop.free_state.697"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
 
@@ -77913,7 +77955,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.694"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.697"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -77951,19 +77993,19 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.672"(ptr %18)
+  call void @"$Loop.enter_turn.675"(ptr %18)
   %19 = load %48, ptr %4, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.695"(ptr %20, ptr %21)
+  call void @"$Loop.close_state.698"(ptr %20, ptr %21)
   %22 = load %48, ptr %3, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.687"(ptr %23)
+  call void @"$Loop.leave_turn.690"(ptr %23)
   %24 = load %48, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.695"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.698"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -78004,7 +78046,7 @@ entry:
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %"$4428", align 8
-  call void @"$Loop.info.696"(ptr %4, ptr %5)
+  call void @"$Loop.info.699"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
 
@@ -78012,7 +78054,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.696"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.699"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %p = alloca ptr, align 8
@@ -78022,7 +78064,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.666"(ptr %4)
+  call void @"$Loop.lock.669"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %178, ptr %6, i32 0, i32 24
@@ -78171,7 +78213,7 @@ merge:                                            ; preds = %else, %then
   %121 = getelementptr %159, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.668"(ptr %122)
+  call void @"$Loop.unlock.671"(ptr %122)
   %123 = load %48, ptr %2, align 1
   ret void
 }
@@ -78217,7 +78259,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %177, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.697"(ptr %3)
+  call void @"$Loop.iterate.700"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret void
 
@@ -78225,7 +78267,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.697"(ptr %0) {
+define internal void @"$Loop.iterate.700"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -78239,14 +78281,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = call zeroext i1 @"$Loop.has_pending_orders.698"(ptr %7)
+  %8 = call zeroext i1 @"$Loop.has_pending_orders.701"(ptr %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.673"(ptr %11)
+  call void @"$Loop.land.676"(ptr %11)
   %12 = load %48, ptr %6, align 1
   br label %merge
 
@@ -78255,10 +78297,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.699"(ptr %13)
+  call void @"$Loop.take_orders.702"(ptr %13)
   %14 = load %48, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.685"(ptr %15)
+  call void @"$Loop.check_ranks.688"(ptr %15)
   %16 = load %48, ptr %4, align 1
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %178, ptr %17, i32 0, i32 3
@@ -78272,7 +78314,7 @@ merge:                                            ; preds = %else, %then
   %25 = zext i1 %24 to i8
   store i8 %25, ptr %was_in_flight, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = call zeroext i1 @"$Loop.plan.702"(ptr %26)
+  %27 = call zeroext i1 @"$Loop.plan.705"(ptr %26)
   %28 = zext i1 %27 to i8
   store i8 %28, ptr %has_step, align 1
   %29 = load i8, ptr %has_step, align 1
@@ -78300,13 +78342,13 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %44 = load ptr, ptr %self, align 8
   %45 = load i8, ptr %has_step, align 1
   %46 = icmp ne i8 %45, 0
-  call void @"$Loop.advance_planned.703"(ptr %44, i1 zeroext %46)
+  call void @"$Loop.advance_planned.706"(ptr %44, i1 zeroext %46)
   %47 = load %48, ptr %3, align 1
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.685"(ptr %48)
+  call void @"$Loop.check_ranks.688"(ptr %48)
   %49 = load %48, ptr %2, align 1
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.688"(ptr %50)
+  call void @"$Loop.publish.691"(ptr %50)
   %51 = load %48, ptr %1, align 1
   ret void
 
@@ -78324,7 +78366,7 @@ or.lhs.false1:                                    ; preds = %merge
   br i1 %58, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.698"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.701"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %pending = alloca i8, align 1
@@ -78332,14 +78374,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.666"(ptr %3)
+  call void @"$Loop.lock.669"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %178, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.668"(ptr %8)
+  call void @"$Loop.unlock.671"(ptr %8)
   %9 = load %48, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -78349,7 +78391,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.699"(ptr %0) {
+define internal void @"$Loop.take_orders.702"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -78365,7 +78407,7 @@ entry:
   %9 = getelementptr %33, ptr %8, i32 0, i32 18
   store i64 %6, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.666"(ptr %10)
+  call void @"$Loop.lock.669"(ptr %10)
   %11 = load %48, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %178, ptr %12, i32 0, i32 16
@@ -78417,7 +78459,7 @@ merge:                                            ; preds = %forcond
   store i32 %43, ptr %46, align 4
   %47 = load ptr, ptr %self, align 8
   %48 = getelementptr %178, ptr %47, i32 0, i32 16
-  call void @"$Vector.clear.86"(ptr %48)
+  call void @"$Vector.clear.87"(ptr %48)
   %49 = load %48, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = getelementptr %178, ptr %50, i32 0, i32 13
@@ -78427,7 +78469,7 @@ merge:                                            ; preds = %forcond
 
 then:                                             ; preds = %and.lhs.true
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.700"(ptr %54)
+  call void @"$Loop.obey_all.703"(ptr %54)
   %55 = load %48, ptr %2, align 1
   br label %merge1
 
@@ -78436,7 +78478,7 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %56 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.668"(ptr %56)
+  call void @"$Loop.unlock.671"(ptr %56)
   %57 = load %48, ptr %1, align 1
   ret void
 
@@ -78449,7 +78491,7 @@ and.lhs.true:                                     ; preds = %merge
   br i1 %62, label %else, label %then
 }
 
-define internal void @"$Loop.obey_all.700"(ptr %0) {
+define internal void @"$Loop.obey_all.703"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %i = alloca i64, align 8
@@ -78480,7 +78522,7 @@ forbody:                                          ; preds = %forcond
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.701"(ptr %12, ptr %19)
+  call void @"$Loop.obey.704"(ptr %12, ptr %19)
   %20 = load %48, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -78493,7 +78535,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey.701"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.704"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -78567,7 +78609,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.702"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.705"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %48, align 8
@@ -78610,7 +78652,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.703"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.706"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -78621,7 +78663,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.704"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.707"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -78642,13 +78684,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.709"(ptr %16)
+  call void @"$Loop.execute.712"(ptr %16)
   %17 = load %48, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.673"(ptr %18)
+  call void @"$Loop.land.676"(ptr %18)
   %19 = load %48, ptr %2, align 1
   br label %merge
 
@@ -78656,7 +78698,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.704"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.707"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -78718,7 +78760,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.705"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.708"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -78799,7 +78841,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.707"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.710"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -78880,7 +78922,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.708"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.711"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -78932,7 +78974,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.705"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.708"(ptr %0, ptr %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %3 = alloca %48, align 8
@@ -78990,7 +79032,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %60, ptr %37, i32 0, i32 15
   %39 = getelementptr %11, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.569", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.572", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -79060,7 +79102,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.571", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.574", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -79168,7 +79210,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %179, ptr %29, i32 0, i32 9
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.706", ptr %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.709", ptr %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -79213,7 +79255,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.707"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.710"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -79272,7 +79314,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.570", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.573", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -79334,7 +79376,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.708"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.711"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -79526,7 +79568,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.709"(ptr %0) {
+define internal void @"$Loop.execute.712"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -79543,7 +79585,7 @@ entry:
   %9 = getelementptr i8, ptr %8, i64 0
   store i8 0, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Loop.launch.710"(ptr %10, ptr %message)
+  %11 = call i32 @"$Loop.launch.713"(ptr %10, ptr %message)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -79564,7 +79606,7 @@ then:                                             ; preds = %and.lhs.true
 
 else:                                             ; preds = %and.lhs.true, %entry
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.673"(ptr %23)
+  call void @"$Loop.land.676"(ptr %23)
   %24 = load %48, ptr %5, align 1
   br label %merge
 
@@ -79624,7 +79666,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %or.lhs.false, %or.lhs.false7, %merge1
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.673"(ptr %57)
+  call void @"$Loop.land.676"(ptr %57)
   %58 = load %48, ptr %1, align 1
   br label %merge4
 
@@ -79652,7 +79694,7 @@ or.lhs.false7:                                    ; preds = %merge1
   br i1 %69, label %then5, label %or.lhs.false
 }
 
-define internal i32 @"$Loop.launch.710"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.713"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -79731,7 +79773,7 @@ then2:                                            ; preds = %merge
   %49 = load %48, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.711"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.714"(ptr %50, i64 %51)
   %52 = load %48, ptr %2, align 1
   br label %merge1
 
@@ -79746,7 +79788,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.711"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.714"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -79924,7 +79966,7 @@ merge:                                            ; preds = %else, %then
   %89 = load ptr, ptr %self, align 8
   %90 = getelementptr %177, ptr %89, i32 0, i32 1
   %91 = load ptr, ptr %message, align 8
-  %92 = call i32 @"$Loop.init.712"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
+  %92 = call i32 @"$Loop.init.715"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
   store i32 %92, ptr %code, align 4
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %177, ptr %93, i32 0, i32 4
@@ -80112,7 +80154,7 @@ entry:
   %51 = load ptr, ptr %self, align 8
   %52 = getelementptr %179, ptr %51, i32 0, i32 6
   store ptr %50, ptr %52, align 8
-  %53 = call i64 @"$anon (./terra/scheduling/batch.t:104).491"(ptr %shape)
+  %53 = call i64 @"$anon (./terra/scheduling/batch.t:104).492"(ptr %shape)
   store i64 %53, ptr %bytes, align 8
   %54 = load i64, ptr %bytes, align 8
   %55 = call ptr @calloc(i64 3, i64 %54)
@@ -80124,7 +80166,7 @@ entry:
   %60 = load ptr, ptr %self, align 8
   %61 = getelementptr %179, ptr %60, i32 0, i32 14
   %62 = load ptr, ptr %61, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %59, ptr %shape, ptr %62)
+  call void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %59, ptr %shape, ptr %62)
   %63 = load %48, ptr %5, align 1
   store i32 0, ptr %i, align 4
   br label %forcond
@@ -80154,7 +80196,7 @@ forbody:                                          ; preds = %forcond
   %82 = load i64, ptr %bytes, align 8
   %83 = mul i64 %81, %82
   %84 = getelementptr i8, ptr %78, i64 %83
-  call void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %75, ptr %shape, ptr %84)
+  call void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %75, ptr %shape, ptr %84)
   %85 = load %48, ptr %4, align 1
   %86 = add i32 %64, 1
   store i32 %86, ptr %i, align 4
@@ -80219,7 +80261,7 @@ entry:
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:104).491"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:104).492"(ptr %5)
   %7 = add i64 %4, %6
   %8 = call ptr @calloc(i64 1, i64 %7)
   store ptr %8, ptr %memory, align 8
@@ -80244,7 +80286,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.712"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.715"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %code1 = alloca i32, align 4
@@ -80302,7 +80344,7 @@ entry:
   %37 = load %48, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.713"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.716"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -80323,7 +80365,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.714"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.717"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -80343,7 +80385,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.692"(ptr %54)
+  call void @"$Loop.publish_counters.695"(ptr %54)
   %55 = load %48, ptr %5, align 1
   ret i32 0
 
@@ -80351,7 +80393,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.713"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.716"(ptr %0, ptr %1) {
 entry:
   %target8 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -80419,7 +80461,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %45 = getelementptr %178, ptr %44, i32 0, i32 18
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  %48 = call zeroext i1 @"$Vector.reserve.654"(ptr %43, i64 %47)
+  %48 = call zeroext i1 @"$Vector.reserve.657"(ptr %43, i64 %47)
   %49 = zext i1 %48 to i8
   %50 = trunc i8 %49 to i1
   br i1 %50, label %and.rhs, label %and.end
@@ -80431,7 +80473,7 @@ and.lhs.true1:                                    ; preds = %entry
   %54 = getelementptr %178, ptr %53, i32 0, i32 18
   %55 = load i32, ptr %54, align 4
   %56 = sext i32 %55 to i64
-  %57 = call zeroext i1 @"$Vector.reserve.654"(ptr %52, i64 %56)
+  %57 = call zeroext i1 @"$Vector.reserve.657"(ptr %52, i64 %56)
   %58 = zext i1 %57 to i8
   %59 = trunc i8 %58 to i1
   br i1 %59, label %and.lhs.true, label %and.end
@@ -80453,7 +80495,7 @@ then3:                                            ; preds = %then
   %69 = load ptr, ptr %self, align 8
   %70 = getelementptr %178, ptr %69, i32 0, i32 18
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.655", i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.658", i32 %71)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -80498,7 +80540,7 @@ then10:                                           ; preds = %then6
   %91 = call ptr @__errno_location()
   %92 = load i32, ptr %91, align 4
   %93 = call ptr @strerror(i32 %92)
-  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.656", ptr %93)
+  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.659", ptr %93)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -80520,7 +80562,7 @@ dead13:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.714"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.717"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %34, align 8
   %2 = alloca %48, align 8
@@ -80560,7 +80602,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %32, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %24, ptr %27, ptr %30)
   %31 = load %48, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %178, ptr %32, i32 0, i32 4
@@ -80628,14 +80670,14 @@ entry:
   %6 = load ptr, ptr %"$4422", align 8
   %7 = load i32, ptr %"$4423", align 4
   %8 = load ptr, ptr %"$4424", align 8
-  %9 = call i32 @"$Loop.poll.715"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %9 = call i32 @"$Loop.poll.718"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.715"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.718"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %value = alloca i64, align 8
@@ -80686,7 +80728,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.666"(ptr %22)
+  call void @"$Loop.lock.669"(ptr %22)
   %23 = load %48, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %178, ptr %24, i32 0, i32 19
@@ -80719,7 +80761,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %178, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.668"(ptr %44)
+  call void @"$Loop.unlock.671"(ptr %44)
   %45 = load %48, ptr %4, align 1
   ret i32 0
 
@@ -80739,14 +80781,14 @@ entry:
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
   %5 = load i64, ptr %"$4419", align 8
   %6 = load ptr, ptr %"$4420", align 8
-  %7 = call i32 @"$Loop.preempt.716"(ptr %4, i64 %5, ptr %6)
+  %7 = call i32 @"$Loop.preempt.719"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.716"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.719"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -80757,7 +80799,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.665"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.668"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -80857,7 +80899,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.717")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.720")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -80876,7 +80918,7 @@ merge1:                                           ; preds = %else3, %dead
   %31 = load ptr, ptr %result, align 8
   store ptr null, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.672"(ptr %32)
+  call void @"$Loop.enter_turn.675"(ptr %32)
   %33 = load %48, ptr %8, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %tokens, align 8
@@ -80889,7 +80931,7 @@ merge1:                                           ; preds = %else3, %dead
   %42 = call i32 @"$Loop.prefill_in_turn"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
   store i32 %42, ptr %code, align 4
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.687"(ptr %43)
+  call void @"$Loop.leave_turn.690"(ptr %43)
   %44 = load %48, ptr %7, align 1
   %45 = load i32, ptr %code, align 4
   ret i32 %45
@@ -80926,7 +80968,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.676"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.679"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -80946,7 +80988,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.718"(ptr noalias sret(%153) %8, ptr %18)
+  call void @"$Loop.limits.721"(ptr noalias sret(%153) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -81034,7 +81076,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.695"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.698"(ptr %60, ptr %61)
   %62 = load %48, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -81055,7 +81097,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.718"(ptr noalias sret(%153) %0, ptr %1) {
+define internal void @"$Loop.limits.721"(ptr noalias sret(%153) %0, ptr %1) {
 entry:
   %2 = alloca %153, align 8
   %3 = alloca %182, align 8
@@ -81173,7 +81215,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %178, ptr %27, i32 0, i32 2
   %29 = getelementptr %32, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.719", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.722", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -81246,7 +81288,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %178, ptr %64, i32 0, i32 2
   %66 = getelementptr %32, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.720", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.723", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -81313,7 +81355,7 @@ entry:
   %9 = getelementptr %60, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.679"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.682"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -81506,7 +81548,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.683"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.686"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -81563,7 +81605,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.686"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.689"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -81587,7 +81629,7 @@ entry:
   %8 = getelementptr %39, ptr %7, i32 0, i32 10
   %9 = getelementptr %26, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.721"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.724"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %178, ptr %12, i32 0, i32 2
@@ -81604,7 +81646,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %178, ptr %20, i32 0, i32 2
   %22 = getelementptr %32, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.721"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.724"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -81623,7 +81665,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %39, ptr %29, i32 0, i32 10
   %31 = getelementptr %26, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.721"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.724"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -81638,7 +81680,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.721"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.724"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -81670,14 +81712,14 @@ entry:
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
   %5 = load i32, ptr %"$4430", align 4
   %6 = load ptr, ptr %"$4431", align 8
-  %7 = call i32 @"$Loop.resize_pool.722"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.resize_pool.725"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.722"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.725"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -81708,15 +81750,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %48, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.672"(ptr %12)
+  call void @"$Loop.enter_turn.675"(ptr %12)
   %13 = load %48, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.723"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.726"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.687"(ptr %18)
+  call void @"$Loop.leave_turn.690"(ptr %18)
   %19 = load %48, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -81725,7 +81767,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.723"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.726"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code11 = alloca i32, align 4
@@ -81742,7 +81784,7 @@ entry:
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %num_pages, align 4
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.begin_resize.724"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.begin_resize.727"(ptr %4, i32 %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -81789,7 +81831,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %35, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.568", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.571", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -81806,7 +81848,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = call i32 @"$Loop.perform_transfers.704"(ptr %35)
+  %36 = call i32 @"$Loop.perform_transfers.707"(ptr %35)
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %178, ptr %37, i32 0, i32 3
   %39 = getelementptr %33, ptr %38, i32 0, i32 1
@@ -81870,7 +81912,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.724"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.727"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -81882,12 +81924,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.666"(ptr %5)
+  call void @"$Loop.lock.669"(ptr %5)
   %6 = load %48, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.725"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.728"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -81908,7 +81950,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.668"(ptr %19)
+  call void @"$Loop.unlock.671"(ptr %19)
   %20 = load %48, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -81928,7 +81970,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.725"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.728"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %target15 = alloca ptr, align 8
@@ -81977,7 +82019,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %178, ptr %25, i32 0, i32 2
   %27 = getelementptr %32, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.562", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.565", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -82024,7 +82066,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.563", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.566", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -82070,7 +82112,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %178, ptr %73, i32 0, i32 19
   %75 = getelementptr %44, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.564", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.567", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -82088,7 +82130,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %78 = load ptr, ptr %self, align 8
   %79 = load ptr, ptr %message, align 8
-  %80 = call i32 @"$Loop.check_usable.677"(ptr %78, ptr %79)
+  %80 = call i32 @"$Loop.check_usable.680"(ptr %78, ptr %79)
   store i32 %80, ptr %code, align 4
   %81 = load i32, ptr %code, align 4
   %82 = icmp ne i32 %81, 0
@@ -82110,14 +82152,14 @@ merge20:                                          ; preds = %else22, %dead23
   %86 = load ptr, ptr %self, align 8
   %87 = load i32, ptr %num_pages, align 4
   %88 = load ptr, ptr %message, align 8
-  %89 = call i32 @"$Loop.check_live_fit.726"(ptr %86, i32 %87, ptr %88)
+  %89 = call i32 @"$Loop.check_live_fit.729"(ptr %86, i32 %87, ptr %88)
   ret i32 %89
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.726"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.729"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %needed = alloca i32, align 4
@@ -82189,7 +82231,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %60, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.565", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.568", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -82232,7 +82274,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.576", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.579", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -82373,7 +82415,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %48, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.672"(ptr %16)
+  call void @"$Loop.enter_turn.675"(ptr %16)
   %17 = load %48, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -82385,7 +82427,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.687"(ptr %26)
+  call void @"$Loop.leave_turn.690"(ptr %26)
   %27 = load %48, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -82423,7 +82465,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.676"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.679"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -82518,7 +82560,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.680"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.683"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -82529,7 +82571,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.681"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.684"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -82619,7 +82661,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %48, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.683"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.686"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -82739,7 +82781,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.727", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.730", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -82776,7 +82818,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.728", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.731", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -82823,7 +82865,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %39, ptr %68, i32 0, i32 10
   %70 = getelementptr %26, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.729", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.732", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -82887,7 +82929,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %0, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.730")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.733")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -83002,7 +83044,7 @@ entry:
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %num_steps, align 4
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_state.678"(ptr %6, ptr %11, i32 %12, ptr %13)
+  %14 = call i32 @"$Loop.check_state.681"(ptr %6, ptr %11, i32 %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -83066,7 +83108,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.731", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.734", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -83125,7 +83167,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.679"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.682"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -83154,7 +83196,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.708"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.711"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -83466,7 +83508,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %11, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.732", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.735", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -83513,7 +83555,7 @@ then9:                                            ; preds = %then5
   %79 = getelementptr %11, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.733", i32 %76, i64 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.736", i32 %76, i64 %81)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -83605,14 +83647,14 @@ entry:
   %6 = load ptr, ptr %"$4412", align 8
   %7 = load ptr, ptr %"$4413", align 8
   %8 = load ptr, ptr %"$4414", align 8
-  %9 = call i32 @"$Loop.submit.734"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.submit.737"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.734"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.737"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %5 = alloca %48, align 8
@@ -83637,13 +83679,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %48, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.666"(ptr %13)
+  call void @"$Loop.lock.669"(ptr %13)
   %14 = load %48, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.718"(ptr noalias sret(%153) %8, ptr %15)
+  call void @"$Loop.limits.721"(ptr noalias sret(%153) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.668"(ptr %16)
+  call void @"$Loop.unlock.671"(ptr %16)
   %17 = load %48, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -83670,12 +83712,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.666"(ptr %29)
+  call void @"$Loop.lock.669"(ptr %29)
   %30 = load %48, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.735"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.738"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -83696,7 +83738,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.668"(ptr %43)
+  call void @"$Loop.unlock.671"(ptr %43)
   %44 = load %48, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -83728,7 +83770,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.735"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.738"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -83748,7 +83790,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.677"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.680"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -83768,7 +83810,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.718"(ptr noalias sret(%153) %5, ptr %14)
+  call void @"$Loop.limits.721"(ptr noalias sret(%153) %5, ptr %14)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %5, i64 20, i1 false)
   %15 = load ptr, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
@@ -83800,7 +83842,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$Loop.check_queue.736"(ptr %29, ptr %30)
+  %31 = call i32 @"$Loop.check_queue.739"(ptr %29, ptr %30)
   store i32 %31, ptr %code6, align 4
   %32 = load i32, ptr %code6, align 4
   %33 = icmp ne i32 %32, 0
@@ -83830,7 +83872,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %message, align 8
-  %45 = call i32 @"$Loop.prepare_capture.737"(ptr %43, ptr %44)
+  %45 = call i32 @"$Loop.prepare_capture.740"(ptr %43, ptr %44)
   store i32 %45, ptr %code14, align 4
   %46 = load i32, ptr %code14, align 4
   %47 = icmp ne i32 %46, 0
@@ -83857,7 +83899,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$Loop.start.738"(ptr %51, ptr %52)
+  %53 = call i32 @"$Loop.start.741"(ptr %51, ptr %52)
   store i32 %53, ptr %code19, align 4
   %54 = load i32, ptr %code19, align 4
   %55 = icmp ne i32 %54, 0
@@ -83908,7 +83950,7 @@ dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.736"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.739"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %num_waiting = alloca i64, align 8
@@ -83971,7 +84013,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %178, ptr %42, i32 0, i32 2
   %44 = getelementptr %32, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.614", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.617", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -83993,7 +84035,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.737"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.740"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %count = alloca i64, align 8
@@ -84066,7 +84108,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %32, ptr %42, i32 0, i32 8
   %44 = getelementptr %26, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.615", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.618", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -84088,7 +84130,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.738"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.741"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
@@ -84119,7 +84161,7 @@ merge:                                            ; preds = %else, %dead
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %178, ptr %8, i32 0, i32 9
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.739", ptr %10)
+  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.742", ptr %10)
   store i32 %11, ptr %code, align 4
   %12 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %13 = load i32, ptr %code, align 4
@@ -84144,7 +84186,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.621", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.624", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -84169,7 +84211,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.739"(ptr %0) {
+define internal ptr @"$engine_thread.742"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %loop = alloca ptr, align 8
@@ -84178,7 +84220,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.740"(ptr %3)
+  call void @"$Loop.run.743"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret ptr null
 
@@ -84186,7 +84228,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.740"(ptr %0) {
+define internal void @"$Loop.run.743"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -84199,7 +84241,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.741"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.744"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
@@ -84210,7 +84252,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %48, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.697"(ptr %13)
+  call void @"$Loop.iterate.700"(ptr %13)
   %14 = load %48, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %178, ptr %15, i32 0, i32 5
@@ -84220,7 +84262,7 @@ whilebody:                                        ; preds = %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.672"(ptr %18)
+  call void @"$Loop.enter_turn.675"(ptr %18)
   %19 = load %48, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %178, ptr %20, i32 0, i32 5
@@ -84229,7 +84271,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.741"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.744"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %stopping = alloca i8, align 1
@@ -84238,7 +84280,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.666"(ptr %3)
+  call void @"$Loop.lock.669"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %178, ptr %5, i32 0, i32 19
@@ -84290,7 +84332,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.668"(ptr %42)
+  call void @"$Loop.unlock.671"(ptr %42)
   %43 = load %48, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -84305,7 +84347,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.742"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.745"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -84314,7 +84356,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.742"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.745"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -84385,14 +84427,14 @@ entry:
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %177, ptr %2, i32 0, i32 0
   %4 = load i64, ptr %"$4426", align 8
-  %5 = call i32 @"$Loop.wait.743"(ptr %3, i64 %4)
+  %5 = call i32 @"$Loop.wait.746"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.743"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.746"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %has_events = alloca i8, align 1
@@ -84422,7 +84464,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.666"(ptr %11)
+  call void @"$Loop.lock.669"(ptr %11)
   %12 = load %48, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -84464,7 +84506,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.668"(ptr %37)
+  call void @"$Loop.unlock.671"(ptr %37)
   %38 = load %48, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -84511,7 +84553,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %48, ptr %5, align 1
-  call void @"$Vector.init.744"(ptr %blocks)
+  call void @"$Vector.init.747"(ptr %blocks)
   %7 = load %48, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -84564,7 +84606,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.745"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.748"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -84603,7 +84645,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.747"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.750"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -84636,7 +84678,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.748"(ptr %blocks)
+  call void @"$Vector.free.751"(ptr %blocks)
   %71 = load %48, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %48, ptr %2, align 1
@@ -84647,7 +84689,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.744"(ptr %0) {
+define internal void @"$Vector.init.747"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -84663,7 +84705,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.745"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.748"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -84674,7 +84716,7 @@ entry:
   %4 = getelementptr %183, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.746"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.749"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -84711,7 +84753,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.746"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.749"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -84810,7 +84852,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.747"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.750"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -84853,7 +84895,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.748"(ptr %0) {
+define internal void @"$Vector.free.751"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -84865,7 +84907,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.744"(ptr %7)
+  call void @"$Vector.init.747"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -84892,7 +84934,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %48, ptr %11, align 1
-  call void @"$Map.init.749"(ptr %map)
+  call void @"$Map.init.752"(ptr %map)
   %13 = load %48, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -84919,7 +84961,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.752"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.755"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -84971,7 +85013,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.760"(ptr %map)
+  call void @"$Map.clear.763"(ptr %map)
   %53 = load %48, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -84988,7 +85030,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.752"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.755"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -85004,7 +85046,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.762"(ptr %map)
+  call void @"$Map.free.765"(ptr %map)
   %70 = load %48, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %48, ptr %1, align 1
@@ -85019,7 +85061,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.752"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.755"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -85029,7 +85071,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.749"(ptr %0) {
+define internal void @"$Map.init.752"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -85037,7 +85079,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %184, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.750"(ptr %4)
+  call void @"$Vector.init.753"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %184, ptr %6, i32 0, i32 1
@@ -85046,7 +85088,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.750"(ptr %0) {
+define internal void @"$Vector.init.753"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -85103,7 +85145,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.752"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.755"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -85136,7 +85178,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.755"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.758"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -85149,7 +85191,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.755"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.758"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -85172,7 +85214,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.751", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.754", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -85194,7 +85236,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.752"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.755"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %94, align 8
@@ -85243,7 +85285,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load i64, ptr %24, align 8
   %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %27 = load i64, ptr %26, align 8
-  %28 = call i64 @"$Map.position.753"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %28 = call i64 @"$Map.position.756"(ptr %18, i64 %25, i64 %27, i64 %23)
   %29 = getelementptr i32, ptr %17, i64 %28
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %index, align 4
@@ -85267,7 +85309,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %184, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.754"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.757"(ptr %36, i64 %38)
   %40 = getelementptr %186, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -85275,7 +85317,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.753"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.756"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %94, align 8
   %4 = alloca %94, align 8
@@ -85328,7 +85370,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.754"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.757"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %186, ptr %37, i32 0, i32 1
@@ -85384,7 +85426,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.754"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.757"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -85427,7 +85469,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Map.insert.755"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.758"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %186, align 8
   %5 = alloca %186, align 8
@@ -85452,7 +85494,7 @@ entry:
   %14 = getelementptr %185, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.756"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.759"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -85481,7 +85523,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call i64 @"$Map.position.753"(ptr %25, i64 %28, i64 %30, i64 %26)
+  %31 = call i64 @"$Map.position.756"(ptr %25, i64 %28, i64 %30, i64 %26)
   store i64 %31, ptr %position, align 8
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %184, ptr %32, i32 0, i32 1
@@ -85507,7 +85549,7 @@ then2:                                            ; preds = %merge
   %50 = getelementptr i32, ptr %48, i64 %49
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.754"(ptr %44, i64 %52)
+  %53 = call ptr @"$Vector.at.757"(ptr %44, i64 %52)
   %54 = getelementptr %186, ptr %53, i32 0, i32 2
   store i64 %42, ptr %54, align 8
   ret i1 true
@@ -85545,7 +85587,7 @@ merge1:                                           ; preds = %else3, %dead4
   %72 = load i64, ptr %71, align 8
   store i64 %72, ptr %70, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %73 = call zeroext i1 @"$Vector.push.759"(ptr %56, ptr byval(%186) %4)
+  %73 = call zeroext i1 @"$Vector.push.762"(ptr %56, ptr byval(%186) %4)
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %else7, label %then6
@@ -85579,7 +85621,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.756"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.759"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -85619,7 +85661,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %184, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.757"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.760"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -85627,7 +85669,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.758"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.761"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -85648,7 +85690,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.757"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.760"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -85747,7 +85789,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.758"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.761"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %94, align 8
   %entry6 = alloca ptr, align 8
@@ -85821,7 +85863,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %184, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.754"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.757"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -85840,7 +85882,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.753"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.756"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -85854,7 +85896,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.759"(ptr %0, ptr byval(%186) %1) {
+define internal zeroext i1 @"$Vector.push.762"(ptr %0, ptr byval(%186) %1) {
 entry:
   %value = alloca %186, align 8
   %self = alloca ptr, align 8
@@ -85865,7 +85907,7 @@ entry:
   %4 = getelementptr %185, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.757"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.760"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -85901,7 +85943,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.760"(ptr %0) {
+define internal void @"$Map.clear.763"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %1 = alloca %48, align 8
@@ -85909,7 +85951,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %184, ptr %2, i32 0, i32 0
-  call void @"$Vector.clear.761"(ptr %3)
+  call void @"$Vector.clear.764"(ptr %3)
   %4 = load %48, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %184, ptr %5, i32 0, i32 1
@@ -85943,7 +85985,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Vector.clear.761"(ptr %0) {
+define internal void @"$Vector.clear.764"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -85953,7 +85995,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.762"(ptr %0) {
+define internal void @"$Map.free.765"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -85961,7 +86003,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %184, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.763"(ptr %4)
+  call void @"$Vector.free.766"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %184, ptr %6, i32 0, i32 1
@@ -85970,7 +86012,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.763"(ptr %0) {
+define internal void @"$Vector.free.766"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -85982,7 +86024,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.750"(ptr %7)
+  call void @"$Vector.init.753"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -86184,7 +86226,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.764", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.767", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -86212,7 +86254,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %191, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %191, ptr %6, i32 0, i32 2
-  store ptr @"$string.764", ptr %28, align 8
+  store ptr @"$string.767", ptr %28, align 8
   %29 = getelementptr %191, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %191, ptr %6, align 8
@@ -86255,7 +86297,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.765")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.768")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -86294,7 +86336,7 @@ entry:
   %13 = load %48, ptr %12, align 1
   call void @"$Arena.init"(ptr %arena)
   %14 = load %48, ptr %11, align 1
-  call void @"$Vector.init.98"(ptr %tensors)
+  call void @"$Vector.init.99"(ptr %tensors)
   %15 = load %48, ptr %10, align 1
   call void @"$Problems.init"(ptr %found)
   %16 = load %48, ptr %9, align 1
@@ -86307,7 +86349,7 @@ entry:
   %20 = getelementptr %130, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %20, align 8
   %21 = getelementptr %130, ptr %reader, i32 0, i32 4
-  store ptr @"$string.764", ptr %21, align 8
+  store ptr @"$string.767", ptr %21, align 8
   %22 = load ptr, ptr %data, align 8
   %23 = load i64, ptr %size, align 8
   %24 = getelementptr %192, ptr %8, i32 0, i32 0
@@ -86332,7 +86374,7 @@ entry:
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %is_sound, align 1
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.321", ptr %37)
+  %38 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.322", ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i8, ptr %is_sound, align 1
   %40 = load i32, ptr %code, align 4
@@ -86357,7 +86399,7 @@ then2:                                            ; preds = %then
   %52 = getelementptr %0, ptr %51, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.766")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.769")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -86373,7 +86415,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %merge1
   call void @"$Problems.free"(ptr %found)
   %56 = load %48, ptr %6, align 1
-  call void @"$Vector.free.315"(ptr %tensors)
+  call void @"$Vector.free.316"(ptr %tensors)
   %57 = load %48, ptr %5, align 1
   call void @"$Arena.free"(ptr %arena)
   %58 = load %48, ptr %4, align 1
@@ -86490,7 +86532,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.764", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.767", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %48, ptr %3, align 1
@@ -86967,7 +87009,7 @@ then9:                                            ; preds = %then5
   %31 = getelementptr %0, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string", ptr @"$string.87")
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string", ptr @"$string.88")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -86996,14 +87038,14 @@ merge4:                                           ; preds = %else6, %dead11
   %44 = load ptr, ptr %state, align 8
   %45 = load ptr, ptr %message, align 8
   %46 = icmp ne i8 %42, 0
-  %47 = call i32 @"$Loop.prefill.767"(ptr %37, ptr %38, i32 %39, i1 zeroext %46, ptr %43, ptr %44, ptr %45)
+  %47 = call i32 @"$Loop.prefill.770"(ptr %37, ptr %38, i32 %39, i1 zeroext %46, ptr %43, ptr %44, ptr %45)
   ret i32 %47
 
 dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.767"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.770"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -87063,7 +87105,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.717")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.720")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -87092,7 +87134,7 @@ merge1:                                           ; preds = %else3, %dead
   %39 = load ptr, ptr %result, align 8
   %40 = load ptr, ptr %message, align 8
   %41 = icmp ne i8 %37, 0
-  %42 = call i32 @"$Loop.prefill_in_turn.768"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
+  %42 = call i32 @"$Loop.prefill_in_turn.771"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
   store i32 %42, ptr %code, align 4
   %43 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %43)
@@ -87104,7 +87146,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.768"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.771"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code16 = alloca i32, align 4
@@ -87204,7 +87246,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.769"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.772"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -87229,7 +87271,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.770"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.773"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -87261,7 +87303,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.769"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.772"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %6 = alloca %48, align 8
@@ -87311,7 +87353,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %31, ptr %27, i32 0, i32 2
   %29 = getelementptr %32, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.719", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.722", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -87384,7 +87426,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %31, ptr %64, i32 0, i32 2
   %66 = getelementptr %32, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.720", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.723", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -87430,7 +87472,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.770"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.773"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -87487,7 +87529,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.771"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.774"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -87515,7 +87557,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.771"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.774"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -87542,7 +87584,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.772"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.775"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -87708,7 +87750,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.772"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.775"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -87725,7 +87767,7 @@ entry:
   %8 = getelementptr %39, ptr %7, i32 0, i32 10
   %9 = getelementptr %26, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.721"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.724"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %31, ptr %12, i32 0, i32 2
@@ -87742,7 +87784,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %31, ptr %20, i32 0, i32 2
   %22 = getelementptr %32, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.721"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.724"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -87761,7 +87803,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %39, ptr %29, i32 0, i32 10
   %31 = getelementptr %26, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.721"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.724"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -87841,7 +87883,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr %0, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string", ptr @"$string.87")
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string", ptr @"$string.88")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -87867,14 +87909,14 @@ merge:                                            ; preds = %else, %dead
   %27 = load i32, ptr %num_steps, align 4
   %28 = load ptr, ptr %tokens, align 8
   %29 = load ptr, ptr %message, align 8
-  %30 = call i32 @"$Loop.run_batch_decode.773"(ptr %23, i32 %24, ptr %25, ptr %26, i32 %27, ptr %28, ptr %29)
+  %30 = call i32 @"$Loop.run_batch_decode.776"(ptr %23, i32 %24, ptr %25, ptr %26, i32 %27, ptr %28, ptr %29)
   ret i32 %30
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.773"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.776"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -87922,7 +87964,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.774"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.777"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -87934,7 +87976,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.774"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.777"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -87989,7 +88031,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.775"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.778"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -88114,7 +88156,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %61, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.777"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.780"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -88155,7 +88197,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.778"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.781"(ptr %104, i32 %105, ptr %106)
   %107 = load %48, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -88189,7 +88231,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.780"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.783"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -88219,7 +88261,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.775"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.778"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code36 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -88279,7 +88321,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.727", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.730", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -88316,7 +88358,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.728", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.731", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -88363,7 +88405,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %39, ptr %68, i32 0, i32 10
   %70 = getelementptr %26, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.729", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.732", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -88427,7 +88469,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %0, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.730")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.733")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -88463,7 +88505,7 @@ forbody:                                          ; preds = %forcond
   %113 = load i32, ptr %i, align 4
   %114 = load i32, ptr %num_steps, align 4
   %115 = load ptr, ptr %message, align 8
-  %116 = call i32 @"$Loop.check_batch_state.776"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
+  %116 = call i32 @"$Loop.check_batch_state.779"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
   store i32 %116, ptr %code, align 4
   %117 = load i32, ptr %code, align 4
   %118 = icmp ne i32 %117, 0
@@ -88517,7 +88559,7 @@ dead41:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.776"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.779"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %target = alloca ptr, align 8
   %i = alloca i32, align 4
@@ -88606,7 +88648,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.731", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.734", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -88633,7 +88675,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.777"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.780"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -88710,7 +88752,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.778"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.781"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %i2 = alloca i32, align 4
@@ -88758,7 +88800,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.779"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.782"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %48, ptr %4, align 1
   br label %merge1
 
@@ -88802,7 +88844,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.779"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.782"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %48, ptr %3, align 1
   br label %merge6
 
@@ -88818,7 +88860,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.779"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.782"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -88894,7 +88936,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.780"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.783"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %target7 = alloca ptr, align 8
@@ -88978,7 +89020,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %11, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.732", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.735", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -89025,7 +89067,7 @@ then9:                                            ; preds = %then5
   %79 = getelementptr %11, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.733", i32 %76, i64 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.736", i32 %76, i64 %81)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -89239,7 +89281,7 @@ entry:
   %14 = getelementptr %39, ptr %13, i32 0, i32 12
   %15 = getelementptr %32, ptr %bound, i32 0, i32 10
   %16 = load ptr, ptr %15, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110).492"(ptr %14, ptr %shape, ptr %16)
+  call void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %14, ptr %shape, ptr %16)
   %17 = load %48, ptr %3, align 1
   %18 = load ptr, ptr %step, align 8
   call void @"$StepPlan.begin"(ptr %18)
@@ -89725,7 +89767,7 @@ then4:                                            ; preds = %then
   %62 = getelementptr %39, ptr %61, i32 0, i32 1
   %63 = load i32, ptr %62, align 4
   %64 = load i32, ptr %num_sequences, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.782", i32 %58, i32 %63, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.785", i32 %58, i32 %63, i32 %64)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -89810,7 +89852,7 @@ merge:                                            ; preds = %forcond
   %34 = load %48, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %33, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.781"(ptr %36)
+  call void @"$Vector.clear.784"(ptr %36)
   %37 = load %48, ptr %1, align 1
   ret void
 }
@@ -89837,7 +89879,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.781"(ptr %0) {
+define internal void @"$Vector.clear.784"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

@@ -119,536 +119,539 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.2" = private unnamed_addr constant [86 x i8] c"the device group is lost after an earlier failure; free the engine and start it again\00", align 1
 @"$string.3" = private unnamed_addr constant [29 x i8] c"%s failed on rank %d: %.900s\00", align 1
 @"$string.4" = private unnamed_addr constant [41 x i8] c"%s failed in layer %d on rank %d: %.900s\00", align 1
-@"$string.5" = private unnamed_addr constant [5 x i8] c"step\00", align 1
+@"$string.5" = private unnamed_addr constant [65 x i8] c"step (option check_operations names the operation and its layer)\00", align 1
 @"$string.6" = private unnamed_addr constant [71 x i8] c"the operations of a step could not be timed: %d of at most %d recorded\00", align 1
 @"$string.7" = private unnamed_addr constant [33 x i8] c"the time of %s could not be read\00", align 1
 @"$string.8" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
 @"$string.9" = private unnamed_addr constant [3 x i8] c"%s\00", align 1
 @"$string.10" = private unnamed_addr constant [73 x i8] c"penalties and biases leave no token to sample for token %d of the output\00", align 1
-@"$string.11" = private unnamed_addr constant [42 x i8] c"the engine is not usable any more: %.900s\00", align 1
+@"$string.11" = private unnamed_addr constant [62 x i8] c"the device is lost, the engine is not usable any more: %.900s\00", align 1
 @"$string.12" = private unnamed_addr constant [39 x i8] c"the state is null or of another engine\00", align 1
 @"$string.13" = private unnamed_addr constant [58 x i8] c"a state of %lld tokens cannot take %d more, max_seq is %d\00", align 1
 @"$string.14" = private unnamed_addr constant [31 x i8] c"%s is null, expected %d tokens\00", align 1
 @"$string.15" = private unnamed_addr constant [56 x i8] c"%s[%d] is token %d, outside the vocabulary of %d tokens\00", align 1
 @"$string.16" = private unnamed_addr constant [6 x i8] c"token\00", align 1
 @"$string.17" = private unnamed_addr constant [61 x i8] c"%d more pages are needed, %d of the pool's %d are not in use\00", align 1
-@"$string.18" = private unnamed_addr constant [28 x i8] c"upload of the step's inputs\00", align 1
-@"$string.19" = private unnamed_addr constant [28 x i8] c"upload of the step's biases\00", align 1
-@"$string.20" = private unnamed_addr constant [25 x i8] c"upload of the page table\00", align 1
-@"$string.21" = private unnamed_addr constant [14 x i8] c"select_tokens\00", align 1
-@"$string.22" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
-@"$string.23" = private unnamed_addr constant [18 x i8] c"add_norm_quantise\00", align 1
-@"$string.24" = private unnamed_addr constant [7 x i8] c"linear\00", align 1
-@"$string.25" = private unnamed_addr constant [11 x i8] c"linear qkv\00", align 1
-@"$string.26" = private unnamed_addr constant [16 x i8] c"norm_rope_store\00", align 1
-@"$string.27" = private unnamed_addr constant [10 x i8] c"attention\00", align 1
-@"$string.28" = private unnamed_addr constant [9 x i8] c"quantise\00", align 1
-@"$string.29" = private unnamed_addr constant [14 x i8] c"linear output\00", align 1
-@"$string.30" = private unnamed_addr constant [11 x i8] c"all_reduce\00", align 1
-@"$string.31" = private unnamed_addr constant [6 x i8] c"route\00", align 1
-@"$string.32" = private unnamed_addr constant [15 x i8] c"linear gate_up\00", align 1
-@"$string.33" = private unnamed_addr constant [16 x i8] c"swiglu_quantise\00", align 1
-@"$string.34" = private unnamed_addr constant [12 x i8] c"linear down\00", align 1
-@"$string.35" = private unnamed_addr constant [8 x i8] c"experts\00", align 1
-@"$string.36" = private unnamed_addr constant [7 x i8] c"logits\00", align 1
-@"$string.37" = private unnamed_addr constant [11 x i8] c"all_gather\00", align 1
-@"$string.38" = private unnamed_addr constant [23 x i8] c"download of the logits\00", align 1
-@"$string.39" = private unnamed_addr constant [7 x i8] c"sample\00", align 1
-@"$string.40" = private unnamed_addr constant [27 x i8] c"replay of the step's graph\00", align 1
-@"$string.41" = private unnamed_addr constant [31 x i8] c"download of the sampled tokens\00", align 1
-@"$string.43" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
-@"$string.47" = private unnamed_addr constant [7 x i8] c"engine\00", align 1
-@"$string.48" = private unnamed_addr constant [25 x i8] c"request %llu is not live\00", align 1
-@"$string.49" = private unnamed_addr constant [5 x i8] c"auto\00", align 1
-@"$string.50" = private unnamed_addr constant [13 x i8] c"text is null\00", align 1
-@"$string.54" = private unnamed_addr constant [1 x i8] zeroinitializer, align 1
-@"$string.60" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
-@"$string.61" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
-@"$string.62" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
-@"$string.63" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
-@"$string.64" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
-@"$string.65" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
-@"$string.66" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
-@"$string.67" = private unnamed_addr constant [5 x i8] c"open\00", align 1
-@"$string.68" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
-@"$string.69" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
-@"$string.70" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
-@"$string.71" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
-@"$string.74" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
-@"$string.75" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
-@"$string.76" = private unnamed_addr constant [25 x i8] c"more than 4194304 values\00", align 1
-@"$string.79" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
-@"$string.80" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
-@"$string.81" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
-@"$string.82" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
-@"$string.83" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
-@"$string.84" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
-@"$string.85" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
-@"$string.86" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
-@"$string.90" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
-@"$string.92" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
-@"$string.93" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
-@"$string.94" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
-@"$string.95" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
-@"$string.96" = private unnamed_addr constant [2 x i8] c"C\00", align 1
-@"$string.97" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
-@"$string.98" = private unnamed_addr constant [5 x i8] c"true\00", align 1
-@"$string.99" = private unnamed_addr constant [6 x i8] c"false\00", align 1
-@"$string.100" = private unnamed_addr constant [5 x i8] c"null\00", align 1
-@"$string.101" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
-@"$string.102" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
-@"$string.103" = private unnamed_addr constant [7 x i8] c"number\00", align 1
-@"$string.104" = private unnamed_addr constant [7 x i8] c"string\00", align 1
-@"$string.105" = private unnamed_addr constant [6 x i8] c"array\00", align 1
-@"$string.106" = private unnamed_addr constant [7 x i8] c"object\00", align 1
-@"$string.107" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
-@"$string.108" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
-@"$string.109" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
-@"$string.110" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
-@"$string.111" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
-@"$string.112" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
-@"$string.113" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
-@"$string.114" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
-@"$string.115" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
-@"$string.116" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
-@"$string.117" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
-@"$string.118" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
-@"$string.119" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
-@"$string.120" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
-@"$string.121" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
-@"$string.122" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
-@"$string.123" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
-@"$string.124" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
-@"$string.125" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
-@"$string.126" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
-@"$string.127" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
-@"$string.128" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
-@"$string.129" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
-@"$string.130" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
-@"$string.131" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
-@"$string.132" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
-@"$string.133" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
-@"$string.134" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
-@"$string.135" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
-@"$string.136" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
-@"$string.137" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
-@"$string.138" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
-@"$string.139" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
-@"$string.140" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
-@"$string.141" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
-@"$string.142" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
-@"$string.143" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
-@"$string.144" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
-@"$string.145" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
-@"$string.146" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
-@"$string.147" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
-@"$string.148" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
-@"$string.149" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
-@"$string.150" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
-@"$string.151" = private unnamed_addr constant [8 x i8] c"default\00", align 1
-@"$string.152" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
-@"$string.153" = private unnamed_addr constant [5 x i8] c"type\00", align 1
-@"$string.154" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
-@"$string.155" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
-@"$string.156" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
-@"$string.157" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
-@"$string.158" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
-@"$string.159" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
-@"$string.160" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
-@"$string.161" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
-@"$string.162" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
-@"$string.163" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
-@"$string.164" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
-@"$string.165" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
-@"$string.166" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
-@"$string.167" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
-@"$string.168" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
-@"$string.169" = private unnamed_addr constant [7 x i8] c"format\00", align 1
-@"$string.170" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
-@"$string.171" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
-@"$string.172" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
-@"$string.173" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
-@"$string.174" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
-@"$string.175" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
-@"$string.176" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
-@"$string.177" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
-@"$string.178" = private unnamed_addr constant [6 x i8] c"float\00", align 1
-@"$string.179" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
-@"$string.180" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
-@"$string.181" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
-@"$string.182" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
-@"$string.183" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
-@"$string.184" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
-@"$string.185" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
-@"$string.186" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
-@"$string.187" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
-@"$string.188" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
-@"$string.189" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
-@"$string.190" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
-@"$string.196" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
-@"$string.197" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
-@"$string.198" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
-@"$string.199" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
-@"$string.200" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
-@"$string.201" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
-@"$string.202" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
-@"$string.203" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
-@"$string.204" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
-@"$string.205" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
-@"$string.206" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
-@"$string.208" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
-@"$string.209" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
-@"$string.210" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
-@"$string.211" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
-@"$string.212" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
-@"$string.221" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
-@"$string.232" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
-@"$string.233" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
-@"$string.236" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
-@"$string.241" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
-@"$string.242" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
-@"$string.244" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
-@"$string.245" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
-@"$string.246" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
-@"$string.247" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
-@"$string.248" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
-@"$string.249" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
-@"$string.250" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
-@"$string.251" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
-@"$string.253" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
-@"$string.254" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
-@"$string.255" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
-@"$string.257" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
-@"$string.259" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
-@"$string.260" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
-@"$string.261" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
-@"$string.263" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
-@"$string.264" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
-@"$string.265" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
-@"$string.267" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
-@"$string.268" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
-@"$string.269" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
-@"$string.270" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
-@"$string.271" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
-@"$string.277" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
-@"$string.278" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
-@"$string.279" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
-@"$string.280" = private unnamed_addr constant [3 x i8] c"..\00", align 1
-@"$string.282" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
-@"$string.288" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.289" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.290" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.291" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
-@"$string.292" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.293" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.294" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.295" = private unnamed_addr constant [31 x i8] c"the name holds a NUL character\00", align 1
-@"$string.296" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.297" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
-@"$string.298" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.299" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.300" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.301" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.302" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.303" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.304" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.305" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.306" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.307" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.308" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.309" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.310" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.311" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.312" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.313" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.314" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.315" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.316" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.317" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.318" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
-@"$string.319" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.320" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
-@"$string.321" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.322" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.323" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
-@"$string.325" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.326" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.327" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.328" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
-@"$string.329" = private unnamed_addr constant [70 x i8] c"the data begins at byte %lld of the file, which is not aligned for %s\00", align 1
-@"$string.333" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.334" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
-@"$string.335" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.336" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.337" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.338" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
-@"$string.339" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.340" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
-@"$string.341" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.342" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.343" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.344" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
-@"$string.345" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
-@"$string.346" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.347" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.348" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
-@"$string.349" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.350" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.351" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.352" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
-@"$string.353" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.354" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.355" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.356" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.357" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.358" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.360" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.361" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.362" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.367" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
-@"$string.368" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
-@"$string.369" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.370" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.371" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
-@"$string.372" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.373" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.374" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.375" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.376" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.377" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.378" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.379" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.380" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.381" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.382" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.383" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.384" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.385" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.386" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.388" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.389" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.391" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
-@"$string.396" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.397" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.398" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
-@"$string.399" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.400" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.401" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.402" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.403" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.404" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.405" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.406" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.407" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
-@"$string.408" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
-@"$string.409" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.410" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.411" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.412" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.413" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.414" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.415" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
-@"$string.416" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.417" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.418" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.419" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.420" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.421" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.422" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.423" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.424" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.425" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.426" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.427" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.428" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.429" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.430" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.431" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.432" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.433" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.434" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.435" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.436" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.437" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.438" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.439" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.440" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.441" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.442" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.443" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.444" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.445" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.446" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.447" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.448" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.449" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.450" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.453" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.454" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.455" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.18" = private unnamed_addr constant [5 x i8] c"step\00", align 1
+@"$string.19" = private unnamed_addr constant [28 x i8] c"upload of the step's inputs\00", align 1
+@"$string.20" = private unnamed_addr constant [28 x i8] c"upload of the step's biases\00", align 1
+@"$string.21" = private unnamed_addr constant [25 x i8] c"upload of the page table\00", align 1
+@"$string.22" = private unnamed_addr constant [14 x i8] c"select_tokens\00", align 1
+@"$string.23" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
+@"$string.24" = private unnamed_addr constant [18 x i8] c"add_norm_quantise\00", align 1
+@"$string.25" = private unnamed_addr constant [7 x i8] c"linear\00", align 1
+@"$string.26" = private unnamed_addr constant [11 x i8] c"linear qkv\00", align 1
+@"$string.27" = private unnamed_addr constant [16 x i8] c"norm_rope_store\00", align 1
+@"$string.28" = private unnamed_addr constant [10 x i8] c"attention\00", align 1
+@"$string.29" = private unnamed_addr constant [9 x i8] c"quantise\00", align 1
+@"$string.30" = private unnamed_addr constant [14 x i8] c"linear output\00", align 1
+@"$string.31" = private unnamed_addr constant [11 x i8] c"all_reduce\00", align 1
+@"$string.32" = private unnamed_addr constant [6 x i8] c"route\00", align 1
+@"$string.33" = private unnamed_addr constant [15 x i8] c"linear gate_up\00", align 1
+@"$string.34" = private unnamed_addr constant [16 x i8] c"swiglu_quantise\00", align 1
+@"$string.35" = private unnamed_addr constant [12 x i8] c"linear down\00", align 1
+@"$string.36" = private unnamed_addr constant [8 x i8] c"experts\00", align 1
+@"$string.37" = private unnamed_addr constant [7 x i8] c"logits\00", align 1
+@"$string.38" = private unnamed_addr constant [11 x i8] c"all_gather\00", align 1
+@"$string.39" = private unnamed_addr constant [23 x i8] c"download of the logits\00", align 1
+@"$string.40" = private unnamed_addr constant [7 x i8] c"sample\00", align 1
+@"$string.41" = private unnamed_addr constant [27 x i8] c"replay of the step's graph\00", align 1
+@"$string.42" = private unnamed_addr constant [31 x i8] c"download of the sampled tokens\00", align 1
+@"$string.44" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
+@"$string.48" = private unnamed_addr constant [7 x i8] c"engine\00", align 1
+@"$string.49" = private unnamed_addr constant [25 x i8] c"request %llu is not live\00", align 1
+@"$string.50" = private unnamed_addr constant [5 x i8] c"auto\00", align 1
+@"$string.51" = private unnamed_addr constant [13 x i8] c"text is null\00", align 1
+@"$string.55" = private unnamed_addr constant [1 x i8] zeroinitializer, align 1
+@"$string.61" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
+@"$string.62" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
+@"$string.63" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
+@"$string.64" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
+@"$string.65" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
+@"$string.66" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
+@"$string.67" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
+@"$string.68" = private unnamed_addr constant [5 x i8] c"open\00", align 1
+@"$string.69" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
+@"$string.70" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
+@"$string.71" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
+@"$string.72" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
+@"$string.75" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
+@"$string.76" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
+@"$string.77" = private unnamed_addr constant [25 x i8] c"more than 4194304 values\00", align 1
+@"$string.80" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
+@"$string.81" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
+@"$string.82" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
+@"$string.83" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
+@"$string.84" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
+@"$string.85" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
+@"$string.86" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
+@"$string.87" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
+@"$string.91" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
+@"$string.93" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
+@"$string.94" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
+@"$string.95" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
+@"$string.96" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
+@"$string.97" = private unnamed_addr constant [2 x i8] c"C\00", align 1
+@"$string.98" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
+@"$string.99" = private unnamed_addr constant [5 x i8] c"true\00", align 1
+@"$string.100" = private unnamed_addr constant [6 x i8] c"false\00", align 1
+@"$string.101" = private unnamed_addr constant [5 x i8] c"null\00", align 1
+@"$string.102" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
+@"$string.103" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
+@"$string.104" = private unnamed_addr constant [7 x i8] c"number\00", align 1
+@"$string.105" = private unnamed_addr constant [7 x i8] c"string\00", align 1
+@"$string.106" = private unnamed_addr constant [6 x i8] c"array\00", align 1
+@"$string.107" = private unnamed_addr constant [7 x i8] c"object\00", align 1
+@"$string.108" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
+@"$string.109" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
+@"$string.110" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
+@"$string.111" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
+@"$string.112" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
+@"$string.113" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
+@"$string.114" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
+@"$string.115" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
+@"$string.116" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
+@"$string.117" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
+@"$string.118" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
+@"$string.119" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
+@"$string.120" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
+@"$string.121" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
+@"$string.122" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
+@"$string.123" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
+@"$string.124" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
+@"$string.125" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
+@"$string.126" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
+@"$string.127" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
+@"$string.128" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
+@"$string.129" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
+@"$string.130" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
+@"$string.131" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
+@"$string.132" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
+@"$string.133" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
+@"$string.134" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
+@"$string.135" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
+@"$string.136" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
+@"$string.137" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
+@"$string.138" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
+@"$string.139" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
+@"$string.140" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
+@"$string.141" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
+@"$string.142" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
+@"$string.143" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
+@"$string.144" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
+@"$string.145" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
+@"$string.146" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
+@"$string.147" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
+@"$string.148" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
+@"$string.149" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
+@"$string.150" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
+@"$string.151" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
+@"$string.152" = private unnamed_addr constant [8 x i8] c"default\00", align 1
+@"$string.153" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
+@"$string.154" = private unnamed_addr constant [5 x i8] c"type\00", align 1
+@"$string.155" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
+@"$string.156" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
+@"$string.157" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
+@"$string.158" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
+@"$string.159" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
+@"$string.160" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
+@"$string.161" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
+@"$string.162" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
+@"$string.163" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
+@"$string.164" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
+@"$string.165" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
+@"$string.166" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
+@"$string.167" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
+@"$string.168" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
+@"$string.169" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
+@"$string.170" = private unnamed_addr constant [7 x i8] c"format\00", align 1
+@"$string.171" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
+@"$string.172" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
+@"$string.173" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
+@"$string.174" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
+@"$string.175" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
+@"$string.176" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
+@"$string.177" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
+@"$string.178" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
+@"$string.179" = private unnamed_addr constant [6 x i8] c"float\00", align 1
+@"$string.180" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
+@"$string.181" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
+@"$string.182" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
+@"$string.183" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
+@"$string.184" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
+@"$string.185" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
+@"$string.186" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
+@"$string.187" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
+@"$string.188" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
+@"$string.189" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
+@"$string.190" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
+@"$string.191" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
+@"$string.197" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
+@"$string.198" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
+@"$string.199" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
+@"$string.200" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
+@"$string.201" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
+@"$string.202" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
+@"$string.203" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
+@"$string.204" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
+@"$string.205" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
+@"$string.206" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
+@"$string.207" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
+@"$string.209" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
+@"$string.210" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
+@"$string.211" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
+@"$string.212" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
+@"$string.213" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
+@"$string.222" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
+@"$string.233" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
+@"$string.234" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
+@"$string.237" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
+@"$string.242" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
+@"$string.243" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
+@"$string.245" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
+@"$string.246" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
+@"$string.247" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
+@"$string.248" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
+@"$string.249" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
+@"$string.250" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
+@"$string.251" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
+@"$string.252" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
+@"$string.254" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
+@"$string.255" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
+@"$string.256" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
+@"$string.258" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
+@"$string.260" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
+@"$string.261" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
+@"$string.262" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
+@"$string.264" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
+@"$string.265" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
+@"$string.266" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
+@"$string.268" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
+@"$string.269" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
+@"$string.270" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
+@"$string.271" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
+@"$string.272" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
+@"$string.278" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
+@"$string.279" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
+@"$string.280" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
+@"$string.281" = private unnamed_addr constant [3 x i8] c"..\00", align 1
+@"$string.283" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
+@"$string.289" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
+@"$string.290" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
+@"$string.291" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
+@"$string.292" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.293" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.294" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.295" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.296" = private unnamed_addr constant [31 x i8] c"the name holds a NUL character\00", align 1
+@"$string.297" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
+@"$string.298" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.299" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.300" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.301" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.302" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.303" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.304" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.305" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.306" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.307" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.308" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.309" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.310" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.311" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.312" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.313" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.314" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.315" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.316" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.317" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
+@"$string.318" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
+@"$string.319" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.320" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.321" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.322" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.323" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
+@"$string.324" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.326" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.327" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.328" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.329" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.330" = private unnamed_addr constant [70 x i8] c"the data begins at byte %lld of the file, which is not aligned for %s\00", align 1
+@"$string.334" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.335" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.336" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
+@"$string.337" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
+@"$string.338" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
+@"$string.339" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.340" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.341" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.342" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.343" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
+@"$string.344" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
+@"$string.345" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.346" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
+@"$string.347" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.348" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.349" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.350" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
+@"$string.351" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
+@"$string.352" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
+@"$string.353" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
+@"$string.354" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.355" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.356" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.357" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.358" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.359" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.361" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.362" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.363" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.368" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
+@"$string.369" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
+@"$string.370" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.371" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.372" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
+@"$string.373" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.374" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.375" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.376" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.377" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.378" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.379" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.380" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.381" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.382" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.383" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.384" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.385" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.386" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.387" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.389" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.390" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.392" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
+@"$string.397" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.398" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.399" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
+@"$string.400" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.401" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.402" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.403" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.404" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.405" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.406" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
+@"$string.407" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
+@"$string.408" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
+@"$string.409" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
+@"$string.410" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.411" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.412" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.413" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.414" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.415" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.416" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
+@"$string.417" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.418" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.419" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.420" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.421" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.422" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.423" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.424" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.425" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.426" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.427" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.428" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.429" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.430" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.431" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.432" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.433" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.434" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.435" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.436" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.437" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.438" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.439" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.440" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.441" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.442" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.443" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.444" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.445" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.446" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.447" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.448" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.449" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.450" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.451" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.454" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.455" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
 @"$string.456" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.457" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.458" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.459" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.460" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.461" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.462" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.463" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.464" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.465" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.466" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.467" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.468" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.469" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.470" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.471" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.472" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.473" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.474" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.475" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.476" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.477" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.478" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.479" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.480" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.481" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.482" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.483" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.484" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.485" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.486" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.487" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.488" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.489" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.490" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.491" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.492" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.493" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.494" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.495" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.496" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.497" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.498" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.499" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.500" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.501" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.502" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.503" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.504" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.505" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.506" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.507" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.508" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.509" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.510" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.511" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.512" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.513" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.514" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.515" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.516" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.517" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.518" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.519" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.520" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.521" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.522" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.523" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.524" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.525" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.526" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.527" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.528" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.529" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.530" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.531" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.532" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.533" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.534" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.535" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.536" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.537" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.538" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.539" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.540" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.541" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.542" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.543" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.544" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.545" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.546" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.547" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.548" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.549" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.550" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.551" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.552" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.553" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.554" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.555" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.556" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.557" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.558" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.559" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.560" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.561" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.562" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.563" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.564" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.565" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.568" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.569" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.570" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.571" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.572" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.579" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.580" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.581" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.582" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.583" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.584" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.585" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.586" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.587" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.588" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.589" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.590" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.591" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.592" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.594" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.595" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.600" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.601" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.602" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.603" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.604" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.606" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.607" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.608" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.609" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.610" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.613" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.614" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.616" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.617" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.619" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.620" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.621" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.622" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.623" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.624" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.625" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$ConfigReader.expect_string.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32)], align 4
-@"switch.table.$ConfigReader.flag.rel" = private unnamed_addr constant [3 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32)], align 4
-@"switch.table.$ConfigReader.real.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32)], align 4
-@"switch.table.$Quantisation.read_groups" = private unnamed_addr constant [5 x ptr] [ptr @"$string.99", ptr @"$string.98", ptr @"$string.103", ptr @"$string.104", ptr @"$string.105"], align 8
-@"switch.table.$NameMatcher.read.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.100" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32)], align 4
-@"switch.table.$NameMatcher.read.740.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.100" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.740.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.740.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.98" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.740.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.740.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.100" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.740.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.740.rel" to i64)) to i32)], align 4
-@"switch.table.$Checkpoint.read_shards.742" = private unnamed_addr constant [6 x ptr] [ptr @"$string.100", ptr @"$string.99", ptr @"$string.98", ptr @"$string.103", ptr @"$string.104", ptr @"$string.105"], align 8
-@"switch.table.$Checkpoint.read_shards.745" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
-@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.300" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.160" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.301" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.302" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.303" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.304" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.305" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.306" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.307" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.308" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.309" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.310" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.311" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.312" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
-@"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.298", ptr @"$string.299", ptr @"$string.300", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.298", ptr @"$string.301", ptr @"$string.302", ptr @"$string.303", ptr @"$string.304", ptr @"$string.305", ptr @"$string.306", ptr @"$string.307", ptr @"$string.308", ptr @"$string.309", ptr @"$string.310", ptr @"$string.311", ptr @"$string.312"], align 8
-@"switch.table.$Placer.rows.750" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
+@"$string.457" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.458" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.459" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.460" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.461" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.462" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.463" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.464" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.465" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.466" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.467" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.468" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.469" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.470" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.471" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.472" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.473" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.474" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.475" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.476" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.477" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.478" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.479" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.480" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.481" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.482" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.483" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.484" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.485" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.486" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.487" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.488" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.489" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.490" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.491" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.492" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.493" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.494" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.495" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.496" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.497" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.498" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.499" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.500" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.501" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.502" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.503" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.504" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.505" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.506" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.507" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.508" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.509" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.510" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.511" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.512" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.513" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.514" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.515" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.516" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.517" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.518" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.519" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.520" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.521" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.522" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.523" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.524" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.525" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.526" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.527" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.528" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.529" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.530" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.531" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.532" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.533" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.534" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.535" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.536" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.537" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.538" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.539" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.540" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.541" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.542" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.543" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.544" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.545" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.546" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.547" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.548" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.549" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.550" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.551" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.552" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.553" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.554" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.555" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.556" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.557" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.558" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.559" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.560" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.561" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.562" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.563" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.564" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.565" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.566" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.567" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.568" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.571" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.572" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.573" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.574" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.575" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.582" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.583" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.584" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.585" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.586" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.587" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.588" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.589" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.590" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.591" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.592" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.593" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.594" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.595" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.597" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.598" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.603" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.604" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.605" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.606" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.607" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.609" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.610" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.611" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.612" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.613" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.616" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.617" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.619" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.620" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.622" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.623" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.624" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.625" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.626" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.627" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.628" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$ConfigReader.expect_string.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.100" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.106" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.106" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32)], align 4
+@"switch.table.$ConfigReader.flag.rel" = private unnamed_addr constant [3 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.106" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32)], align 4
+@"switch.table.$ConfigReader.real.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.100" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.106" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32)], align 4
+@"switch.table.$Quantisation.read_groups" = private unnamed_addr constant [5 x ptr] [ptr @"$string.100", ptr @"$string.99", ptr @"$string.104", ptr @"$string.105", ptr @"$string.106"], align 8
+@"switch.table.$NameMatcher.read.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.101" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.100" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32)], align 4
+@"switch.table.$NameMatcher.read.743.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.101" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.743.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.100" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.743.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.99" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.743.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.743.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.101" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.743.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.106" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.743.rel" to i64)) to i32)], align 4
+@"switch.table.$Checkpoint.read_shards.745" = private unnamed_addr constant [6 x ptr] [ptr @"$string.101", ptr @"$string.100", ptr @"$string.99", ptr @"$string.104", ptr @"$string.105", ptr @"$string.106"], align 8
+@"switch.table.$Checkpoint.read_shards.748" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.162" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.301" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.161" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.302" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.303" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.304" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.305" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.306" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.307" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.308" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.309" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.310" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.311" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.312" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.313" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
+@"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.299", ptr @"$string.300", ptr @"$string.301", ptr @"$string.299", ptr @"$string.299", ptr @"$string.299", ptr @"$string.299", ptr @"$string.299", ptr @"$string.299", ptr @"$string.299", ptr @"$string.299", ptr @"$string.299", ptr @"$string.299", ptr @"$string.299", ptr @"$string.299", ptr @"$string.299", ptr @"$string.299", ptr @"$string.299", ptr @"$string.299", ptr @"$string.299", ptr @"$string.302", ptr @"$string.303", ptr @"$string.304", ptr @"$string.305", ptr @"$string.306", ptr @"$string.307", ptr @"$string.308", ptr @"$string.309", ptr @"$string.310", ptr @"$string.311", ptr @"$string.312", ptr @"$string.313"], align 8
+@"switch.table.$Placer.rows.753" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
 entry:
@@ -677,7 +680,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.47")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.48")
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -3784,7 +3787,7 @@ forcond1.merge3_crit_edge.us.i.i:                 ; preds = %forcond1.us.i.i
 then2.i26:                                        ; preds = %"$first_not_finite.exit.i"
   %130 = trunc nuw nsw i64 %indvars.iv19.i.i to i32
   %131 = add i32 %115, %130
-  %132 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.43", i32 %131)
+  %132 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.44", i32 %131)
   br label %common.ret
 }
 
@@ -4185,7 +4188,7 @@ then2:                                            ; preds = %merge
 
 then2.i:                                          ; preds = %then2
   %36 = load i32, ptr %0, align 4
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.5", i32 %36, ptr nonnull %cause.i)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.18", i32 %36, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then2, %then2.i
@@ -4254,7 +4257,7 @@ then.i:                                           ; preds = %"$StepPlan.is_decod
 
 then2.i.i:                                        ; preds = %then.i
   %71 = load i32, ptr %0, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.18", i32 %71, ptr nonnull %cause.i.i)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.19", i32 %71, ptr nonnull %cause.i.i)
   br label %"$Rank.describe_failure.exit.i"
 
 "$Rank.describe_failure.exit.i":                  ; preds = %then2.i.i, %then.i
@@ -4304,7 +4307,7 @@ then6.i:                                          ; preds = %then2.i70
 
 then2.i62.i:                                      ; preds = %then6.i
   %96 = load i32, ptr %0, align 4
-  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.19", i32 %96, ptr nonnull %cause.i60.i)
+  %97 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.20", i32 %96, ptr nonnull %cause.i60.i)
   br label %"$Rank.describe_failure.exit63.i"
 
 "$Rank.describe_failure.exit63.i":                ; preds = %then2.i62.i, %then6.i
@@ -4356,7 +4359,7 @@ then14.i:                                         ; preds = %then10.i
 
 then2.i66.i:                                      ; preds = %then14.i
   %127 = load i32, ptr %0, align 4
-  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.20", i32 %127, ptr nonnull %cause.i64.i)
+  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.21", i32 %127, ptr nonnull %cause.i64.i)
   br label %"$Rank.describe_failure.exit67.i"
 
 "$Rank.describe_failure.exit67.i":                ; preds = %then2.i66.i, %then14.i
@@ -4449,7 +4452,7 @@ then2.i77:                                        ; preds = %merge.i75
 
 then2.i.i79:                                      ; preds = %then2.i77
   %172 = load i32, ptr %0, align 4
-  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.40", i32 %172, ptr nonnull %cause.i.i71)
+  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.41", i32 %172, ptr nonnull %cause.i.i71)
   br label %"$compute_or_replay.exit.thread92"
 
 "$compute_or_replay.exit.thread92":               ; preds = %then2.i77, %then2.i.i79
@@ -4511,7 +4514,7 @@ then24:                                           ; preds = %merge14
 
 then2.i84:                                        ; preds = %then24
   %199 = load i32, ptr %0, align 4
-  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.5", i32 %199, ptr nonnull %cause.i81)
+  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.18", i32 %199, ptr nonnull %cause.i81)
   br label %"$Rank.describe_failure.exit86"
 
 "$Rank.describe_failure.exit86":                  ; preds = %then24, %then2.i84
@@ -4603,7 +4606,7 @@ then.i.i.i.i:                                     ; preds = %then.i.i.i
   %36 = load ptr, ptr %35, align 8
   %37 = sext i32 %31 to i64
   %38 = getelementptr ptr, ptr %36, i64 %37
-  store ptr @"$string.21", ptr %38, align 8
+  store ptr @"$string.22", ptr %38, align 8
   %39 = load ptr, ptr %25, align 8
   %40 = getelementptr i8, ptr %39, i64 392
   %41 = load ptr, ptr %40, align 8
@@ -4719,7 +4722,7 @@ then8.i.i:                                        ; preds = %merge4.i.i
 
 then2.i33.i.i:                                    ; preds = %then8.i.i
   %99 = load i32, ptr %0, align 4
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.21", i32 %99, ptr nonnull %cause.i.i.i)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.22", i32 %99, ptr nonnull %cause.i.i.i)
   br label %"$select_tokens.exit.i"
 
 "$select_tokens.exit.thread.i":                   ; preds = %merge4.i.i, %merge.i.i.i
@@ -4773,7 +4776,7 @@ then.i.i.i75.i:                                   ; preds = %then.i.i60.i
   %123 = load ptr, ptr %122, align 8
   %124 = sext i32 %118 to i64
   %125 = getelementptr ptr, ptr %123, i64 %124
-  store ptr @"$string.22", ptr %125, align 8
+  store ptr @"$string.23", ptr %125, align 8
   %126 = load ptr, ptr %112, align 8
   %127 = getelementptr i8, ptr %126, i64 392
   %128 = load ptr, ptr %127, align 8
@@ -4889,7 +4892,7 @@ then5.i71.i:                                      ; preds = %merge1.i68.i
 
 then2.i30.i.i:                                    ; preds = %then5.i71.i
   %186 = load i32, ptr %0, align 4
-  %187 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.22", i32 %186, ptr nonnull %cause.i.i57.i)
+  %187 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.23", i32 %186, ptr nonnull %cause.i.i57.i)
   br label %"$embed.exit.i"
 
 "$embed.exit.i":                                  ; preds = %then2.i30.i.i, %then5.i71.i
@@ -5019,7 +5022,7 @@ merge1.i82.i:                                     ; preds = %"$is_fp8.exit.i.i"
   store ptr %275, ptr %.sroa.3.0..sroa_idx.i.i, align 16
   %.val68.i.i = load i32, ptr %1, align 4
   %.val69.i.i = load i32, ptr %5, align 4
-  %278 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val68.i.i, i32 %.val69.i.i, i32 %273, ptr nonnull @"$string.25", ptr %265, ptr nonnull byval(%14) %4, ptr %276, ptr %2)
+  %278 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val68.i.i, i32 %.val69.i.i, i32 %273, ptr nonnull @"$string.26", ptr %265, ptr nonnull byval(%14) %4, ptr %276, ptr %2)
   %.not63.i.i = icmp eq i32 %278, 0
   br i1 %.not63.i.i, label %merge5.i.i, label %"$attention_block.exit.thread.i"
 
@@ -5075,7 +5078,7 @@ then.i.i.i.i.i:                                   ; preds = %then.i.i.i84.i
   %305 = load ptr, ptr %304, align 8
   %306 = sext i32 %300 to i64
   %307 = getelementptr ptr, ptr %305, i64 %306
-  store ptr @"$string.26", ptr %307, align 8
+  store ptr @"$string.27", ptr %307, align 8
   %308 = load ptr, ptr %295, align 8
   %309 = getelementptr i8, ptr %308, i64 392
   %310 = load ptr, ptr %309, align 8
@@ -5188,7 +5191,7 @@ then5.i.i.i:                                      ; preds = %merge1.i.i.i
 
 then6.i.i.i.i:                                    ; preds = %then5.i.i.i
   %365 = load i32, ptr %0, align 4
-  %366 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.26", i32 %273, i32 %365, ptr nonnull %cause.i.i.i.i)
+  %366 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.27", i32 %273, i32 %365, ptr nonnull %cause.i.i.i.i)
   br label %"$store_heads.exit.i.i"
 
 "$store_heads.exit.i.i":                          ; preds = %then6.i.i.i.i, %then5.i.i.i
@@ -5258,7 +5261,7 @@ then.i.i.i98.i.i:                                 ; preds = %then.i.i80.i.i
   %399 = load ptr, ptr %398, align 8
   %400 = sext i32 %394 to i64
   %401 = getelementptr ptr, ptr %399, i64 %400
-  store ptr @"$string.27", ptr %401, align 8
+  store ptr @"$string.28", ptr %401, align 8
   %402 = load ptr, ptr %389, align 8
   %403 = getelementptr i8, ptr %402, i64 392
   %404 = load ptr, ptr %403, align 8
@@ -5371,7 +5374,7 @@ then5.i92.i.i:                                    ; preds = %merge1.i89.i.i
 
 then6.i.i95.i.i:                                  ; preds = %then5.i92.i.i
   %459 = load i32, ptr %0, align 4
-  %460 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.27", i32 %273, i32 %459, ptr nonnull %cause.i.i77.i.i)
+  %460 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.28", i32 %273, i32 %459, ptr nonnull %cause.i.i77.i.i)
   br label %"$attend.exit.i.i"
 
 "$attend.exit.i.i":                               ; preds = %then6.i.i95.i.i, %then5.i92.i.i
@@ -5429,7 +5432,7 @@ then.i.i.i152.i:                                  ; preds = %then.i.i137.i
   %481 = load ptr, ptr %480, align 8
   %482 = sext i32 %476 to i64
   %483 = getelementptr ptr, ptr %481, i64 %482
-  store ptr @"$string.28", ptr %483, align 8
+  store ptr @"$string.29", ptr %483, align 8
   %484 = load ptr, ptr %471, align 8
   %485 = getelementptr i8, ptr %484, i64 392
   %486 = load ptr, ptr %485, align 8
@@ -5542,7 +5545,7 @@ then8.i148.i:                                     ; preds = %merge4.i145.i
 
 then6.i.i.i:                                      ; preds = %then8.i148.i
   %541 = load i32, ptr %0, align 4
-  %542 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.28", i32 %273, i32 %541, ptr nonnull %cause.i.i130.i)
+  %542 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.29", i32 %273, i32 %541, ptr nonnull %cause.i.i130.i)
   br label %"$project_output.exit.thread.i"
 
 "$project_output.exit.thread.i":                  ; preds = %then6.i.i.i, %then8.i148.i
@@ -5558,7 +5561,7 @@ then6.i.i.i:                                      ; preds = %then8.i148.i
   store ptr %463, ptr %input.sroa.3.0..sroa_idx.i.i, align 8
   %.val39.i.i = load i32, ptr %1, align 4
   %.val40.i.i = load i32, ptr %5, align 4
-  %544 = call fastcc i32 @"$linear"(ptr nonnull readonly %0, i32 %.val39.i.i, i32 %.val40.i.i, i32 %273, ptr nonnull @"$string.29", ptr %464, ptr nonnull byval(%14) %3, ptr %543, ptr %2)
+  %544 = call fastcc i32 @"$linear"(ptr nonnull readonly %0, i32 %.val39.i.i, i32 %.val40.i.i, i32 %273, ptr nonnull @"$string.30", ptr %464, ptr nonnull byval(%14) %3, ptr %543, ptr %2)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i131.i)
   %.not66.i.i = icmp eq i32 %544, 0
@@ -5691,7 +5694,7 @@ then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i.i95.i
   %598 = load ptr, ptr %597, align 8
   %599 = sext i32 %593 to i64
   %600 = getelementptr ptr, ptr %598, i64 %599
-  store ptr @"$string.31", ptr %600, align 8
+  store ptr @"$string.32", ptr %600, align 8
   %601 = load ptr, ptr %588, align 8
   %602 = getelementptr i8, ptr %601, i64 392
   %603 = load ptr, ptr %602, align 8
@@ -5804,7 +5807,7 @@ then8.i.i.i.i:                                    ; preds = %merge4.i.i.i.i
 
 then6.i.i.i.i.i:                                  ; preds = %then8.i.i.i.i
   %658 = load i32, ptr %0, align 4
-  %659 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.31", i32 %273, i32 %658, ptr nonnull %cause.i.i.i.i.i)
+  %659 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.32", i32 %273, i32 %658, ptr nonnull %cause.i.i.i.i.i)
   br label %"$route.exit.i.i.i"
 
 "$route.exit.i.i.i":                              ; preds = %then6.i.i.i.i.i, %then8.i.i.i.i
@@ -5903,7 +5906,7 @@ then.i.i.i54.i.i.i:                               ; preds = %then.i.i38.i.i.i
   %703 = load ptr, ptr %702, align 8
   %704 = sext i32 %698 to i64
   %705 = getelementptr ptr, ptr %703, i64 %704
-  store ptr @"$string.35", ptr %705, align 8
+  store ptr @"$string.36", ptr %705, align 8
   %706 = load ptr, ptr %693, align 8
   %707 = getelementptr i8, ptr %706, i64 392
   %708 = load ptr, ptr %707, align 8
@@ -6016,7 +6019,7 @@ then5.i48.i.i.i:                                  ; preds = %merge1.i45.i.i.i
 
 then6.i.i51.i.i.i:                                ; preds = %then5.i48.i.i.i
   %763 = load i32, ptr %0, align 4
-  %764 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.35", i32 %273, i32 %763, ptr nonnull %cause.i.i31.i.i.i)
+  %764 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.36", i32 %273, i32 %763, ptr nonnull %cause.i.i31.i.i.i)
   br label %"$moe_block.exit.i.i"
 
 "$moe_block.exit.thread54.i.i":                   ; preds = %merge1.i45.i.i.i, %merge.i.i42.i.i.i
@@ -6113,7 +6116,7 @@ then.i.i.i.i126.i:                                ; preds = %then.i.i.i112.i
   %801 = load ptr, ptr %800, align 8
   %802 = sext i32 %796 to i64
   %803 = getelementptr ptr, ptr %801, i64 %802
-  store ptr @"$string.37", ptr %803, align 8
+  store ptr @"$string.38", ptr %803, align 8
   %804 = load ptr, ptr %790, align 8
   %805 = getelementptr i8, ptr %804, i64 392
   %806 = load ptr, ptr %805, align 8
@@ -6227,7 +6230,7 @@ then5.i.i123.i:                                   ; preds = %merge1.i.i120.i
 
 then2.i28.i.i.i:                                  ; preds = %then5.i.i123.i
   %862 = load i32, ptr %0, align 4
-  %863 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.37", i32 %862, ptr nonnull %cause.i.i.i102.i)
+  %863 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.38", i32 %862, ptr nonnull %cause.i.i.i102.i)
   br label %"$Rank.describe_failure.exit.i.i.i"
 
 "$Rank.describe_failure.exit.i.i.i":              ; preds = %then2.i28.i.i.i, %then5.i.i123.i
@@ -6296,7 +6299,7 @@ then.i.i50:                                       ; preds = %then.i48
 
 then2.i.i.i52:                                    ; preds = %then.i.i50
   %889 = load i32, ptr %0, align 4
-  %890 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.38", i32 %889, ptr nonnull %cause.i.i.i28)
+  %890 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.39", i32 %889, ptr nonnull %cause.i.i.i28)
   br label %"$Rank.sample.exit.thread70"
 
 "$Rank.sample.exit.thread70":                     ; preds = %then.i.i50, %then2.i.i.i52
@@ -6436,7 +6439,7 @@ then.i.i.i.i44:                                   ; preds = %then.i.i.i32
   %979 = load ptr, ptr %978, align 8
   %980 = sext i32 %974 to i64
   %981 = getelementptr ptr, ptr %979, i64 %980
-  store ptr @"$string.39", ptr %981, align 8
+  store ptr @"$string.40", ptr %981, align 8
   %982 = load ptr, ptr %968, align 8
   %983 = getelementptr i8, ptr %982, i64 392
   %984 = load ptr, ptr %983, align 8
@@ -6550,7 +6553,7 @@ then5.i.i42:                                      ; preds = %merge1.i.i40
 
 then2.i52.i.i:                                    ; preds = %then5.i.i42
   %1040 = load i32, ptr %0, align 4
-  %1041 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.39", i32 %1040, ptr nonnull %cause.i.i18.i)
+  %1041 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.40", i32 %1040, ptr nonnull %cause.i.i18.i)
   br label %"$Rank.sample.exit"
 
 "$Rank.sample.exit.thread73":                     ; preds = %merge1.i.i40, %merge.i.i.i39
@@ -6609,7 +6612,7 @@ then.i.i.i61:                                     ; preds = %then.i.i54
   %1066 = load ptr, ptr %1065, align 8
   %1067 = sext i32 %1061 to i64
   %1068 = getelementptr ptr, ptr %1066, i64 %1067
-  store ptr @"$string.37", ptr %1068, align 8
+  store ptr @"$string.38", ptr %1068, align 8
   %1069 = load ptr, ptr %1055, align 8
   %1070 = getelementptr i8, ptr %1069, i64 392
   %1071 = load ptr, ptr %1070, align 8
@@ -6723,7 +6726,7 @@ then5.i60:                                        ; preds = %merge1.i
 
 then2.i27.i:                                      ; preds = %then5.i60
   %1127 = load i32, ptr %0, align 4
-  %1128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.37", i32 %1127, ptr nonnull %cause.i.i)
+  %1128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.38", i32 %1127, ptr nonnull %cause.i.i)
   br label %"$Rank.describe_failure.exit.i"
 
 "$Rank.describe_failure.exit.i":                  ; preds = %then2.i27.i, %then5.i60
@@ -6806,7 +6809,7 @@ then.i.i:                                         ; preds = %then.i25
   %40 = load ptr, ptr %39, align 8
   %41 = sext i32 %35 to i64
   %42 = getelementptr ptr, ptr %40, i64 %41
-  store ptr @"$string.23", ptr %42, align 8
+  store ptr @"$string.24", ptr %42, align 8
   %43 = load ptr, ptr %29, align 8
   %44 = getelementptr i8, ptr %43, i64 392
   %45 = load ptr, ptr %44, align 8
@@ -6930,7 +6933,7 @@ then.i32:                                         ; preds = %then5
 
 then2.i33:                                        ; preds = %then.i32
   %104 = load i32, ptr %0, align 4
-  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.23", i32 %104, ptr nonnull %cause.i)
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.24", i32 %104, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 else.i:                                           ; preds = %then5
@@ -6938,7 +6941,7 @@ else.i:                                           ; preds = %then5
 
 then6.i:                                          ; preds = %else.i
   %106 = load i32, ptr %0, align 4
-  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.23", i32 %1, i32 %106, ptr nonnull %cause.i)
+  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.24", i32 %1, i32 %106, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then.i32, %then2.i33, %else.i, %then6.i
@@ -7110,7 +7113,7 @@ then.i27:                                         ; preds = %then5
 
 then2.i28:                                        ; preds = %then.i27
   %86 = load i32, ptr %0, align 4
-  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.24", i32 %86, ptr nonnull %cause.i)
+  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.25", i32 %86, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 else.i:                                           ; preds = %then5
@@ -7118,7 +7121,7 @@ else.i:                                           ; preds = %then5
 
 then6.i:                                          ; preds = %else.i
   %88 = load i32, ptr %0, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.24", i32 %1, i32 %88, ptr nonnull %cause.i)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.25", i32 %1, i32 %88, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then.i27, %then2.i28, %else.i, %then6.i
@@ -7185,7 +7188,7 @@ then.i.i:                                         ; preds = %then.i
   %33 = load ptr, ptr %32, align 8
   %34 = sext i32 %28 to i64
   %35 = getelementptr ptr, ptr %33, i64 %34
-  store ptr @"$string.30", ptr %35, align 8
+  store ptr @"$string.31", ptr %35, align 8
   %36 = load ptr, ptr %22, align 8
   %37 = getelementptr i8, ptr %36, i64 392
   %38 = load ptr, ptr %37, align 8
@@ -7305,7 +7308,7 @@ then.i33:                                         ; preds = %then8
 
 then2.i34:                                        ; preds = %then.i33
   %97 = load i32, ptr %0, align 4
-  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.30", i32 %97, ptr nonnull %cause.i)
+  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.31", i32 %97, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 else.i:                                           ; preds = %then8
@@ -7313,7 +7316,7 @@ else.i:                                           ; preds = %then8
 
 then6.i:                                          ; preds = %else.i
   %99 = load i32, ptr %0, align 4
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.30", i32 %2, i32 %99, ptr nonnull %cause.i)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.31", i32 %2, i32 %99, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then.i33, %then2.i34, %else.i, %then6.i
@@ -7340,7 +7343,7 @@ entry:
   %.val47 = load i32, ptr %1, align 4
   %15 = getelementptr i8, ptr %1, i64 4
   %.val48 = load i32, ptr %15, align 4
-  %16 = tail call fastcc i32 @"$linear"(ptr %0, i32 %.val47, i32 %.val48, i32 %2, ptr nonnull @"$string.32", ptr %8, ptr nonnull byval(%14) %7, ptr %13, ptr %5)
+  %16 = tail call fastcc i32 @"$linear"(ptr %0, i32 %.val47, i32 %.val48, i32 %2, ptr nonnull @"$string.33", ptr %8, ptr nonnull byval(%14) %7, ptr %13, ptr %5)
   %.not = icmp eq i32 %16, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -7411,7 +7414,7 @@ then.i.i:                                         ; preds = %then.i55
   %48 = load ptr, ptr %47, align 8
   %49 = sext i32 %43 to i64
   %50 = getelementptr ptr, ptr %48, i64 %49
-  store ptr @"$string.33", ptr %50, align 8
+  store ptr @"$string.34", ptr %50, align 8
   %51 = load ptr, ptr %37, align 8
   %52 = getelementptr i8, ptr %51, i64 392
   %53 = load ptr, ptr %52, align 8
@@ -7531,7 +7534,7 @@ then.i62:                                         ; preds = %then9
 
 then2.i63:                                        ; preds = %then.i62
   %112 = load i32, ptr %0, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.33", i32 %112, ptr nonnull %cause.i)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.34", i32 %112, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 else.i:                                           ; preds = %then9
@@ -7539,7 +7542,7 @@ else.i:                                           ; preds = %then9
 
 then6.i:                                          ; preds = %else.i
   %114 = load i32, ptr %0, align 4
-  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.33", i32 %2, i32 %114, ptr nonnull %cause.i)
+  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.4", ptr nonnull @"$string.34", i32 %2, i32 %114, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then.i62, %then2.i63, %else.i, %then6.i
@@ -7554,7 +7557,7 @@ merge8:                                           ; preds = %merge.i, %merge5
   store ptr %116, ptr %.sroa.377.0..sroa_idx, align 16
   %.val45 = load i32, ptr %1, align 4
   %.val46 = load i32, ptr %15, align 4
-  %118 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val45, i32 %.val46, i32 %2, ptr nonnull @"$string.34", ptr %17, ptr nonnull byval(%14) %6, ptr %4, ptr %5)
+  %118 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val45, i32 %.val46, i32 %2, ptr nonnull @"$string.35", ptr %17, ptr nonnull byval(%14) %6, ptr %4, ptr %5)
   br label %common.ret
 }
 
@@ -7603,7 +7606,7 @@ then.i.i:                                         ; preds = %then.i
   %26 = load ptr, ptr %25, align 8
   %27 = sext i32 %21 to i64
   %28 = getelementptr ptr, ptr %26, i64 %27
-  store ptr @"$string.36", ptr %28, align 8
+  store ptr @"$string.37", ptr %28, align 8
   %29 = load ptr, ptr %15, align 8
   %30 = getelementptr i8, ptr %29, i64 392
   %31 = load ptr, ptr %30, align 8
@@ -7723,7 +7726,7 @@ then5:                                            ; preds = %merge1
 
 then2.i28:                                        ; preds = %then5
   %89 = load i32, ptr %0, align 4
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.36", i32 %89, ptr nonnull %cause.i)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.37", i32 %89, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then5, %then2.i28
@@ -7779,7 +7782,7 @@ then2:                                            ; preds = %merge
 
 then2.i:                                          ; preds = %then2
   %23 = load i32, ptr %0, align 4
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.41", i32 %23, ptr nonnull %cause.i)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.42", i32 %23, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then2, %then2.i
@@ -8496,7 +8499,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.47")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.48")
   br label %common.ret
 
 common.ret:                                       ; preds = %merge.i.i, %then2.i.i, %then.i.i, %then2, %then
@@ -8541,7 +8544,7 @@ then.i.i:                                         ; preds = %forcond.i.i.i, %"$s
   br i1 %.not, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.48", i64 %1)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.49", i64 %1)
   br label %common.ret
 
 merge.i.i:                                        ; preds = %forbody.i.i.i
@@ -8566,7 +8569,7 @@ then:                                             ; preds = %entry
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(128) %1, i8 0, i64 120, i1 false)
   store i32 128, ptr %0, align 4
   %2 = getelementptr i8, ptr %0, i64 16
-  store ptr @"$string.49", ptr %2, align 8
+  store ptr @"$string.50", ptr %2, align 8
   %3 = getelementptr i8, ptr %0, i64 4
   store i32 1, ptr %3, align 4
   %4 = getelementptr i8, ptr %0, i64 32
@@ -8650,7 +8653,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(13) %2, ptr noundef nonnull align 1 dereferenceable(13) @"$string.50", i64 13, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(13) %2, ptr noundef nonnull align 1 dereferenceable(13) @"$string.51", i64 13, i1 false)
   br label %common.ret
 
 common.ret:                                       ; preds = %then3, %then, %merge5
@@ -8678,9 +8681,9 @@ merge.i.i.i.i290:                                 ; preds = %"$status.clear.exit
   %8 = getelementptr inbounds i8, ptr %out, i64 16
   %malloc = call dereferenceable_or_null(8) ptr @malloc(i64 8)
   %9 = icmp eq ptr %malloc, null
-  br i1 %9, label %then.i3.i295, label %"$Vector.push.364.exit.thread.i.i288"
+  br i1 %9, label %then.i3.i295, label %"$Vector.push.365.exit.thread.i.i288"
 
-"$Vector.push.364.exit.thread.i.i288":            ; preds = %merge.i.i.i.i290
+"$Vector.push.365.exit.thread.i.i288":            ; preds = %merge.i.i.i.i290
   store ptr %malloc, ptr %out, align 8
   store i64 8, ptr %8, align 8
   store i8 123, ptr %malloc, align 1
@@ -8692,17 +8695,17 @@ then.i3.i295:                                     ; preds = %merge.i.i.i.i290
   store i8 1, ptr %10, align 8
   br label %"$JsonWriter.open.exit306"
 
-"$JsonWriter.open.exit306":                       ; preds = %"$Vector.push.364.exit.thread.i.i288", %then.i3.i295
+"$JsonWriter.open.exit306":                       ; preds = %"$Vector.push.365.exit.thread.i.i288", %then.i3.i295
   store i8 0, ptr %6, align 8
   %11 = getelementptr inbounds i8, ptr %source, i64 8
   %12 = load ptr, ptr %11, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.369")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.370")
   %13 = load i64, ptr %7, align 8
   %14 = add i64 %13, 1
   %15 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i.i = icmp slt i64 %15, %14
   %.pre.i.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.364.exit.thread.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.365.exit.thread.i.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %"$JsonWriter.open.exit306"
   %16 = shl i64 %15, 1
@@ -8716,9 +8719,9 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
   store ptr %17, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.open.exit306"
+"$Vector.push.365.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.open.exit306"
   %19 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %13, %"$JsonWriter.open.exit306" ]
   %20 = phi ptr [ %17, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %"$JsonWriter.open.exit306" ]
   %21 = getelementptr i8, ptr %20, i64 %19
@@ -8733,17 +8736,17 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 1, ptr %24, align 8
   br label %"$JsonWriter.string_field.exit.i"
 
-"$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.364.exit.thread.i.i.i.i"
+"$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.365.exit.thread.i.i.i.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %12)
   %25 = getelementptr inbounds i8, ptr %source, i64 24
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.370")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.371")
   %26 = load i64, ptr %7, align 8
   %27 = add i64 %26, 1
   %28 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i21.i = icmp slt i64 %28, %27
   %.pre.i.i.i.i22.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i21.i, label %merge.i.i.i.i.i24.i, label %"$Vector.push.364.exit.thread.i.i.i23.i"
+  br i1 %.not.i.i.i.i.i21.i, label %merge.i.i.i.i.i24.i, label %"$Vector.push.365.exit.thread.i.i.i23.i"
 
 merge.i.i.i.i.i24.i:                              ; preds = %"$JsonWriter.string_field.exit.i"
   %29 = shl i64 %28, 1
@@ -8757,9 +8760,9 @@ merge7.i.i.i.i.i27.i:                             ; preds = %merge.i.i.i.i.i24.i
   store ptr %30, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i, ptr %8, align 8
   %.pre10.i.i.i.i28.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i23.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i23.i"
 
-"$Vector.push.364.exit.thread.i.i.i23.i":         ; preds = %merge7.i.i.i.i.i27.i, %"$JsonWriter.string_field.exit.i"
+"$Vector.push.365.exit.thread.i.i.i23.i":         ; preds = %merge7.i.i.i.i.i27.i, %"$JsonWriter.string_field.exit.i"
   %32 = phi i64 [ %.pre10.i.i.i.i28.i, %merge7.i.i.i.i.i27.i ], [ %26, %"$JsonWriter.string_field.exit.i" ]
   %33 = phi ptr [ %30, %merge7.i.i.i.i.i27.i ], [ %.pre.i.i.i.i22.i, %"$JsonWriter.string_field.exit.i" ]
   %34 = getelementptr i8, ptr %33, i64 %32
@@ -8774,19 +8777,19 @@ then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
   store i8 1, ptr %37, align 8
   br label %"$JsonWriter.string_field.exit30.i"
 
-"$JsonWriter.string_field.exit30.i":              ; preds = %then.i.i.i29.i, %"$Vector.push.364.exit.thread.i.i.i23.i"
+"$JsonWriter.string_field.exit30.i":              ; preds = %then.i.i.i29.i, %"$Vector.push.365.exit.thread.i.i.i23.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %25)
   %38 = getelementptr inbounds i8, ptr %source, i64 92
   %39 = load i32, ptr %38, align 4
   %40 = sext i32 %39 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.372")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.373")
   %41 = load i64, ptr %7, align 8
   %42 = add i64 %41, 1
   %43 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i31.i = icmp slt i64 %43, %42
   %.pre.i.i.i.i32.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.364.exit.thread.i.i.i33.i"
+  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.365.exit.thread.i.i.i33.i"
 
 merge.i.i.i.i.i34.i:                              ; preds = %"$JsonWriter.string_field.exit30.i"
   %44 = shl i64 %43, 1
@@ -8800,9 +8803,9 @@ merge7.i.i.i.i.i37.i:                             ; preds = %merge.i.i.i.i.i34.i
   store ptr %45, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i, ptr %8, align 8
   %.pre10.i.i.i.i38.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i33.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i33.i"
 
-"$Vector.push.364.exit.thread.i.i.i33.i":         ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit30.i"
+"$Vector.push.365.exit.thread.i.i.i33.i":         ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit30.i"
   %47 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %41, %"$JsonWriter.string_field.exit30.i" ]
   %48 = phi ptr [ %45, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.string_field.exit30.i" ]
   %49 = getelementptr i8, ptr %48, i64 %47
@@ -8817,10 +8820,10 @@ then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %52, align 8
   br label %"$JsonWriter.separate.exit.i265"
 
-"$JsonWriter.separate.exit.i265":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i33.i", %then.i.i.i39.i
+"$JsonWriter.separate.exit.i265":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i33.i", %then.i.i.i39.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i264)
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i264, i64 32, ptr nonnull @"$string.371", i64 %40)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i264, i64 32, ptr nonnull @"$string.372", i64 %40)
   %54 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i264)
   %55 = load i64, ptr %7, align 8
   %56 = add i64 %55, %54
@@ -8862,13 +8865,13 @@ then2.i.i.i.i268:                                 ; preds = %merge.i.i.i.i267
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i264)
   %66 = getelementptr inbounds i8, ptr %source, i64 696
   %67 = load i64, ptr %66, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.373")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.374")
   %68 = load i64, ptr %7, align 8
   %69 = add i64 %68, 1
   %70 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i40.i = icmp slt i64 %70, %69
   %.pre.i.i.i.i41.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.364.exit.thread.i.i.i42.i"
+  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.365.exit.thread.i.i.i42.i"
 
 merge.i.i.i.i.i43.i:                              ; preds = %"$JsonWriter.integer.exit284"
   %71 = shl i64 %70, 1
@@ -8882,9 +8885,9 @@ merge7.i.i.i.i.i46.i:                             ; preds = %merge.i.i.i.i.i43.i
   store ptr %72, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i45.i, ptr %8, align 8
   %.pre10.i.i.i.i47.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i42.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i42.i"
 
-"$Vector.push.364.exit.thread.i.i.i42.i":         ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit284"
+"$Vector.push.365.exit.thread.i.i.i42.i":         ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit284"
   %74 = phi i64 [ %.pre10.i.i.i.i47.i, %merge7.i.i.i.i.i46.i ], [ %68, %"$JsonWriter.integer.exit284" ]
   %75 = phi ptr [ %72, %merge7.i.i.i.i.i46.i ], [ %.pre.i.i.i.i41.i, %"$JsonWriter.integer.exit284" ]
   %76 = getelementptr i8, ptr %75, i64 %74
@@ -8899,10 +8902,10 @@ then.i.i.i48.i:                                   ; preds = %merge.i.i.i.i.i43.i
   store i8 1, ptr %79, align 8
   br label %"$JsonWriter.separate.exit.i244"
 
-"$JsonWriter.separate.exit.i244":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i42.i", %then.i.i.i48.i
+"$JsonWriter.separate.exit.i244":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i42.i", %then.i.i.i48.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i243)
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i243, i64 32, ptr nonnull @"$string.371", i64 %67)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i243, i64 32, ptr nonnull @"$string.372", i64 %67)
   %81 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i243)
   %82 = load i64, ptr %7, align 8
   %83 = add i64 %82, %81
@@ -8944,13 +8947,13 @@ then2.i.i.i.i247:                                 ; preds = %merge.i.i.i.i246
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i243)
   %93 = getelementptr inbounds i8, ptr %source, i64 704
   %94 = load i64, ptr %93, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.374")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.375")
   %95 = load i64, ptr %7, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i50.i = icmp slt i64 %97, %96
   %.pre.i.i.i.i51.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.364.exit.thread.i.i.i52.i"
+  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.365.exit.thread.i.i.i52.i"
 
 merge.i.i.i.i.i53.i:                              ; preds = %"$JsonWriter.integer.exit263"
   %98 = shl i64 %97, 1
@@ -8964,9 +8967,9 @@ merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
   store ptr %99, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i55.i, ptr %8, align 8
   %.pre10.i.i.i.i57.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i52.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i52.i"
 
-"$Vector.push.364.exit.thread.i.i.i52.i":         ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.integer.exit263"
+"$Vector.push.365.exit.thread.i.i.i52.i":         ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.integer.exit263"
   %101 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %95, %"$JsonWriter.integer.exit263" ]
   %102 = phi ptr [ %99, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$JsonWriter.integer.exit263" ]
   %103 = getelementptr i8, ptr %102, i64 %101
@@ -8981,10 +8984,10 @@ then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
   store i8 1, ptr %106, align 8
   br label %"$JsonWriter.separate.exit.i223"
 
-"$JsonWriter.separate.exit.i223":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i52.i", %then.i.i.i58.i
+"$JsonWriter.separate.exit.i223":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i52.i", %then.i.i.i58.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i222)
-  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i222, i64 32, ptr nonnull @"$string.371", i64 %94)
+  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i222, i64 32, ptr nonnull @"$string.372", i64 %94)
   %108 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i222)
   %109 = load i64, ptr %7, align 8
   %110 = add i64 %109, %108
@@ -9026,13 +9029,13 @@ then2.i.i.i.i226:                                 ; preds = %merge.i.i.i.i225
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i222)
   %120 = getelementptr inbounds i8, ptr %source, i64 712
   %121 = load i64, ptr %120, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.375")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.376")
   %122 = load i64, ptr %7, align 8
   %123 = add i64 %122, 1
   %124 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i60.i = icmp slt i64 %124, %123
   %.pre.i.i.i.i61.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.364.exit.thread.i.i.i62.i"
+  br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.365.exit.thread.i.i.i62.i"
 
 merge.i.i.i.i.i63.i:                              ; preds = %"$JsonWriter.integer.exit242"
   %125 = shl i64 %124, 1
@@ -9046,9 +9049,9 @@ merge7.i.i.i.i.i66.i:                             ; preds = %merge.i.i.i.i.i63.i
   store ptr %126, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i65.i, ptr %8, align 8
   %.pre10.i.i.i.i67.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i62.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i62.i"
 
-"$Vector.push.364.exit.thread.i.i.i62.i":         ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit242"
+"$Vector.push.365.exit.thread.i.i.i62.i":         ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit242"
   %128 = phi i64 [ %.pre10.i.i.i.i67.i, %merge7.i.i.i.i.i66.i ], [ %122, %"$JsonWriter.integer.exit242" ]
   %129 = phi ptr [ %126, %merge7.i.i.i.i.i66.i ], [ %.pre.i.i.i.i61.i, %"$JsonWriter.integer.exit242" ]
   %130 = getelementptr i8, ptr %129, i64 %128
@@ -9063,10 +9066,10 @@ then.i.i.i68.i:                                   ; preds = %merge.i.i.i.i.i63.i
   store i8 1, ptr %133, align 8
   br label %"$JsonWriter.separate.exit.i202"
 
-"$JsonWriter.separate.exit.i202":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i62.i", %then.i.i.i68.i
+"$JsonWriter.separate.exit.i202":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i62.i", %then.i.i.i68.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i201)
-  %134 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i201, i64 32, ptr nonnull @"$string.371", i64 %121)
+  %134 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i201, i64 32, ptr nonnull @"$string.372", i64 %121)
   %135 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i201)
   %136 = load i64, ptr %7, align 8
   %137 = add i64 %136, %135
@@ -9108,13 +9111,13 @@ then2.i.i.i.i205:                                 ; preds = %merge.i.i.i.i204
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i201)
   %147 = getelementptr inbounds i8, ptr %source, i64 720
   %148 = load i64, ptr %147, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.376")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.377")
   %149 = load i64, ptr %7, align 8
   %150 = add i64 %149, 1
   %151 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i70.i = icmp slt i64 %151, %150
   %.pre.i.i.i.i71.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.364.exit.thread.i.i.i72.i"
+  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.365.exit.thread.i.i.i72.i"
 
 merge.i.i.i.i.i73.i:                              ; preds = %"$JsonWriter.integer.exit221"
   %152 = shl i64 %151, 1
@@ -9128,9 +9131,9 @@ merge7.i.i.i.i.i76.i:                             ; preds = %merge.i.i.i.i.i73.i
   store ptr %153, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i75.i, ptr %8, align 8
   %.pre10.i.i.i.i77.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i72.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i72.i"
 
-"$Vector.push.364.exit.thread.i.i.i72.i":         ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit221"
+"$Vector.push.365.exit.thread.i.i.i72.i":         ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit221"
   %155 = phi i64 [ %.pre10.i.i.i.i77.i, %merge7.i.i.i.i.i76.i ], [ %149, %"$JsonWriter.integer.exit221" ]
   %156 = phi ptr [ %153, %merge7.i.i.i.i.i76.i ], [ %.pre.i.i.i.i71.i, %"$JsonWriter.integer.exit221" ]
   %157 = getelementptr i8, ptr %156, i64 %155
@@ -9145,10 +9148,10 @@ then.i.i.i78.i:                                   ; preds = %merge.i.i.i.i.i73.i
   store i8 1, ptr %160, align 8
   br label %"$JsonWriter.separate.exit.i181"
 
-"$JsonWriter.separate.exit.i181":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i72.i", %then.i.i.i78.i
+"$JsonWriter.separate.exit.i181":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i72.i", %then.i.i.i78.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i180)
-  %161 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i180, i64 32, ptr nonnull @"$string.371", i64 %148)
+  %161 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i180, i64 32, ptr nonnull @"$string.372", i64 %148)
   %162 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i180)
   %163 = load i64, ptr %7, align 8
   %164 = add i64 %163, %162
@@ -9188,13 +9191,13 @@ then2.i.i.i.i184:                                 ; preds = %merge.i.i.i.i183
 
 "$JsonWriter.integer.exit200":                    ; preds = %then.i.i.i.i189, %merge.i.i.i.i183, %then2.i.i.i.i184
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i180)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.377")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.378")
   %174 = load i64, ptr %7, align 8
   %175 = add i64 %174, 1
   %176 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i80.i = icmp slt i64 %176, %175
   %.pre.i.i.i.i81.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i80.i, label %merge.i.i.i.i.i83.i, label %"$Vector.push.364.exit.thread.i.i.i82.i"
+  br i1 %.not.i.i.i.i.i80.i, label %merge.i.i.i.i.i83.i, label %"$Vector.push.365.exit.thread.i.i.i82.i"
 
 merge.i.i.i.i.i83.i:                              ; preds = %"$JsonWriter.integer.exit200"
   %177 = shl i64 %176, 1
@@ -9208,9 +9211,9 @@ merge7.i.i.i.i.i86.i:                             ; preds = %merge.i.i.i.i.i83.i
   store ptr %178, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i85.i, ptr %8, align 8
   %.pre10.i.i.i.i87.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i82.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i82.i"
 
-"$Vector.push.364.exit.thread.i.i.i82.i":         ; preds = %merge7.i.i.i.i.i86.i, %"$JsonWriter.integer.exit200"
+"$Vector.push.365.exit.thread.i.i.i82.i":         ; preds = %merge7.i.i.i.i.i86.i, %"$JsonWriter.integer.exit200"
   %180 = phi i64 [ %.pre10.i.i.i.i87.i, %merge7.i.i.i.i.i86.i ], [ %174, %"$JsonWriter.integer.exit200" ]
   %181 = phi ptr [ %178, %merge7.i.i.i.i.i86.i ], [ %.pre.i.i.i.i81.i, %"$JsonWriter.integer.exit200" ]
   %182 = getelementptr i8, ptr %181, i64 %180
@@ -9226,14 +9229,14 @@ then.i.i.i88.i:                                   ; preds = %merge.i.i.i.i.i83.i
   %.pre = load i64, ptr %7, align 8
   br label %"$JsonWriter.separate.exit.i158"
 
-"$JsonWriter.separate.exit.i158":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i82.i", %then.i.i.i88.i
-  %186 = phi i64 [ %184, %"$Vector.push.364.exit.thread.i.i.i82.i" ], [ %.pre, %then.i.i.i88.i ]
+"$JsonWriter.separate.exit.i158":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i82.i", %then.i.i.i88.i
+  %186 = phi i64 [ %184, %"$Vector.push.365.exit.thread.i.i.i82.i" ], [ %.pre, %then.i.i.i88.i ]
   store i8 1, ptr %6, align 8
   %187 = add i64 %186, 1
   %188 = load i64, ptr %8, align 8
   %.not.i.i.i.i159 = icmp slt i64 %188, %187
   %.pre.i.i.i160 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i159, label %merge.i.i.i.i163, label %"$Vector.push.364.exit.thread.i.i161"
+  br i1 %.not.i.i.i.i159, label %merge.i.i.i.i163, label %"$Vector.push.365.exit.thread.i.i161"
 
 merge.i.i.i.i163:                                 ; preds = %"$JsonWriter.separate.exit.i158"
   %189 = shl i64 %188, 1
@@ -9247,9 +9250,9 @@ merge7.i.i.i.i166:                                ; preds = %merge.i.i.i.i163
   store ptr %190, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i165, ptr %8, align 8
   %.pre10.i.i.i167 = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i161"
+  br label %"$Vector.push.365.exit.thread.i.i161"
 
-"$Vector.push.364.exit.thread.i.i161":            ; preds = %merge7.i.i.i.i166, %"$JsonWriter.separate.exit.i158"
+"$Vector.push.365.exit.thread.i.i161":            ; preds = %merge7.i.i.i.i166, %"$JsonWriter.separate.exit.i158"
   %192 = phi i64 [ %.pre10.i.i.i167, %merge7.i.i.i.i166 ], [ %186, %"$JsonWriter.separate.exit.i158" ]
   %193 = phi ptr [ %190, %merge7.i.i.i.i166 ], [ %.pre.i.i.i160, %"$JsonWriter.separate.exit.i158" ]
   %194 = getelementptr i8, ptr %193, i64 %192
@@ -9264,7 +9267,7 @@ then.i3.i168:                                     ; preds = %merge.i.i.i.i163
   store i8 1, ptr %197, align 8
   br label %"$JsonWriter.open.exit179"
 
-"$JsonWriter.open.exit179":                       ; preds = %"$Vector.push.364.exit.thread.i.i161", %then.i3.i168
+"$JsonWriter.open.exit179":                       ; preds = %"$Vector.push.365.exit.thread.i.i161", %then.i3.i168
   store i8 0, ptr %6, align 8
   %198 = getelementptr inbounds i8, ptr %source, i64 496
   %199 = getelementptr inbounds i8, ptr %source, i64 504
@@ -9289,7 +9292,7 @@ then.i.i147:                                      ; preds = %forbody.i.i
   %206 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i148 = icmp slt i64 %206, %205
   %.pre.i.i.i.i149 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i148, label %merge.i.i.i.i.i151, label %"$Vector.push.364.exit.thread.i.i.i150"
+  br i1 %.not.i.i.i.i.i148, label %merge.i.i.i.i.i151, label %"$Vector.push.365.exit.thread.i.i.i150"
 
 merge.i.i.i.i.i151:                               ; preds = %then.i.i147
   %207 = shl i64 %206, 1
@@ -9303,9 +9306,9 @@ merge7.i.i.i.i.i154:                              ; preds = %merge.i.i.i.i.i151
   store ptr %208, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i153, ptr %8, align 8
   %.pre10.i.i.i.i155 = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i150"
+  br label %"$Vector.push.365.exit.thread.i.i.i150"
 
-"$Vector.push.364.exit.thread.i.i.i150":          ; preds = %merge7.i.i.i.i.i154, %then.i.i147
+"$Vector.push.365.exit.thread.i.i.i150":          ; preds = %merge7.i.i.i.i.i154, %then.i.i147
   %210 = phi i64 [ %.pre10.i.i.i.i155, %merge7.i.i.i.i.i154 ], [ %.pre308, %then.i.i147 ]
   %211 = phi ptr [ %208, %merge7.i.i.i.i.i154 ], [ %.pre.i.i.i.i149, %then.i.i147 ]
   %212 = getelementptr i8, ptr %211, i64 %210
@@ -9320,14 +9323,14 @@ then.i.i.i156:                                    ; preds = %merge.i.i.i.i.i151
   %.pre307 = load i64, ptr %7, align 8
   br label %"$JsonWriter.separate.exit.i136"
 
-"$JsonWriter.separate.exit.i136":                 ; preds = %then.i.i.i156, %"$Vector.push.364.exit.thread.i.i.i150", %forbody.i.i
-  %215 = phi i64 [ %.pre307, %then.i.i.i156 ], [ %214, %"$Vector.push.364.exit.thread.i.i.i150" ], [ %.pre308, %forbody.i.i ]
+"$JsonWriter.separate.exit.i136":                 ; preds = %then.i.i.i156, %"$Vector.push.365.exit.thread.i.i.i150", %forbody.i.i
+  %215 = phi i64 [ %.pre307, %then.i.i.i156 ], [ %214, %"$Vector.push.365.exit.thread.i.i.i150" ], [ %.pre308, %forbody.i.i ]
   store i8 1, ptr %6, align 8
   %216 = add i64 %215, 1
   %217 = load i64, ptr %8, align 8
   %.not.i.i.i.i137 = icmp slt i64 %217, %216
   %.pre.i.i.i138 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i137, label %merge.i.i.i.i141, label %"$Vector.push.364.exit.thread.i.i139"
+  br i1 %.not.i.i.i.i137, label %merge.i.i.i.i141, label %"$Vector.push.365.exit.thread.i.i139"
 
 merge.i.i.i.i141:                                 ; preds = %"$JsonWriter.separate.exit.i136"
   %218 = shl i64 %217, 1
@@ -9341,9 +9344,9 @@ merge7.i.i.i.i144:                                ; preds = %merge.i.i.i.i141
   store ptr %219, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i143, ptr %8, align 8
   %.pre10.i.i.i145 = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i139"
+  br label %"$Vector.push.365.exit.thread.i.i139"
 
-"$Vector.push.364.exit.thread.i.i139":            ; preds = %merge7.i.i.i.i144, %"$JsonWriter.separate.exit.i136"
+"$Vector.push.365.exit.thread.i.i139":            ; preds = %merge7.i.i.i.i144, %"$JsonWriter.separate.exit.i136"
   %221 = phi i64 [ %.pre10.i.i.i145, %merge7.i.i.i.i144 ], [ %215, %"$JsonWriter.separate.exit.i136" ]
   %222 = phi ptr [ %219, %merge7.i.i.i.i144 ], [ %.pre.i.i.i138, %"$JsonWriter.separate.exit.i136" ]
   %223 = getelementptr i8, ptr %222, i64 %221
@@ -9357,16 +9360,16 @@ then.i3.i146:                                     ; preds = %merge.i.i.i.i141
   store i8 1, ptr %202, align 8
   br label %"$JsonWriter.open.exit157"
 
-"$JsonWriter.open.exit157":                       ; preds = %"$Vector.push.364.exit.thread.i.i139", %then.i3.i146
+"$JsonWriter.open.exit157":                       ; preds = %"$Vector.push.365.exit.thread.i.i139", %then.i3.i146
   store i8 0, ptr %6, align 8
   %226 = load ptr, ptr %204, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.378")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.379")
   %227 = load i64, ptr %7, align 8
   %228 = add i64 %227, 1
   %229 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i.i.i = icmp slt i64 %229, %228
   %.pre.i.i.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.364.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.365.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i.i.i.i:                              ; preds = %"$JsonWriter.open.exit157"
   %230 = shl i64 %229, 1
@@ -9380,9 +9383,9 @@ merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
   store ptr %231, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i.i.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit157"
+"$Vector.push.365.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit157"
   %233 = phi i64 [ %.pre10.i.i.i.i.i.i, %merge7.i.i.i.i.i.i.i ], [ %227, %"$JsonWriter.open.exit157" ]
   %234 = phi ptr [ %231, %merge7.i.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$JsonWriter.open.exit157" ]
   %235 = getelementptr i8, ptr %234, i64 %233
@@ -9396,18 +9399,18 @@ then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
   store i8 1, ptr %202, align 8
   br label %"$JsonWriter.string_field.exit.i.i"
 
-"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.364.exit.thread.i.i.i.i.i"
+"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.365.exit.thread.i.i.i.i.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %226)
   %238 = getelementptr i8, ptr %204, i64 16
   %239 = load i64, ptr %238, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.379")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.380")
   %240 = load i64, ptr %7, align 8
   %241 = add i64 %240, 1
   %242 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i12.i.i = icmp slt i64 %242, %241
   %.pre.i.i.i.i13.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i12.i.i, label %merge.i.i.i.i.i15.i.i, label %"$Vector.push.364.exit.thread.i.i.i14.i.i"
+  br i1 %.not.i.i.i.i.i12.i.i, label %merge.i.i.i.i.i15.i.i, label %"$Vector.push.365.exit.thread.i.i.i14.i.i"
 
 merge.i.i.i.i.i15.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i.i"
   %243 = shl i64 %242, 1
@@ -9421,9 +9424,9 @@ merge7.i.i.i.i.i18.i.i:                           ; preds = %merge.i.i.i.i.i15.i
   store ptr %244, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i17.i.i, ptr %8, align 8
   %.pre10.i.i.i.i19.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i14.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i14.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i14.i.i":       ; preds = %merge7.i.i.i.i.i18.i.i, %"$JsonWriter.string_field.exit.i.i"
+"$Vector.push.365.exit.thread.i.i.i14.i.i":       ; preds = %merge7.i.i.i.i.i18.i.i, %"$JsonWriter.string_field.exit.i.i"
   %246 = phi i64 [ %.pre10.i.i.i.i19.i.i, %merge7.i.i.i.i.i18.i.i ], [ %240, %"$JsonWriter.string_field.exit.i.i" ]
   %247 = phi ptr [ %244, %merge7.i.i.i.i.i18.i.i ], [ %.pre.i.i.i.i13.i.i, %"$JsonWriter.string_field.exit.i.i" ]
   %248 = getelementptr i8, ptr %247, i64 %246
@@ -9437,10 +9440,10 @@ then.i.i.i20.i.i:                                 ; preds = %merge.i.i.i.i.i15.i
   store i8 1, ptr %202, align 8
   br label %"$JsonWriter.separate.exit.i116"
 
-"$JsonWriter.separate.exit.i116":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i14.i.i", %then.i.i.i20.i.i
+"$JsonWriter.separate.exit.i116":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i14.i.i", %then.i.i.i20.i.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i115)
-  %251 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i115, i64 32, ptr nonnull @"$string.371", i64 %239)
+  %251 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i115, i64 32, ptr nonnull @"$string.372", i64 %239)
   %252 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i115)
   %253 = load i64, ptr %7, align 8
   %254 = add i64 %253, %252
@@ -9482,13 +9485,13 @@ then2.i.i.i.i119:                                 ; preds = %merge.i.i.i.i118
   %263 = getelementptr i8, ptr %204, i64 24
   %264 = load i32, ptr %263, align 4
   %265 = sext i32 %264 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.380")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.381")
   %266 = load i64, ptr %7, align 8
   %267 = add i64 %266, 1
   %268 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i21.i.i = icmp slt i64 %268, %267
   %.pre.i.i.i.i22.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.364.exit.thread.i.i.i23.i.i"
+  br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.365.exit.thread.i.i.i23.i.i"
 
 merge.i.i.i.i.i24.i.i:                            ; preds = %"$JsonWriter.integer.exit135"
   %269 = shl i64 %268, 1
@@ -9502,9 +9505,9 @@ merge7.i.i.i.i.i27.i.i:                           ; preds = %merge.i.i.i.i.i24.i
   store ptr %270, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i.i, ptr %8, align 8
   %.pre10.i.i.i.i28.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i23.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i23.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i23.i.i":       ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit135"
+"$Vector.push.365.exit.thread.i.i.i23.i.i":       ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit135"
   %272 = phi i64 [ %.pre10.i.i.i.i28.i.i, %merge7.i.i.i.i.i27.i.i ], [ %266, %"$JsonWriter.integer.exit135" ]
   %273 = phi ptr [ %270, %merge7.i.i.i.i.i27.i.i ], [ %.pre.i.i.i.i22.i.i, %"$JsonWriter.integer.exit135" ]
   %274 = getelementptr i8, ptr %273, i64 %272
@@ -9518,10 +9521,10 @@ then.i.i.i29.i.i:                                 ; preds = %merge.i.i.i.i.i24.i
   store i8 1, ptr %202, align 8
   br label %"$JsonWriter.separate.exit.i95"
 
-"$JsonWriter.separate.exit.i95":                  ; preds = %"$Vector.push.364.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
+"$JsonWriter.separate.exit.i95":                  ; preds = %"$Vector.push.365.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i94)
-  %277 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i94, i64 32, ptr nonnull @"$string.371", i64 %265)
+  %277 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i94, i64 32, ptr nonnull @"$string.372", i64 %265)
   %278 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i94)
   %279 = load i64, ptr %7, align 8
   %280 = add i64 %279, %278
@@ -9565,7 +9568,7 @@ then2.i.i.i.i98:                                  ; preds = %merge.i.i.i.i97
   %291 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i31.i.i = icmp slt i64 %291, %290
   %.pre.i.i.i.i32.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.364.exit.thread.i.i.i33.i.i"
+  br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.365.exit.thread.i.i.i33.i.i"
 
 merge.i.i.i.i.i34.i.i:                            ; preds = %"$JsonWriter.integer.exit114"
   %292 = shl i64 %291, 1
@@ -9579,9 +9582,9 @@ merge7.i.i.i.i.i37.i.i:                           ; preds = %merge.i.i.i.i.i34.i
   store ptr %293, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i.i, ptr %8, align 8
   %.pre10.i.i.i.i38.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i33.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i33.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i33.i.i":       ; preds = %merge7.i.i.i.i.i37.i.i, %"$JsonWriter.integer.exit114"
+"$Vector.push.365.exit.thread.i.i.i33.i.i":       ; preds = %merge7.i.i.i.i.i37.i.i, %"$JsonWriter.integer.exit114"
   %295 = phi i64 [ %.pre10.i.i.i.i38.i.i, %merge7.i.i.i.i.i37.i.i ], [ %289, %"$JsonWriter.integer.exit114" ]
   %296 = phi ptr [ %293, %merge7.i.i.i.i.i37.i.i ], [ %.pre.i.i.i.i32.i.i, %"$JsonWriter.integer.exit114" ]
   %297 = getelementptr i8, ptr %296, i64 %295
@@ -9595,7 +9598,7 @@ then.i.i.i39.i.i:                                 ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %202, align 8
   br label %"$JsonWriter.end_object.exit.i.i"
 
-"$JsonWriter.end_object.exit.i.i":                ; preds = %then.i.i.i39.i.i, %"$Vector.push.364.exit.thread.i.i.i33.i.i"
+"$JsonWriter.end_object.exit.i.i":                ; preds = %then.i.i.i39.i.i, %"$Vector.push.365.exit.thread.i.i.i33.i.i"
   store i8 1, ptr %6, align 8
   %300 = add nuw nsw i64 %i.049.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %300, %200
@@ -9607,7 +9610,7 @@ merge.i.i:                                        ; preds = %"$JsonWriter.end_ob
   %303 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i40.i.i = icmp slt i64 %303, %302
   %.pre.i.i.i.i41.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i40.i.i, label %merge.i.i.i.i.i43.i.i, label %"$Vector.push.364.exit.thread.i.i.i42.i.i"
+  br i1 %.not.i.i.i.i.i40.i.i, label %merge.i.i.i.i.i43.i.i, label %"$Vector.push.365.exit.thread.i.i.i42.i.i"
 
 merge.i.i.i.i.i43.i.i:                            ; preds = %merge.i.i
   %304 = shl i64 %303, 1
@@ -9621,9 +9624,9 @@ merge7.i.i.i.i.i46.i.i:                           ; preds = %merge.i.i.i.i.i43.i
   store ptr %305, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i45.i.i, ptr %8, align 8
   %.pre10.i.i.i.i47.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i42.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i42.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i42.i.i":       ; preds = %merge7.i.i.i.i.i46.i.i, %merge.i.i
+"$Vector.push.365.exit.thread.i.i.i42.i.i":       ; preds = %merge7.i.i.i.i.i46.i.i, %merge.i.i
   %307 = phi i64 [ %.pre10.i.i.i.i47.i.i, %merge7.i.i.i.i.i46.i.i ], [ %301, %merge.i.i ]
   %308 = phi ptr [ %305, %merge7.i.i.i.i.i46.i.i ], [ %.pre.i.i.i.i41.i.i, %merge.i.i ]
   %309 = getelementptr i8, ptr %308, i64 %307
@@ -9638,15 +9641,15 @@ then.i.i.i48.i.i:                                 ; preds = %merge.i.i.i.i.i43.i
   store i8 1, ptr %312, align 8
   br label %"$write_shards.exit.i"
 
-"$write_shards.exit.i":                           ; preds = %then.i.i.i48.i.i, %"$Vector.push.364.exit.thread.i.i.i42.i.i"
+"$write_shards.exit.i":                           ; preds = %then.i.i.i48.i.i, %"$Vector.push.365.exit.thread.i.i.i42.i.i"
   store i8 1, ptr %6, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.381")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.382")
   %313 = load i64, ptr %7, align 8
   %314 = add i64 %313, 1
   %315 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i89.i = icmp slt i64 %315, %314
   %.pre.i.i.i.i90.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i89.i, label %merge.i.i.i.i.i107.i, label %"$Vector.push.364.exit.thread.i.i.i91.i"
+  br i1 %.not.i.i.i.i.i89.i, label %merge.i.i.i.i.i107.i, label %"$Vector.push.365.exit.thread.i.i.i91.i"
 
 merge.i.i.i.i.i107.i:                             ; preds = %"$write_shards.exit.i"
   %316 = shl i64 %315, 1
@@ -9660,9 +9663,9 @@ merge7.i.i.i.i.i110.i:                            ; preds = %merge.i.i.i.i.i107.
   store ptr %317, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i109.i, ptr %8, align 8
   %.pre10.i.i.i.i111.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i91.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i91.i"
 
-"$Vector.push.364.exit.thread.i.i.i91.i":         ; preds = %merge7.i.i.i.i.i110.i, %"$write_shards.exit.i"
+"$Vector.push.365.exit.thread.i.i.i91.i":         ; preds = %merge7.i.i.i.i.i110.i, %"$write_shards.exit.i"
   %319 = phi i64 [ %.pre10.i.i.i.i111.i, %merge7.i.i.i.i.i110.i ], [ %313, %"$write_shards.exit.i" ]
   %320 = phi ptr [ %317, %merge7.i.i.i.i.i110.i ], [ %.pre.i.i.i.i90.i, %"$write_shards.exit.i" ]
   %321 = getelementptr i8, ptr %320, i64 %319
@@ -9678,14 +9681,14 @@ then.i.i.i112.i:                                  ; preds = %merge.i.i.i.i.i107.
   %.pre309 = load i64, ptr %7, align 8
   br label %"$JsonWriter.separate.exit.i72"
 
-"$JsonWriter.separate.exit.i72":                  ; preds = %"$Vector.push.364.exit.thread.i.i.i91.i", %then.i.i.i112.i
-  %325 = phi i64 [ %323, %"$Vector.push.364.exit.thread.i.i.i91.i" ], [ %.pre309, %then.i.i.i112.i ]
+"$JsonWriter.separate.exit.i72":                  ; preds = %"$Vector.push.365.exit.thread.i.i.i91.i", %then.i.i.i112.i
+  %325 = phi i64 [ %323, %"$Vector.push.365.exit.thread.i.i.i91.i" ], [ %.pre309, %then.i.i.i112.i ]
   store i8 1, ptr %6, align 8
   %326 = add i64 %325, 1
   %327 = load i64, ptr %8, align 8
   %.not.i.i.i.i73 = icmp slt i64 %327, %326
   %.pre.i.i.i74 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i73, label %merge.i.i.i.i77, label %"$Vector.push.364.exit.thread.i.i75"
+  br i1 %.not.i.i.i.i73, label %merge.i.i.i.i77, label %"$Vector.push.365.exit.thread.i.i75"
 
 merge.i.i.i.i77:                                  ; preds = %"$JsonWriter.separate.exit.i72"
   %328 = shl i64 %327, 1
@@ -9699,9 +9702,9 @@ merge7.i.i.i.i80:                                 ; preds = %merge.i.i.i.i77
   store ptr %329, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i79, ptr %8, align 8
   %.pre10.i.i.i81 = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i75"
+  br label %"$Vector.push.365.exit.thread.i.i75"
 
-"$Vector.push.364.exit.thread.i.i75":             ; preds = %merge7.i.i.i.i80, %"$JsonWriter.separate.exit.i72"
+"$Vector.push.365.exit.thread.i.i75":             ; preds = %merge7.i.i.i.i80, %"$JsonWriter.separate.exit.i72"
   %331 = phi i64 [ %.pre10.i.i.i81, %merge7.i.i.i.i80 ], [ %325, %"$JsonWriter.separate.exit.i72" ]
   %332 = phi ptr [ %329, %merge7.i.i.i.i80 ], [ %.pre.i.i.i74, %"$JsonWriter.separate.exit.i72" ]
   %333 = getelementptr i8, ptr %332, i64 %331
@@ -9716,7 +9719,7 @@ then.i3.i82:                                      ; preds = %merge.i.i.i.i77
   store i8 1, ptr %336, align 8
   br label %"$JsonWriter.open.exit93"
 
-"$JsonWriter.open.exit93":                        ; preds = %"$Vector.push.364.exit.thread.i.i75", %then.i3.i82
+"$JsonWriter.open.exit93":                        ; preds = %"$Vector.push.365.exit.thread.i.i75", %then.i3.i82
   store i8 0, ptr %6, align 8
   %337 = getelementptr inbounds i8, ptr %source, i64 568
   %338 = getelementptr inbounds i8, ptr %source, i64 576
@@ -9783,7 +9786,7 @@ forbody4.i.i:                                     ; preds = %"$write_module.exit
   ]
 
 then.i.i.i:                                       ; preds = %forbody4.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %369, ptr nonnull @"$string.346", i32 %370, i32 1, i64 1)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %369, ptr nonnull @"$string.347", i32 %370, i32 1, i64 1)
   br label %merge.i.i.i
 
 then1.i.i.i:                                      ; preds = %forbody4.i.i
@@ -9791,7 +9794,7 @@ then1.i.i.i:                                      ; preds = %forbody4.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %355, i8 0, i64 80, i1 false)
   %373 = load ptr, ptr %369, align 8
-  %374 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.345", ptr %373, ptr nonnull @"$string.347")
+  %374 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.346", ptr %373, ptr nonnull @"$string.348")
   store ptr %name.i.i.i.i, ptr %view.i.i.i.i, align 8
   store i32 0, ptr %356, align 8
   store i32 1, ptr %357, align 4
@@ -9805,7 +9808,7 @@ then1.i.i.i:                                      ; preds = %forbody4.i.i
   %379 = getelementptr i8, ptr %369, i64 30
   %380 = load i8, ptr %379, align 1
   store i8 %380, ptr %361, align 2
-  call fastcc void @"$write_tensor"(ptr nonnull %out, ptr nonnull %view.i.i.i.i, ptr nonnull @"$string.54")
+  call fastcc void @"$write_tensor"(ptr nonnull %out, ptr nonnull %view.i.i.i.i, ptr nonnull @"$string.55")
   call void @llvm.lifetime.end.p0(i64 112, ptr nonnull %view.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i.i)
   br label %merge.i.i.i
@@ -9818,7 +9821,7 @@ else2.i.i.i:                                      ; preds = %forbody4.i.i
   %384 = getelementptr i8, ptr %369, i64 24
   %385 = load i32, ptr %384, align 4
   %386 = sext i32 %385 to i64
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %369, ptr nonnull @"$string.346", i32 %spec.select.i.i.i, i32 2, i64 %386)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %369, ptr nonnull @"$string.347", i32 %spec.select.i.i.i, i32 2, i64 %386)
   br label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %else2.i.i.i, %then1.i.i.i, %then.i.i.i
@@ -9832,7 +9835,7 @@ then4.i.i.i:                                      ; preds = %merge.i.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i26.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %362, i8 0, i64 80, i1 false)
   %390 = load ptr, ptr %369, align 8
-  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.345", ptr %390, ptr nonnull @"$string.353")
+  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.346", ptr %390, ptr nonnull @"$string.354")
   store ptr %name.i26.i.i.i, ptr %view.i25.i.i.i, align 8
   store i32 0, ptr %363, align 8
   store i32 2, ptr %364, align 4
@@ -9846,7 +9849,7 @@ then4.i.i.i:                                      ; preds = %merge.i.i.i
   %396 = getelementptr i8, ptr %369, i64 30
   %397 = load i8, ptr %396, align 1
   store i8 %397, ptr %368, align 2
-  call fastcc void @"$write_tensor"(ptr nonnull %out, ptr nonnull %view.i25.i.i.i, ptr nonnull @"$string.54")
+  call fastcc void @"$write_tensor"(ptr nonnull %out, ptr nonnull %view.i25.i.i.i, ptr nonnull @"$string.55")
   call void @llvm.lifetime.end.p0(i64 112, ptr nonnull %view.i25.i.i.i)
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i26.i.i.i)
   br label %merge3.i.i.i
@@ -9858,7 +9861,7 @@ merge3.i.i.i:                                     ; preds = %then4.i.i.i, %merge
   br i1 %400, label %then7.i.i.i, label %"$write_module.exit.i.i"
 
 then7.i.i.i:                                      ; preds = %merge3.i.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %369, ptr nonnull @"$string.354", i32 %370, i32 1, i64 1)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %369, ptr nonnull @"$string.355", i32 %370, i32 1, i64 1)
   br label %"$write_module.exit.i.i"
 
 "$write_module.exit.i.i":                         ; preds = %then7.i.i.i, %merge3.i.i.i
@@ -9872,7 +9875,7 @@ merge1.i.i:                                       ; preds = %"$write_module.exit
   %404 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i.i94.i = icmp slt i64 %404, %403
   %.pre.i.i.i.i.i95.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i94.i, label %merge.i.i.i.i.i.i97.i, label %"$Vector.push.364.exit.thread.i.i.i.i96.i"
+  br i1 %.not.i.i.i.i.i.i94.i, label %merge.i.i.i.i.i.i97.i, label %"$Vector.push.365.exit.thread.i.i.i.i96.i"
 
 merge.i.i.i.i.i.i97.i:                            ; preds = %merge1.i.i
   %405 = shl i64 %404, 1
@@ -9886,9 +9889,9 @@ merge7.i.i.i.i.i.i100.i:                          ; preds = %merge.i.i.i.i.i.i97
   store ptr %406, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i99.i, ptr %8, align 8
   %.pre10.i.i.i.i.i101.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i.i96.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i.i96.i"
 
-"$Vector.push.364.exit.thread.i.i.i.i96.i":       ; preds = %merge7.i.i.i.i.i.i100.i, %merge1.i.i
+"$Vector.push.365.exit.thread.i.i.i.i96.i":       ; preds = %merge7.i.i.i.i.i.i100.i, %merge1.i.i
   %408 = phi i64 [ %.pre10.i.i.i.i.i101.i, %merge7.i.i.i.i.i.i100.i ], [ %402, %merge1.i.i ]
   %409 = phi ptr [ %406, %merge7.i.i.i.i.i.i100.i ], [ %.pre.i.i.i.i.i95.i, %merge1.i.i ]
   %410 = getelementptr i8, ptr %409, i64 %408
@@ -9903,18 +9906,18 @@ then.i.i.i.i102.i:                                ; preds = %merge.i.i.i.i.i.i97
   store i8 1, ptr %413, align 8
   br label %"$write_tensors.exit.i"
 
-"$write_tensors.exit.i":                          ; preds = %then.i.i.i.i102.i, %"$Vector.push.364.exit.thread.i.i.i.i96.i"
+"$write_tensors.exit.i":                          ; preds = %then.i.i.i.i102.i, %"$Vector.push.365.exit.thread.i.i.i.i96.i"
   store i8 1, ptr %6, align 8
   %414 = getelementptr inbounds i8, ptr %source, i64 640
   %415 = getelementptr inbounds i8, ptr %source, i64 664
   %416 = load i64, ptr %415, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.385")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.386")
   %417 = load i64, ptr %7, align 8
   %418 = add i64 %417, 1
   %419 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i.i113.i = icmp slt i64 %419, %418
   %.pre.i.i.i.i.i114.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i113.i, label %merge.i.i.i.i.i.i134.i, label %"$Vector.push.364.exit.thread.i.i.i.i115.i"
+  br i1 %.not.i.i.i.i.i.i113.i, label %merge.i.i.i.i.i.i134.i, label %"$Vector.push.365.exit.thread.i.i.i.i115.i"
 
 merge.i.i.i.i.i.i134.i:                           ; preds = %"$write_tensors.exit.i"
   %420 = shl i64 %419, 1
@@ -9928,9 +9931,9 @@ merge7.i.i.i.i.i.i137.i:                          ; preds = %merge.i.i.i.i.i.i13
   store ptr %421, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i136.i, ptr %8, align 8
   %.pre10.i.i.i.i.i138.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i.i115.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i.i115.i"
 
-"$Vector.push.364.exit.thread.i.i.i.i115.i":      ; preds = %merge7.i.i.i.i.i.i137.i, %"$write_tensors.exit.i"
+"$Vector.push.365.exit.thread.i.i.i.i115.i":      ; preds = %merge7.i.i.i.i.i.i137.i, %"$write_tensors.exit.i"
   %423 = phi i64 [ %.pre10.i.i.i.i.i138.i, %merge7.i.i.i.i.i.i137.i ], [ %417, %"$write_tensors.exit.i" ]
   %424 = phi ptr [ %421, %merge7.i.i.i.i.i.i137.i ], [ %.pre.i.i.i.i.i114.i, %"$write_tensors.exit.i" ]
   %425 = getelementptr i8, ptr %424, i64 %423
@@ -9945,10 +9948,10 @@ then.i.i.i.i139.i:                                ; preds = %merge.i.i.i.i.i.i13
   store i8 1, ptr %428, align 8
   br label %"$JsonWriter.separate.exit.i54"
 
-"$JsonWriter.separate.exit.i54":                  ; preds = %"$Vector.push.364.exit.thread.i.i.i.i115.i", %then.i.i.i.i139.i
+"$JsonWriter.separate.exit.i54":                  ; preds = %"$Vector.push.365.exit.thread.i.i.i.i115.i", %then.i.i.i.i139.i
   store i8 1, ptr %6, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i)
-  %429 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.371", i64 %416)
+  %429 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.372", i64 %416)
   %430 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i)
   %431 = load i64, ptr %7, align 8
   %432 = add i64 %431, %430
@@ -9988,13 +9991,13 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i56
 
 "$JsonWriter.integer.exit":                       ; preds = %then.i.i.i.i61, %merge.i.i.i.i56, %then2.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.386")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.387")
   %442 = load i64, ptr %7, align 8
   %443 = add i64 %442, 1
   %444 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i117.i = icmp slt i64 %444, %443
   %.pre.i.i.i.i118.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i117.i, label %merge.i.i.i.i.i128.i, label %"$Vector.push.364.exit.thread.i.i.i119.i"
+  br i1 %.not.i.i.i.i.i117.i, label %merge.i.i.i.i.i128.i, label %"$Vector.push.365.exit.thread.i.i.i119.i"
 
 merge.i.i.i.i.i128.i:                             ; preds = %"$JsonWriter.integer.exit"
   %445 = shl i64 %444, 1
@@ -10008,9 +10011,9 @@ merge7.i.i.i.i.i131.i:                            ; preds = %merge.i.i.i.i.i128.
   store ptr %446, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i130.i, ptr %8, align 8
   %.pre10.i.i.i.i132.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i119.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i119.i"
 
-"$Vector.push.364.exit.thread.i.i.i119.i":        ; preds = %merge7.i.i.i.i.i131.i, %"$JsonWriter.integer.exit"
+"$Vector.push.365.exit.thread.i.i.i119.i":        ; preds = %merge7.i.i.i.i.i131.i, %"$JsonWriter.integer.exit"
   %448 = phi i64 [ %.pre10.i.i.i.i132.i, %merge7.i.i.i.i.i131.i ], [ %442, %"$JsonWriter.integer.exit" ]
   %449 = phi ptr [ %446, %merge7.i.i.i.i.i131.i ], [ %.pre.i.i.i.i118.i, %"$JsonWriter.integer.exit" ]
   %450 = getelementptr i8, ptr %449, i64 %448
@@ -10026,14 +10029,14 @@ then.i.i.i133.i:                                  ; preds = %merge.i.i.i.i.i128.
   %.pre310 = load i64, ptr %7, align 8
   br label %"$JsonWriter.separate.exit.i32"
 
-"$JsonWriter.separate.exit.i32":                  ; preds = %"$Vector.push.364.exit.thread.i.i.i119.i", %then.i.i.i133.i
-  %454 = phi i64 [ %452, %"$Vector.push.364.exit.thread.i.i.i119.i" ], [ %.pre310, %then.i.i.i133.i ]
+"$JsonWriter.separate.exit.i32":                  ; preds = %"$Vector.push.365.exit.thread.i.i.i119.i", %then.i.i.i133.i
+  %454 = phi i64 [ %452, %"$Vector.push.365.exit.thread.i.i.i119.i" ], [ %.pre310, %then.i.i.i133.i ]
   store i8 1, ptr %6, align 8
   %455 = add i64 %454, 1
   %456 = load i64, ptr %8, align 8
   %.not.i.i.i.i33 = icmp slt i64 %456, %455
   %.pre.i.i.i34 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i33, label %merge.i.i.i.i37, label %"$Vector.push.364.exit.thread.i.i35"
+  br i1 %.not.i.i.i.i33, label %merge.i.i.i.i37, label %"$Vector.push.365.exit.thread.i.i35"
 
 merge.i.i.i.i37:                                  ; preds = %"$JsonWriter.separate.exit.i32"
   %457 = shl i64 %456, 1
@@ -10047,9 +10050,9 @@ merge7.i.i.i.i40:                                 ; preds = %merge.i.i.i.i37
   store ptr %458, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i39, ptr %8, align 8
   %.pre10.i.i.i41 = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i35"
+  br label %"$Vector.push.365.exit.thread.i.i35"
 
-"$Vector.push.364.exit.thread.i.i35":             ; preds = %merge7.i.i.i.i40, %"$JsonWriter.separate.exit.i32"
+"$Vector.push.365.exit.thread.i.i35":             ; preds = %merge7.i.i.i.i40, %"$JsonWriter.separate.exit.i32"
   %460 = phi i64 [ %.pre10.i.i.i41, %merge7.i.i.i.i40 ], [ %454, %"$JsonWriter.separate.exit.i32" ]
   %461 = phi ptr [ %458, %merge7.i.i.i.i40 ], [ %.pre.i.i.i34, %"$JsonWriter.separate.exit.i32" ]
   %462 = getelementptr i8, ptr %461, i64 %460
@@ -10064,7 +10067,7 @@ then.i3.i42:                                      ; preds = %merge.i.i.i.i37
   store i8 1, ptr %465, align 8
   br label %"$JsonWriter.open.exit53"
 
-"$JsonWriter.open.exit53":                        ; preds = %"$Vector.push.364.exit.thread.i.i35", %then.i3.i42
+"$JsonWriter.open.exit53":                        ; preds = %"$Vector.push.365.exit.thread.i.i35", %then.i3.i42
   store i8 0, ptr %6, align 8
   %466 = getelementptr inbounds i8, ptr %source, i64 648
   %467 = load i64, ptr %466, align 8
@@ -10088,7 +10091,7 @@ then.i.i30:                                       ; preds = %forbody.i123.i
   %473 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i = icmp slt i64 %473, %472
   %.pre.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.364.exit.thread.i.i.i"
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.365.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %then.i.i30
   %474 = shl i64 %473, 1
@@ -10102,9 +10105,9 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   store ptr %475, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %then.i.i30
+"$Vector.push.365.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %then.i.i30
   %477 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %.pre312, %then.i.i30 ]
   %478 = phi ptr [ %475, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %then.i.i30 ]
   %479 = getelementptr i8, ptr %478, i64 %477
@@ -10119,14 +10122,14 @@ then.i.i.i31:                                     ; preds = %merge.i.i.i.i.i
   %.pre311 = load i64, ptr %7, align 8
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i.i31, %"$Vector.push.364.exit.thread.i.i.i", %forbody.i123.i
-  %482 = phi i64 [ %.pre311, %then.i.i.i31 ], [ %481, %"$Vector.push.364.exit.thread.i.i.i" ], [ %.pre312, %forbody.i123.i ]
+"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i.i31, %"$Vector.push.365.exit.thread.i.i.i", %forbody.i123.i
+  %482 = phi i64 [ %.pre311, %then.i.i.i31 ], [ %481, %"$Vector.push.365.exit.thread.i.i.i" ], [ %.pre312, %forbody.i123.i ]
   store i8 1, ptr %6, align 8
   %483 = add i64 %482, 1
   %484 = load i64, ptr %8, align 8
   %.not.i.i.i.i21 = icmp slt i64 %484, %483
   %.pre.i.i.i22 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i21, label %merge.i.i.i.i25, label %"$Vector.push.364.exit.thread.i.i23"
+  br i1 %.not.i.i.i.i21, label %merge.i.i.i.i25, label %"$Vector.push.365.exit.thread.i.i23"
 
 merge.i.i.i.i25:                                  ; preds = %"$JsonWriter.separate.exit.i"
   %485 = shl i64 %484, 1
@@ -10140,9 +10143,9 @@ merge7.i.i.i.i28:                                 ; preds = %merge.i.i.i.i25
   store ptr %486, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i27, ptr %8, align 8
   %.pre10.i.i.i29 = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i23"
+  br label %"$Vector.push.365.exit.thread.i.i23"
 
-"$Vector.push.364.exit.thread.i.i23":             ; preds = %merge7.i.i.i.i28, %"$JsonWriter.separate.exit.i"
+"$Vector.push.365.exit.thread.i.i23":             ; preds = %merge7.i.i.i.i28, %"$JsonWriter.separate.exit.i"
   %488 = phi i64 [ %.pre10.i.i.i29, %merge7.i.i.i.i28 ], [ %482, %"$JsonWriter.separate.exit.i" ]
   %489 = phi ptr [ %486, %merge7.i.i.i.i28 ], [ %.pre.i.i.i22, %"$JsonWriter.separate.exit.i" ]
   %490 = getelementptr i8, ptr %489, i64 %488
@@ -10156,16 +10159,16 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i25
   store i8 1, ptr %469, align 8
   br label %"$JsonWriter.open.exit"
 
-"$JsonWriter.open.exit":                          ; preds = %"$Vector.push.364.exit.thread.i.i23", %then.i3.i
+"$JsonWriter.open.exit":                          ; preds = %"$Vector.push.365.exit.thread.i.i23", %then.i3.i
   store i8 0, ptr %6, align 8
   %493 = getelementptr i8, ptr %471, i64 4
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.378")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.379")
   %494 = load i64, ptr %7, align 8
   %495 = add i64 %494, 1
   %496 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i14.i.i = icmp slt i64 %496, %495
   %.pre.i.i.i.i15.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i14.i.i, label %merge.i.i.i.i.i17.i.i, label %"$Vector.push.364.exit.thread.i.i.i16.i.i"
+  br i1 %.not.i.i.i.i.i14.i.i, label %merge.i.i.i.i.i17.i.i, label %"$Vector.push.365.exit.thread.i.i.i16.i.i"
 
 merge.i.i.i.i.i17.i.i:                            ; preds = %"$JsonWriter.open.exit"
   %497 = shl i64 %496, 1
@@ -10179,9 +10182,9 @@ merge7.i.i.i.i.i20.i.i:                           ; preds = %merge.i.i.i.i.i17.i
   store ptr %498, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i19.i.i, ptr %8, align 8
   %.pre10.i.i.i.i21.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i16.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i16.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i16.i.i":       ; preds = %merge7.i.i.i.i.i20.i.i, %"$JsonWriter.open.exit"
+"$Vector.push.365.exit.thread.i.i.i16.i.i":       ; preds = %merge7.i.i.i.i.i20.i.i, %"$JsonWriter.open.exit"
   %500 = phi i64 [ %.pre10.i.i.i.i21.i.i, %merge7.i.i.i.i.i20.i.i ], [ %494, %"$JsonWriter.open.exit" ]
   %501 = phi ptr [ %498, %merge7.i.i.i.i.i20.i.i ], [ %.pre.i.i.i.i15.i.i, %"$JsonWriter.open.exit" ]
   %502 = getelementptr i8, ptr %501, i64 %500
@@ -10195,17 +10198,17 @@ then.i.i.i22.i.i:                                 ; preds = %merge.i.i.i.i.i17.i
   store i8 1, ptr %469, align 8
   br label %"$JsonWriter.string_field.exit.i125.i"
 
-"$JsonWriter.string_field.exit.i125.i":           ; preds = %then.i.i.i22.i.i, %"$Vector.push.364.exit.thread.i.i.i16.i.i"
+"$JsonWriter.string_field.exit.i125.i":           ; preds = %then.i.i.i22.i.i, %"$Vector.push.365.exit.thread.i.i.i16.i.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %493)
   %505 = getelementptr i8, ptr %471, i64 260
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.388")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.389")
   %506 = load i64, ptr %7, align 8
   %507 = add i64 %506, 1
   %508 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i23.i.i = icmp slt i64 %508, %507
   %.pre.i.i.i.i24.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i23.i.i, label %merge.i.i.i.i.i26.i.i, label %"$Vector.push.364.exit.thread.i.i.i25.i.i"
+  br i1 %.not.i.i.i.i.i23.i.i, label %merge.i.i.i.i.i26.i.i, label %"$Vector.push.365.exit.thread.i.i.i25.i.i"
 
 merge.i.i.i.i.i26.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i125.i"
   %509 = shl i64 %508, 1
@@ -10219,9 +10222,9 @@ merge7.i.i.i.i.i29.i.i:                           ; preds = %merge.i.i.i.i.i26.i
   store ptr %510, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i28.i.i, ptr %8, align 8
   %.pre10.i.i.i.i30.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i25.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i25.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i25.i.i":       ; preds = %merge7.i.i.i.i.i29.i.i, %"$JsonWriter.string_field.exit.i125.i"
+"$Vector.push.365.exit.thread.i.i.i25.i.i":       ; preds = %merge7.i.i.i.i.i29.i.i, %"$JsonWriter.string_field.exit.i125.i"
   %512 = phi i64 [ %.pre10.i.i.i.i30.i.i, %merge7.i.i.i.i.i29.i.i ], [ %506, %"$JsonWriter.string_field.exit.i125.i" ]
   %513 = phi ptr [ %510, %merge7.i.i.i.i.i29.i.i ], [ %.pre.i.i.i.i24.i.i, %"$JsonWriter.string_field.exit.i125.i" ]
   %514 = getelementptr i8, ptr %513, i64 %512
@@ -10235,17 +10238,17 @@ then.i.i.i31.i.i:                                 ; preds = %merge.i.i.i.i.i26.i
   store i8 1, ptr %469, align 8
   br label %"$JsonWriter.string_field.exit32.i.i"
 
-"$JsonWriter.string_field.exit32.i.i":            ; preds = %then.i.i.i31.i.i, %"$Vector.push.364.exit.thread.i.i.i25.i.i"
+"$JsonWriter.string_field.exit32.i.i":            ; preds = %then.i.i.i31.i.i, %"$Vector.push.365.exit.thread.i.i.i25.i.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %505)
   %517 = getelementptr i8, ptr %471, i64 516
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.389")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.390")
   %518 = load i64, ptr %7, align 8
   %519 = add i64 %518, 1
   %520 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i33.i.i = icmp slt i64 %520, %519
   %.pre.i.i.i.i34.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i33.i.i, label %merge.i.i.i.i.i36.i.i, label %"$Vector.push.364.exit.thread.i.i.i35.i.i"
+  br i1 %.not.i.i.i.i.i33.i.i, label %merge.i.i.i.i.i36.i.i, label %"$Vector.push.365.exit.thread.i.i.i35.i.i"
 
 merge.i.i.i.i.i36.i.i:                            ; preds = %"$JsonWriter.string_field.exit32.i.i"
   %521 = shl i64 %520, 1
@@ -10259,9 +10262,9 @@ merge7.i.i.i.i.i39.i.i:                           ; preds = %merge.i.i.i.i.i36.i
   store ptr %522, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i38.i.i, ptr %8, align 8
   %.pre10.i.i.i.i40.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i35.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i35.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i35.i.i":       ; preds = %merge7.i.i.i.i.i39.i.i, %"$JsonWriter.string_field.exit32.i.i"
+"$Vector.push.365.exit.thread.i.i.i35.i.i":       ; preds = %merge7.i.i.i.i.i39.i.i, %"$JsonWriter.string_field.exit32.i.i"
   %524 = phi i64 [ %.pre10.i.i.i.i40.i.i, %merge7.i.i.i.i.i39.i.i ], [ %518, %"$JsonWriter.string_field.exit32.i.i" ]
   %525 = phi ptr [ %522, %merge7.i.i.i.i.i39.i.i ], [ %.pre.i.i.i.i34.i.i, %"$JsonWriter.string_field.exit32.i.i" ]
   %526 = getelementptr i8, ptr %525, i64 %524
@@ -10275,7 +10278,7 @@ then.i.i.i41.i.i:                                 ; preds = %merge.i.i.i.i.i36.i
   store i8 1, ptr %469, align 8
   br label %"$JsonWriter.string_field.exit42.i.i"
 
-"$JsonWriter.string_field.exit42.i.i":            ; preds = %then.i.i.i41.i.i, %"$Vector.push.364.exit.thread.i.i.i35.i.i"
+"$JsonWriter.string_field.exit42.i.i":            ; preds = %then.i.i.i41.i.i, %"$Vector.push.365.exit.thread.i.i.i35.i.i"
   store i8 0, ptr %6, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %517)
   %529 = load i64, ptr %7, align 8
@@ -10283,7 +10286,7 @@ then.i.i.i41.i.i:                                 ; preds = %merge.i.i.i.i.i36.i
   %531 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i43.i.i = icmp slt i64 %531, %530
   %.pre.i.i.i.i44.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i43.i.i, label %merge.i.i.i.i.i46.i.i, label %"$Vector.push.364.exit.thread.i.i.i45.i.i"
+  br i1 %.not.i.i.i.i.i43.i.i, label %merge.i.i.i.i.i46.i.i, label %"$Vector.push.365.exit.thread.i.i.i45.i.i"
 
 merge.i.i.i.i.i46.i.i:                            ; preds = %"$JsonWriter.string_field.exit42.i.i"
   %532 = shl i64 %531, 1
@@ -10297,9 +10300,9 @@ merge7.i.i.i.i.i49.i.i:                           ; preds = %merge.i.i.i.i.i46.i
   store ptr %533, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i48.i.i, ptr %8, align 8
   %.pre10.i.i.i.i50.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i45.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i45.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i45.i.i":       ; preds = %merge7.i.i.i.i.i49.i.i, %"$JsonWriter.string_field.exit42.i.i"
+"$Vector.push.365.exit.thread.i.i.i45.i.i":       ; preds = %merge7.i.i.i.i.i49.i.i, %"$JsonWriter.string_field.exit42.i.i"
   %535 = phi i64 [ %.pre10.i.i.i.i50.i.i, %merge7.i.i.i.i.i49.i.i ], [ %529, %"$JsonWriter.string_field.exit42.i.i" ]
   %536 = phi ptr [ %533, %merge7.i.i.i.i.i49.i.i ], [ %.pre.i.i.i.i44.i.i, %"$JsonWriter.string_field.exit42.i.i" ]
   %537 = getelementptr i8, ptr %536, i64 %535
@@ -10313,7 +10316,7 @@ then.i.i.i51.i.i:                                 ; preds = %merge.i.i.i.i.i46.i
   store i8 1, ptr %469, align 8
   br label %"$JsonWriter.end_object.exit.i126.i"
 
-"$JsonWriter.end_object.exit.i126.i":             ; preds = %then.i.i.i51.i.i, %"$Vector.push.364.exit.thread.i.i.i45.i.i"
+"$JsonWriter.end_object.exit.i126.i":             ; preds = %then.i.i.i51.i.i, %"$Vector.push.365.exit.thread.i.i.i45.i.i"
   store i8 1, ptr %6, align 8
   %540 = add nuw nsw i64 %i.061.i.i, 1
   %exitcond.not.i127.i = icmp eq i64 %540, %467
@@ -10325,7 +10328,7 @@ merge.i121.i:                                     ; preds = %"$JsonWriter.end_ob
   %543 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i52.i.i = icmp slt i64 %543, %542
   %.pre.i.i.i.i53.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i52.i.i, label %merge.i.i.i.i.i55.i.i, label %"$Vector.push.364.exit.thread.i.i.i54.i.i"
+  br i1 %.not.i.i.i.i.i52.i.i, label %merge.i.i.i.i.i55.i.i, label %"$Vector.push.365.exit.thread.i.i.i54.i.i"
 
 merge.i.i.i.i.i55.i.i:                            ; preds = %merge.i121.i
   %544 = shl i64 %543, 1
@@ -10339,9 +10342,9 @@ merge7.i.i.i.i.i58.i.i:                           ; preds = %merge.i.i.i.i.i55.i
   store ptr %545, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i57.i.i, ptr %8, align 8
   %.pre10.i.i.i.i59.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i54.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i54.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i54.i.i":       ; preds = %merge7.i.i.i.i.i58.i.i, %merge.i121.i
+"$Vector.push.365.exit.thread.i.i.i54.i.i":       ; preds = %merge7.i.i.i.i.i58.i.i, %merge.i121.i
   %547 = phi i64 [ %.pre10.i.i.i.i59.i.i, %merge7.i.i.i.i.i58.i.i ], [ %541, %merge.i121.i ]
   %548 = phi ptr [ %545, %merge7.i.i.i.i.i58.i.i ], [ %.pre.i.i.i.i53.i.i, %merge.i121.i ]
   %549 = getelementptr i8, ptr %548, i64 %547
@@ -10357,14 +10360,14 @@ then.i.i.i60.i.i:                                 ; preds = %merge.i.i.i.i.i55.i
   %.pre.i = load i64, ptr %7, align 8
   br label %"$write_problems.exit.i"
 
-"$write_problems.exit.i":                         ; preds = %then.i.i.i60.i.i, %"$Vector.push.364.exit.thread.i.i.i54.i.i"
-  %553 = phi i64 [ %551, %"$Vector.push.364.exit.thread.i.i.i54.i.i" ], [ %.pre.i, %then.i.i.i60.i.i ]
+"$write_problems.exit.i":                         ; preds = %then.i.i.i60.i.i, %"$Vector.push.365.exit.thread.i.i.i54.i.i"
+  %553 = phi i64 [ %551, %"$Vector.push.365.exit.thread.i.i.i54.i.i" ], [ %.pre.i, %then.i.i.i60.i.i ]
   store i8 1, ptr %6, align 8
   %554 = add i64 %553, 1
   %555 = load i64, ptr %8, align 8
   %.not.i.i.i.i.i140.i = icmp slt i64 %555, %554
   %.pre.i.i.i.i141.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i140.i, label %merge.i.i.i.i.i143.i, label %"$Vector.push.364.exit.thread.i.i.i142.i"
+  br i1 %.not.i.i.i.i.i140.i, label %merge.i.i.i.i.i143.i, label %"$Vector.push.365.exit.thread.i.i.i142.i"
 
 merge.i.i.i.i.i143.i:                             ; preds = %"$write_problems.exit.i"
   %556 = shl i64 %555, 1
@@ -10378,9 +10381,9 @@ merge7.i.i.i.i.i146.i:                            ; preds = %merge.i.i.i.i.i143.
   store ptr %557, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i145.i, ptr %8, align 8
   %.pre10.i.i.i.i147.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i142.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i142.i"
 
-"$Vector.push.364.exit.thread.i.i.i142.i":        ; preds = %merge7.i.i.i.i.i146.i, %"$write_problems.exit.i"
+"$Vector.push.365.exit.thread.i.i.i142.i":        ; preds = %merge7.i.i.i.i.i146.i, %"$write_problems.exit.i"
   %559 = phi i64 [ %.pre10.i.i.i.i147.i, %merge7.i.i.i.i.i146.i ], [ %553, %"$write_problems.exit.i" ]
   %560 = phi ptr [ %557, %merge7.i.i.i.i.i146.i ], [ %.pre.i.i.i.i141.i, %"$write_problems.exit.i" ]
   %561 = getelementptr i8, ptr %560, i64 %559
@@ -10396,14 +10399,14 @@ then.i.i.i148.i:                                  ; preds = %merge.i.i.i.i.i143.
   %.pre313 = load i64, ptr %7, align 8
   br label %"$inspect.write.exit"
 
-"$inspect.write.exit":                            ; preds = %"$Vector.push.364.exit.thread.i.i.i142.i", %then.i.i.i148.i
-  %565 = phi i64 [ %563, %"$Vector.push.364.exit.thread.i.i.i142.i" ], [ %.pre313, %then.i.i.i148.i ]
+"$inspect.write.exit":                            ; preds = %"$Vector.push.365.exit.thread.i.i.i142.i", %then.i.i.i148.i
+  %565 = phi i64 [ %563, %"$Vector.push.365.exit.thread.i.i.i142.i" ], [ %.pre313, %then.i.i.i148.i ]
   store i8 1, ptr %6, align 8
   %566 = add i64 %565, 1
   %567 = load i64, ptr %8, align 8
   %.not.i.i.i.i = icmp slt i64 %567, %566
   %.pre.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.364.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.365.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$inspect.write.exit"
   %568 = shl i64 %567, 1
@@ -10417,9 +10420,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %569, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.364.exit.thread.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i"
 
-"$Vector.push.364.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$inspect.write.exit"
+"$Vector.push.365.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$inspect.write.exit"
   %571 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %565, %"$inspect.write.exit" ]
   %572 = phi ptr [ %569, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$inspect.write.exit" ]
   %573 = getelementptr i8, ptr %572, i64 %571
@@ -10434,7 +10437,7 @@ then.i.i20:                                       ; preds = %merge.i.i.i.i
   store i8 1, ptr %576, align 8
   br label %"$StringBuilder.append_byte.exit.i"
 
-"$StringBuilder.append_byte.exit.i":              ; preds = %then.i.i20, %"$Vector.push.364.exit.thread.i.i"
+"$StringBuilder.append_byte.exit.i":              ; preds = %then.i.i20, %"$Vector.push.365.exit.thread.i.i"
   %577 = call dereferenceable_or_null(32) ptr @malloc(i64 32)
   %578 = icmp eq ptr %577, null
   br i1 %578, label %then.i18, label %or.lhs.false.i
@@ -10453,7 +10456,7 @@ or.lhs.false.i:                                   ; preds = %"$StringBuilder.app
   br i1 %582, label %then.i18, label %merge.i
 
 then3.i:                                          ; preds = %then.i18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %2, ptr noundef nonnull align 1 dereferenceable(29) @"$string.391", i64 29, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %2, ptr noundef nonnull align 1 dereferenceable(29) @"$string.392", i64 29, i1 false)
   br label %merge5
 
 merge.i:                                          ; preds = %or.lhs.false.i
@@ -10493,7 +10496,7 @@ entry:
   %10 = getelementptr i8, ptr %0, i64 480
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %0, i8 0, i64 24, i1 false)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(184) %6, i8 0, i64 184, i1 false)
-  store ptr @"$string.54", ptr %10, align 8
+  store ptr @"$string.55", ptr %10, align 8
   %11 = getelementptr i8, ptr %0, i64 488
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(193) %11, i8 0, i64 193, i1 false)
   %12 = getelementptr i8, ptr %0, i64 688
@@ -10532,7 +10535,7 @@ merge1:                                           ; preds = %merge
   tail call fastcc void @"$Checkpoint.close"(ptr nonnull %10)
   %19 = getelementptr i8, ptr %0, i64 8
   %20 = load ptr, ptr %19, align 8
-  store ptr @"$string.54", ptr %10, align 8
+  store ptr @"$string.55", ptr %10, align 8
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(193) %11, i8 0, i64 193, i1 false)
   %21 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %20)
   %22 = add i64 %21, 8
@@ -10564,12 +10567,12 @@ then2.i.i.i.i:                                    ; preds = %then.i.i.i
   br label %or.lhs.false.i.i43.i.i
 
 then.i.i:                                         ; preds = %"$Arena.grow.exit.thread.i.i.i.i", %merge1
-  store ptr @"$string.54", ptr %10, align 8
+  store ptr @"$string.55", ptr %10, align 8
   %.not.i41.i.i = icmp eq ptr %3, null
   br i1 %.not.i41.i.i, label %"$Model.read_weights.exit", label %then.i42.i.i
 
 then.i42.i.i:                                     ; preds = %then.i.i
-  %31 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.277", ptr nonnull @"$string.54")
+  %31 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.278", ptr nonnull @"$string.55")
   br label %"$Model.read_weights.exit"
 
 then.i.i47.i.i:                                   ; preds = %or.lhs.false.i.i43.i.i
@@ -10615,7 +10618,7 @@ or.lhs.false.i.i43.i.i:                           ; preds = %then2.i.i.i.i, %the
   br i1 %.not.i45.i.i, label %"$safetensors.join.exit.i.i", label %then.i46.i.i
 
 then.i46.i.i:                                     ; preds = %"$Arena.allocate.exit.i44.i.i"
-  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %50, i64 %38, ptr nonnull @"$string.61", ptr %20, ptr nonnull @"$string.63")
+  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %50, i64 %38, ptr nonnull @"$string.62", ptr %20, ptr nonnull @"$string.64")
   %.pre.i.i = load ptr, ptr %11, align 8
   br label %"$safetensors.join.exit.i.i"
 
@@ -10667,7 +10670,7 @@ or.lhs.false.i.i51.i.i:                           ; preds = %"$safetensors.join.
   br i1 %.not.i53.i.i, label %then2.i.i, label %"$safetensors.join.exit60.i.i"
 
 "$safetensors.join.exit60.i.i":                   ; preds = %"$Arena.allocate.exit.i52.i.i"
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %74, i64 %55, ptr nonnull @"$string.61", ptr %20, ptr nonnull @"$string.64")
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %74, i64 %55, ptr nonnull @"$string.62", ptr %20, ptr nonnull @"$string.65")
   %77 = icmp eq ptr %common.ret.op.i8.i.i.i, null
   br i1 %77, label %then2.i.i, label %merge1.i.i
 
@@ -10677,7 +10680,7 @@ then2.i.i:                                        ; preds = %"$safetensors.join.
 
 then.i62.i.i:                                     ; preds = %then2.i.i
   %78 = load ptr, ptr %10, align 8
-  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.277", ptr %78)
+  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.278", ptr %78)
   br label %"$Model.read_weights.exit"
 
 merge1.i.i:                                       ; preds = %"$safetensors.join.exit60.i.i"
@@ -10712,7 +10715,7 @@ merge.i.i.i:                                      ; preds = %then6.i.i
   %90 = getelementptr inbounds i8, ptr %document.i.i.i, i64 96
   store i64 0, ptr %90, align 8
   %91 = getelementptr inbounds i8, ptr %document.i.i.i, i64 104
-  store ptr @"$string.63", ptr %91, align 8
+  store ptr @"$string.64", ptr %91, align 8
   %92 = getelementptr inbounds i8, ptr %document.i.i.i, i64 112
   store ptr %3, ptr %92, align 8
   %93 = call fastcc i32 @"$parse_value"(ptr nonnull %document.i.i.i, i32 0)
@@ -10762,7 +10765,7 @@ then2.i.i.i.i.i.i:                                ; preds = %"$Document.skip_spa
 
 then.i.i.i.i.i.i.i:                               ; preds = %then2.i.i.i.i.i.i
   %105 = load ptr, ptr %91, align 8
-  %106 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %104, i64 1024, ptr nonnull @"$string.74", ptr %105, i64 %103, ptr nonnull @"$string.101")
+  %106 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %104, i64 1024, ptr nonnull @"$string.75", ptr %105, i64 %103, ptr nonnull @"$string.102")
   br label %"$Checkpoint.read_indexed.exit.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$Document.skip_space.exit.i.i.i.i.i.i"
@@ -10796,7 +10799,7 @@ whilebody.i.i.i.i.i.i:                            ; preds = %merge.i47.i.i.i.i.i
   %114 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %114, align 8
   %115 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %115, ptr noundef nonnull readonly dereferenceable(10) @"$string.278", i64 10)
+  %bcmp.i.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %115, ptr noundef nonnull readonly dereferenceable(10) @"$string.279", i64 10)
   %116 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
   br i1 %116, label %or.lhs.false.i.i.i.i.i, label %merge2.i.i.i.i.i.i
 
@@ -10820,7 +10823,7 @@ or.lhs.false.i.i.i.i.i:                           ; preds = %"$text.equal.exit.i
   br i1 %.not39.i.i.i.i.i, label %merge1.i.i.i.i.i, label %then2.i.i.i.i.i
 
 then5.i.i.i.i.i:                                  ; preds = %then2.i.i.i.i.i
-  %122 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.279", ptr nonnull @"$string.63")
+  %122 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.280", ptr nonnull @"$string.64")
   br label %"$Checkpoint.read_indexed.exit.i.i.i"
 
 merge1.i.i.i.i.i:                                 ; preds = %or.lhs.false.i.i.i.i.i
@@ -10878,7 +10881,7 @@ or.rhs.i.i.i.i.i.i.i.i:                           ; preds = %merge.i52.i.i.i.i.i
   br i1 %.not.i.i.i.i.i, label %then11.i.i.i.i.i, label %merge10.i.i.i.i.i
 
 "$is_plain_file_name.exit.i.i.i.i.i":             ; preds = %merge.i52.i.i.i.i.i
-  %bcmp.i.i15.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %129, ptr noundef nonnull readonly dereferenceable(2) @"$string.280", i64 2)
+  %bcmp.i.i15.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %129, ptr noundef nonnull readonly dereferenceable(2) @"$string.281", i64 2)
   %.not63.i.i.i.i.i = icmp eq i32 %bcmp.i.i15.i.i.i.i.i.i, 0
   br i1 %.not63.i.i.i.i.i, label %then11.i.i.i.i.i, label %merge10.i.i.i.i.i
 
@@ -10888,7 +10891,7 @@ then16.i.i.i.i.i:                                 ; preds = %then11.i.i.i.i.i
   %136 = load i64, ptr %135, align 8
   %137 = trunc i64 %136 to i32
   %138 = load ptr, ptr %134, align 8
-  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.282", ptr nonnull @"$string.63", i32 %137, ptr %138)
+  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.283", ptr nonnull @"$string.64", i32 %137, ptr %138)
   br label %"$Checkpoint.read_indexed.exit.i.i.i"
 
 merge10.i.i.i.i.i:                                ; preds = %"$is_plain_file_name.exit.i.i.i.i.i", %or.rhs.i.i.i.i.i.i.i.i, %merge.i52.i.i.i.i.i
@@ -10927,7 +10930,7 @@ then2.i.i67.i.i:                                  ; preds = %whilebody.i24.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %then2.i.i67.i.i
   %151 = load ptr, ptr %10, align 8
-  %152 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.277", ptr %151)
+  %152 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.278", ptr %151)
   br label %"$Checkpoint.read_indexed.exit.i.i.i"
 
 or.lhs.false.i.i68.i.i:                           ; preds = %merge2.i.i.i.i.i, %merge1.i.i.i.i.i
@@ -11150,13 +11153,13 @@ merge7.i.i.i.i.i.i.i.i.i:                         ; preds = %merge.i.i.i.i.i.i.i
   %240 = getelementptr i8, ptr %239, i64 -1028
   store i32 2, ptr %240, align 4
   %241 = getelementptr i8, ptr %239, i64 -1024
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %241, ptr noundef nonnull align 1 dereferenceable(29) @"$string.63", i64 29, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %241, ptr noundef nonnull align 1 dereferenceable(29) @"$string.64", i64 29, i1 false)
   %242 = getelementptr i8, ptr %239, i64 -768
   %243 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %242, i64 256, ptr nonnull @"$string.9", ptr nonnull %name.i.i.i.i.i.i)
   %244 = getelementptr i8, ptr %239, i64 -512
   store i8 0, ptr %244, align 1
   %245 = load ptr, ptr %219, align 8
-  %246 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %244, i64 512, ptr nonnull @"$string.337", ptr %245)
+  %246 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %244, i64 512, ptr nonnull @"$string.338", ptr %245)
   br label %"$Checkpoint.match_entry.exit.i.i.i.i.i"
 
 merge.i23.i.i.i.i.i:                              ; preds = %"$text.copy_into.exit.i.i.i.i.i.i"
@@ -11207,7 +11210,7 @@ merge7.i.i.i48.i.i.i.i.i.i:                       ; preds = %merge.i.i.i45.i.i.i
   %264 = getelementptr i8, ptr %263, i64 -1028
   store i32 2, ptr %264, align 4
   %265 = getelementptr i8, ptr %263, i64 -1024
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %265, ptr noundef nonnull align 1 dereferenceable(29) @"$string.63", i64 29, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %265, ptr noundef nonnull align 1 dereferenceable(29) @"$string.64", i64 29, i1 false)
   %266 = getelementptr i8, ptr %263, i64 -768
   %267 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %266, i64 256, ptr nonnull @"$string.9", ptr nonnull %name.i.i.i.i.i.i)
   %268 = getelementptr i8, ptr %263, i64 -512
@@ -11218,7 +11221,7 @@ merge7.i.i.i48.i.i.i.i.i.i:                       ; preds = %merge.i.i.i45.i.i.i
   %270 = sext i32 %.val41.i.i.i.i.i.i to i64
   %271 = getelementptr %55, ptr %.val40.i.i.i.i.i.i, i64 %270
   %272 = load ptr, ptr %271, align 8
-  %273 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %268, i64 512, ptr nonnull @"$string.338", ptr %269, ptr %272)
+  %273 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %268, i64 512, ptr nonnull @"$string.339", ptr %269, ptr %272)
   br label %"$Checkpoint.match_entry.exit.i.i.i.i.i"
 
 "$Checkpoint.match_entry.exit.i.i.i.i.i":         ; preds = %"$Problems.next.exit52.i.i.i.i.i.i", %merge.i.i.i45.i.i.i.i.i.i, %then9.i.i.i.i.i.i, %merge.i23.i.i.i.i.i, %"$Problems.next.exit.i.i.i.i.i.i", %merge.i.i.i.i.i.i.i.i.i, %then3.i.i.i.i.i.i, %then.i.i.i.i.i.i
@@ -11305,7 +11308,7 @@ merge7.i.i.i.i.i.i.i.i:                           ; preds = %merge.i.i.i.i.i.i.i
   %309 = getelementptr i8, ptr %305, i64 -768
   %310 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %309, i64 256, ptr nonnull @"$string.9", ptr %294)
   %311 = getelementptr i8, ptr %305, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %311, ptr noundef nonnull align 1 dereferenceable(36) @"$string.339", i64 36, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %311, ptr noundef nonnull align 1 dereferenceable(36) @"$string.340", i64 36, i1 false)
   br label %merge3.i.i.i.i.i
 
 merge3.i.i.i.i.i:                                 ; preds = %"$Problems.next.exit.i.i.i.i.i", %merge.i.i.i.i.i.i.i.i, %then.i43.i.i.i.i, %forbody.i42.i.i.i.i
@@ -11364,7 +11367,7 @@ else7.i.i:                                        ; preds = %merge1.i.i
   br i1 %329, label %then9.i.i, label %merge5.i.i
 
 then9.i.i:                                        ; preds = %else7.i.i
-  %330 = tail call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %10, i64 ptrtoint (ptr @"$string.64" to i64), i64 17)
+  %330 = tail call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %10, i64 ptrtoint (ptr @"$string.65" to i64), i64 17)
   %331 = icmp slt i32 %330, 0
   br i1 %331, label %then.i74.i.i, label %merge.i72.i.i
 
@@ -11374,7 +11377,7 @@ then.i74.i.i:                                     ; preds = %then9.i.i
 
 then.i.i76.i.i:                                   ; preds = %then.i74.i.i
   %332 = load ptr, ptr %10, align 8
-  %333 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.277", ptr %332)
+  %333 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.278", ptr %332)
   br label %"$Model.read_weights.exit"
 
 merge.i72.i.i:                                    ; preds = %then9.i.i
@@ -11386,7 +11389,7 @@ merge5.i.i:                                       ; preds = %else7.i.i
   br i1 %.not.i.i, label %"$Model.read_weights.exit", label %then13.i.i
 
 then13.i.i:                                       ; preds = %merge5.i.i
-  %335 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.340", ptr %20, ptr nonnull @"$string.63", ptr nonnull @"$string.64")
+  %335 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.341", ptr %20, ptr nonnull @"$string.64", ptr nonnull @"$string.65")
   br label %"$Model.read_weights.exit"
 
 "$Checkpoint.read.exit.i":                        ; preds = %merge.i72.i.i, %"$Checkpoint.read_index.exit.i.i"
@@ -11433,7 +11436,7 @@ then.i23.i:                                       ; preds = %forbody.i.i
 
 then.i.i25.i:                                     ; preds = %then.i23.i
   %.val11.i.i.i = load ptr, ptr %343, align 8
-  %349 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.345", ptr %.val11.i.i.i, ptr nonnull @"$string.346")
+  %349 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.346", ptr %.val11.i.i.i, ptr nonnull @"$string.347")
   %350 = getelementptr i8, ptr %343, i64 20
   %351 = load i32, ptr %350, align 4
   %352 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
@@ -11451,7 +11454,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then.i.i25.i
 
 then1.i.i.i:                                      ; preds = %then.i23.i
   %.val.i.i.i = load ptr, ptr %343, align 8
-  %357 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.345", ptr %.val.i.i.i, ptr nonnull @"$string.347")
+  %357 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.346", ptr %.val.i.i.i, ptr nonnull @"$string.348")
   %358 = getelementptr i8, ptr %343, i64 20
   %359 = load i32, ptr %358, align 4
   %360 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
@@ -11470,7 +11473,7 @@ or.lhs.false1.i12.i.i.i:                          ; preds = %then1.i.i.i
 else2.i.i.i:                                      ; preds = %then.i23.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
   %.val37.i.i.i.i = load ptr, ptr %343, align 8
-  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.345", ptr %.val37.i.i.i.i, ptr nonnull @"$string.346")
+  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.346", ptr %.val37.i.i.i.i, ptr nonnull @"$string.347")
   %366 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
   %.not.i.i.i26.i = icmp eq ptr %366, null
   br i1 %.not.i.i.i26.i, label %merge.i.i.i.i, label %and.lhs.true.i.i.i.i
@@ -11589,7 +11592,7 @@ merge7.i.i.i.i.i.i.i38.i:                         ; preds = %merge.i.i.i.i.i.i.i
 
 merge53.i.i.i.i.i.i:                              ; preds = %switch.hole_check, %"$Problems.next.exit.i.i.i.i39.i"
   %424 = icmp eq i32 %422, 32
-  %spec.select.i.i.i.i.i.i = select i1 %424, ptr @"$string.313", ptr @"$string.107"
+  %spec.select.i.i.i.i.i.i = select i1 %424, ptr @"$string.314", ptr @"$string.108"
   br label %"$dtypes.name.exit.i.i.i.i.i"
 
 switch.hole_check:                                ; preds = %"$Problems.next.exit.i.i.i.i39.i"
@@ -11612,7 +11615,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check130, %"$dtypes.name.exit.i.i.i.i.i"
   %429 = icmp eq i32 %427, 32
-  %spec.select.i39.i.i.i.i.i = select i1 %429, ptr @"$string.313", ptr @"$string.107"
+  %spec.select.i39.i.i.i.i.i = select i1 %429, ptr @"$string.314", ptr @"$string.108"
   br label %"$dtypes.name.exit40.i.i.i.i.i"
 
 switch.hole_check130:                             ; preds = %"$dtypes.name.exit.i.i.i.i.i"
@@ -11628,7 +11631,7 @@ switch.lookup131:                                 ; preds = %switch.hole_check13
 
 "$dtypes.name.exit40.i.i.i.i.i":                  ; preds = %switch.lookup131, %merge53.i38.i.i.i.i.i
   %common.ret.op.i24.i.i.i.i.i = phi ptr [ %spec.select.i39.i.i.i.i.i, %merge53.i38.i.i.i.i.i ], [ %switch.load135, %switch.lookup131 ]
-  %431 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %421, i64 512, ptr nonnull @"$string.351", ptr nonnull %common.ret.op.i22.i.i.i.i.i, i32 %426, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
+  %431 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %421, i64 512, ptr nonnull @"$string.352", ptr nonnull %common.ret.op.i22.i.i.i.i.i, i32 %426, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
   br label %"$Validator.unify.exit.i.i.i.i"
 
 "$Validator.unify.exit.i.i.i.i":                  ; preds = %"$dtypes.name.exit40.i.i.i.i.i", %merge.i.i.i.i.i.i.i35.i, %then1.i.i.i.i.i, %else.i.i.i.i.i, %then.i.i.i.i43.i
@@ -11711,7 +11714,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %"$Validator.unify.e
 
 merge53.i.i68.i.i.i.i:                            ; preds = %switch.hole_check137, %"$Problems.next.exit.i50.i.i.i.i"
   %471 = icmp eq i32 %468, 32
-  %spec.select.i.i69.i.i.i.i = select i1 %471, ptr @"$string.313", ptr @"$string.107"
+  %spec.select.i.i69.i.i.i.i = select i1 %471, ptr @"$string.314", ptr @"$string.108"
   br label %"$dtypes.name.exit.i53.i.i.i.i"
 
 switch.hole_check137:                             ; preds = %"$Problems.next.exit.i50.i.i.i.i"
@@ -11733,7 +11736,7 @@ switch.lookup138:                                 ; preds = %switch.hole_check13
 
 merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check144, %"$dtypes.name.exit.i53.i.i.i.i"
   %475 = icmp eq i32 %438, 32
-  %spec.select.i37.i.i.i.i.i = select i1 %475, ptr @"$string.313", ptr @"$string.107"
+  %spec.select.i37.i.i.i.i.i = select i1 %475, ptr @"$string.314", ptr @"$string.108"
   br label %"$dtypes.name.exit38.i.i.i.i.i"
 
 switch.hole_check144:                             ; preds = %"$dtypes.name.exit.i53.i.i.i.i"
@@ -11749,7 +11752,7 @@ switch.lookup145:                                 ; preds = %switch.hole_check14
 
 "$dtypes.name.exit38.i.i.i.i.i":                  ; preds = %switch.lookup145, %merge53.i36.i.i.i.i.i
   %common.ret.op.i22.i54.i.i.i.i = phi ptr [ %spec.select.i37.i.i.i.i.i, %merge53.i36.i.i.i.i.i ], [ %switch.load149, %switch.lookup145 ]
-  %477 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %467, i64 512, ptr nonnull @"$string.352", ptr nonnull %common.ret.op.i20.i.i.i.i.i, i32 %473, ptr nonnull %common.ret.op.i22.i54.i.i.i.i)
+  %477 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %467, i64 512, ptr nonnull @"$string.353", ptr nonnull %common.ret.op.i20.i.i.i.i.i, i32 %473, ptr nonnull %common.ret.op.i22.i54.i.i.i.i)
   br label %merge.i.i.i.i
 
 merge.i.i.i.i:                                    ; preds = %or.lhs.false.i17.i.i.i, %"$dtypes.name.exit.i73.i.i.i.i", %merge.i.i.i62.i.i.i.i.i, %then14.i.i.i.i.i, %"$Problems.next.exit58.i.i.i.i.i", %merge.i.i.i51.i.i.i.i.i, %then5.i.i.i.i44.i, %"$Problems.next.exit.i98.i.i.i.i", %merge.i.i.i.i94.i.i.i.i, %then.i90.i.i.i.i, %"$dtypes.name.exit38.i.i.i.i.i", %and.lhs.true.i.i.i.i.i, %merge.i.i.i.i46.i.i.i.i, %then.i42.i.i.i.i, %"$Validator.unify.exit.i.i.i.i", %and.lhs.true.i.i.i.i, %else2.i.i.i
@@ -11817,7 +11820,7 @@ merge7.i.i.i.i97.i.i.i.i:                         ; preds = %merge.i.i.i.i94.i.i
   %505 = getelementptr i8, ptr %501, i64 -768
   %506 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %505, i64 256, ptr nonnull @"$string.9", ptr %487)
   %507 = getelementptr i8, ptr %501, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %507, ptr noundef nonnull align 1 dereferenceable(39) @"$string.348", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %507, ptr noundef nonnull align 1 dereferenceable(39) @"$string.349", i64 39, i1 false)
   br label %merge.i.i.i.i
 
 and.lhs.true.i89.i.i.i.i:                         ; preds = %and.lhs.true4.i.i.i.i, %and.lhs.true4.thread.i.i.i.i
@@ -11877,7 +11880,7 @@ merge7.i.i.i54.i.i.i.i.i:                         ; preds = %merge.i.i.i51.i.i.i
   %535 = getelementptr i8, ptr %529, i64 -512
   store i8 0, ptr %535, align 1
   %536 = load ptr, ptr %343, align 8
-  %537 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %535, i64 512, ptr nonnull @"$string.349", ptr %536)
+  %537 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %535, i64 512, ptr nonnull @"$string.350", ptr %536)
   br label %merge.i.i.i.i
 
 and.lhs.true7.i.i.i.i.i:                          ; preds = %and.lhs.true.i89.i.i.i.i
@@ -11949,7 +11952,7 @@ merge7.i.i.i65.i.i.i.i.i:                         ; preds = %merge.i.i.i62.i.i.i
 
 merge53.i.i87.i.i.i.i:                            ; preds = %switch.hole_check151, %"$Problems.next.exit69.i.i.i.i.i"
   %568 = icmp eq i32 %566, 32
-  %spec.select.i.i88.i.i.i.i = select i1 %568, ptr @"$string.313", ptr @"$string.107"
+  %spec.select.i.i88.i.i.i.i = select i1 %568, ptr @"$string.314", ptr @"$string.108"
   br label %"$dtypes.name.exit.i73.i.i.i.i"
 
 switch.hole_check151:                             ; preds = %"$Problems.next.exit69.i.i.i.i.i"
@@ -11966,7 +11969,7 @@ switch.lookup152:                                 ; preds = %switch.hole_check15
 "$dtypes.name.exit.i73.i.i.i.i":                  ; preds = %switch.lookup152, %merge53.i.i87.i.i.i.i
   %common.ret.op.i70.i.i.i.i.i = phi ptr [ %spec.select.i.i88.i.i.i.i, %merge53.i.i87.i.i.i.i ], [ %switch.load156, %switch.lookup152 ]
   %570 = load ptr, ptr %343, align 8
-  %571 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %565, i64 512, ptr nonnull @"$string.350", ptr nonnull %common.ret.op.i70.i.i.i.i.i, ptr %570)
+  %571 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %565, i64 512, ptr nonnull @"$string.351", ptr nonnull %common.ret.op.i70.i.i.i.i.i, ptr %570)
   br label %merge.i.i.i.i
 
 or.lhs.false.i17.i.i.i:                           ; preds = %and.rhs.i.i.i.i, %then.i.i.i.i
@@ -11975,7 +11978,7 @@ or.lhs.false.i17.i.i.i:                           ; preds = %and.rhs.i.i.i.i, %t
 
 then6.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   %.val36.i.i.i.i = load ptr, ptr %343, align 8
-  %573 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.345", ptr %.val36.i.i.i.i, ptr nonnull @"$string.353")
+  %573 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.346", ptr %.val36.i.i.i.i, ptr nonnull @"$string.354")
   %574 = getelementptr i8, ptr %343, i64 20
   %575 = load i32, ptr %574, align 4
   %576 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
@@ -11999,7 +12002,7 @@ merge5.i.i.i27.i:                                 ; preds = %or.lhs.false1.i.i.i
 
 then9.i.i.i.i:                                    ; preds = %merge5.i.i.i27.i
   %.val.i.i.i.i = load ptr, ptr %343, align 8
-  %584 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.345", ptr %.val.i.i.i.i, ptr nonnull @"$string.354")
+  %584 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.346", ptr %.val.i.i.i.i, ptr nonnull @"$string.355")
   %585 = getelementptr i8, ptr %343, i64 20
   %586 = load i32, ptr %585, align 4
   %587 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
@@ -12057,7 +12060,7 @@ forbody4.i.i:                                     ; preds = %"$Validator.account
 then.i19.i.i:                                     ; preds = %forbody4.i.i
   %603 = load ptr, ptr %599, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %604 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %603, ptr noundef nonnull dereferenceable(14) @"$string.355", i64 13)
+  %604 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %603, ptr noundef nonnull dereferenceable(14) @"$string.356", i64 13)
   %.not.i.i.i20.i.i = icmp eq i32 %604, 0
   br i1 %.not.i.i.i20.i.i, label %or.lhs.false1.i.i.i27.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
@@ -12098,7 +12101,7 @@ merge.i.i22.i.i:                                  ; preds = %"$validate.layer_of
   br i1 %617, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
 
 "$Validator.may_skip.exit.i.i.i":                 ; preds = %merge.i.i22.i.i
-  %618 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i.i, ptr noundef nonnull dereferenceable(15) @"$string.356")
+  %618 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i.i, ptr noundef nonnull dereferenceable(15) @"$string.357")
   %619 = icmp eq i32 %618, 0
   br i1 %619, label %then2.i.i.i, label %else3.i.i.i
 
@@ -12158,7 +12161,7 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i21.i
   %644 = getelementptr i8, ptr %640, i64 -768
   %645 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %644, i64 256, ptr nonnull @"$string.9", ptr %.pre.i.i.i)
   %646 = getelementptr i8, ptr %640, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %646, ptr noundef nonnull align 1 dereferenceable(38) @"$string.357", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %646, ptr noundef nonnull align 1 dereferenceable(38) @"$string.358", i64 38, i1 false)
   br label %merge.i.i20.i
 
 merge.i.i20.i:                                    ; preds = %"$Problems.next.exit.i.i.i", %merge.i.i.i.i.i21.i, %else3.i.i.i, %then2.i.i.i, %forbody4.i.i
@@ -12172,7 +12175,7 @@ or.rhs.i.i.i.i.i.i:                               ; preds = %merge.i.i20.i
   %649 = add i64 %648, -6
   %650 = add i64 %649, %647
   %651 = inttoptr i64 %650 to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %651, ptr noundef nonnull dereferenceable(6) @"$string.358", i64 6)
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %651, ptr noundef nonnull dereferenceable(6) @"$string.359", i64 6)
   %652 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
   br label %"$is_parameter.exit.i.i.i"
 
@@ -12287,7 +12290,7 @@ forbody.i47.i:                                    ; preds = %merge1.i49.i, %forb
 then.i51.i:                                       ; preds = %and.lhs.true.i.i
   %692 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
   %.val12.i.i = load ptr, ptr %688, align 8
-  %693 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i, i64 160, ptr nonnull @"$string.345", ptr %.val12.i.i, ptr nonnull @"$string.353")
+  %693 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i, i64 160, ptr nonnull @"$string.346", ptr %.val12.i.i, ptr nonnull @"$string.354")
   %694 = getelementptr i8, ptr %692, i64 112
   %695 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i)
   %696 = call fastcc ptr @"$Map.find"(ptr readonly %694, i64 %686, i64 %695)
@@ -12503,7 +12506,7 @@ merge2.i42.i.i.i:                                 ; preds = %merge1.i40.i.i.i
   br i1 %exitcond.not.i43.i.i.i, label %merge1.i49.i, label %forbody.i38.i.i.i
 
 merge3.i.i.i:                                     ; preds = %merge1.i40.i.i.i, %forbody.i38.i.i.i, %merge1.i.i.i66.i, %forbody.i26.i.i.i
-  %is_finite.2.i.i.i = phi ptr [ @"$string.361", %forbody.i26.i.i.i ], [ @"$string.360", %merge1.i.i.i66.i ], [ @"$string.361", %forbody.i38.i.i.i ], [ @"$string.360", %merge1.i40.i.i.i ]
+  %is_finite.2.i.i.i = phi ptr [ @"$string.362", %forbody.i26.i.i.i ], [ @"$string.361", %merge1.i.i.i66.i ], [ @"$string.362", %forbody.i38.i.i.i ], [ @"$string.361", %merge1.i40.i.i.i ]
   %index.0.i.i.i = phi i64 [ %i.017.i.i.i.i, %forbody.i26.i.i.i ], [ %i.017.i.i.i.i, %merge1.i.i.i66.i ], [ %i.017.i39.i.i.i, %forbody.i38.i.i.i ], [ %i.017.i39.i.i.i, %merge1.i40.i.i.i ]
   %764 = getelementptr i8, ptr %692, i64 160
   %765 = getelementptr i8, ptr %692, i64 16
@@ -12579,7 +12582,7 @@ else.i.i.i.i:                                     ; preds = %"$Problems.next.exi
   %bits.0.i.i.i.i = phi i32 [ %796, %then.i.i.i64.i ], [ %800, %else.i.i.i.i ]
   %801 = bitcast i32 %bits.0.i.i.i.i to float
   %802 = fpext float %801 to double
-  %803 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %790, i64 512, ptr nonnull @"$string.362", i64 %index.0.i.i.i, double %802, ptr nonnull %is_finite.2.i.i.i)
+  %803 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %790, i64 512, ptr nonnull @"$string.363", i64 %index.0.i.i.i, double %802, ptr nonnull %is_finite.2.i.i.i)
   br label %merge1.i49.i
 
 merge1.i49.i:                                     ; preds = %merge2.i42.i.i.i, %merge2.i.i.i.i, %"$value_at.exit.i.i.i", %merge.i.i.i.i.i58.i, %merge3.i.i.i, %"$TensorView.num_elements.exit36.i.i.i", %"$TensorView.num_elements.exit.i.i.i", %then3.i.i, %and.lhs.true.i.i, %"$Checkpoint.find.exit.i.i", %then.i51.i, %forbody.i47.i
@@ -12622,7 +12625,7 @@ or.lhs.false:                                     ; preds = %entry
   br i1 %5, label %then, label %merge
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(19) %2, ptr noundef nonnull align 1 dereferenceable(19) @"$string.60", i64 19, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(19) %2, ptr noundef nonnull align 1 dereferenceable(19) @"$string.61", i64 19, i1 false)
   br label %common.ret
 
 common.ret:                                       ; preds = %or.lhs.false10, %then13, %then8, %then2, %then
@@ -12749,7 +12752,7 @@ or.lhs.false.i.i46:                               ; preds = %then5
   br i1 %.not.i48, label %"$safetensors.join.exit", label %then.i49
 
 then.i49:                                         ; preds = %"$Arena.allocate.exit.i47"
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %58, i64 %38, ptr nonnull @"$string.61", ptr nonnull %1, ptr nonnull @"$string.62")
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %58, i64 %38, ptr nonnull @"$string.62", ptr nonnull %1, ptr nonnull @"$string.63")
   br label %"$safetensors.join.exit"
 
 "$safetensors.join.exit":                         ; preds = %then.i.i50, %"$Arena.allocate.exit.i47", %then.i49
@@ -12757,7 +12760,7 @@ then.i49:                                         ; preds = %"$Arena.allocate.ex
   %61 = getelementptr i8, ptr %0, i64 16
   store ptr %common.ret.op.i8.i, ptr %61, align 8
   call void @llvm.lifetime.start.p0(i64 4096, ptr nonnull %path.i)
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %path.i, i64 4096, ptr nonnull @"$string.61", ptr nonnull %1, ptr nonnull @"$string.63")
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %path.i, i64 4096, ptr nonnull @"$string.62", ptr nonnull %1, ptr nonnull @"$string.64")
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i)
   %63 = call i32 @stat(ptr nonnull readonly %path.i, ptr nonnull %info.i.i.i)
   %.not.i.i.i = icmp eq i32 %63, 0
@@ -12770,7 +12773,7 @@ then.i49:                                         ; preds = %"$Arena.allocate.ex
   br i1 %68, label %"$safetensors.has_weights.exit", label %merge.i
 
 merge.i:                                          ; preds = %"$safetensors.join.exit"
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %path.i, i64 4096, ptr nonnull @"$string.61", ptr nonnull %1, ptr nonnull @"$string.64")
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %path.i, i64 4096, ptr nonnull @"$string.62", ptr nonnull %1, ptr nonnull @"$string.65")
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i3.i)
   %70 = call i32 @stat(ptr nonnull readonly %path.i, ptr nonnull %info.i.i3.i)
   %.not.i.i4.i = icmp eq i32 %70, 0
@@ -12869,7 +12872,7 @@ or.lhs.false10:                                   ; preds = %merge4
   br i1 %106, label %then8, label %common.ret
 
 then13:                                           ; preds = %then8
-  %107 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.65", ptr nonnull %1)
+  %107 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.66", ptr nonnull %1)
   br label %common.ret
 }
 
@@ -12961,7 +12964,7 @@ then2.i.i.i:                                      ; preds = %"$Document.skip_spa
 
 then.i.i.i.i:                                     ; preds = %then2.i.i.i
   %25 = load ptr, ptr %12, align 8
-  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 1024, ptr nonnull @"$string.74", ptr %25, i64 %23, ptr nonnull @"$string.101")
+  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 1024, ptr nonnull @"$string.75", ptr %25, i64 %23, ptr nonnull @"$string.102")
   br label %"$config.parse.exit.thread.i"
 
 merge.i.i:                                        ; preds = %"$Document.skip_space.exit.i.i.i"
@@ -12980,13 +12983,13 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %29 = zext nneg i32 %27 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.742", i64 0, i64 %29
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.745", i64 0, i64 %29
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i"
 
 "$json.kind_name.exit.i.i":                       ; preds = %then6.i.i, %switch.lookup
-  %common.ret.op.i30.i.i = phi ptr [ %switch.load, %switch.lookup ], [ @"$string.107", %then6.i.i ]
-  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.102", ptr %7, ptr nonnull %common.ret.op.i30.i.i)
+  %common.ret.op.i30.i.i = phi ptr [ %switch.load, %switch.lookup ], [ @"$string.108", %then6.i.i ]
+  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.103", ptr %7, ptr nonnull %common.ret.op.i30.i.i)
   br label %"$config.parse.exit.thread.i"
 
 merge1.i.i:                                       ; preds = %merge.i.i
@@ -12998,12 +13001,12 @@ merge1.i.i:                                       ; preds = %merge.i.i
   %.sroa.424.0.from.sroa_idx.i.i = getelementptr inbounds i8, ptr %from.i.i, i64 24
   store ptr %1, ptr %.sroa.424.0.from.sroa_idx.i.i, align 8
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(224) %8, i8 0, i64 224, i1 false)
-  %31 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.112", ptr nonnull @"$string.113")
+  %31 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.113", ptr nonnull @"$string.114")
   %.not.i.i31.i.i = icmp eq i32 %31, 0
   br i1 %.not.i.i31.i.i, label %or.lhs.false.i.i.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 or.lhs.false.i.i.i.i.i.i:                         ; preds = %merge1.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(18) %8, ptr noundef nonnull align 1 dereferenceable(18) @"$string.114", i64 18, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(18) %8, ptr noundef nonnull align 1 dereferenceable(18) @"$string.115", i64 18, i1 false)
   %32 = getelementptr i8, ptr %0, i64 42
   store i8 0, ptr %32, align 1
   %33 = load i32, ptr %.val29.i.i, align 4
@@ -13034,7 +13037,7 @@ and.rhs.i.i.i.i.i.i.i:                            ; preds = %whilebody.i.i.i.i.i
   %39 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %39, align 8
   %40 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %40, ptr noundef nonnull readonly dereferenceable(13) @"$string.115", i64 13)
+  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %40, ptr noundef nonnull readonly dereferenceable(13) @"$string.116", i64 13)
   %41 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
   br i1 %41, label %and.lhs.true.i.i.i.i.i, label %merge2.i.i.i.i.i.i
 
@@ -13077,7 +13080,7 @@ then.i.i.i.i.i:                                   ; preds = %then6.i.i.i.i
 
 merge17.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   %54 = icmp eq i32 %46, 6
-  %spec.select.i.i.i.i.i.i = select i1 %54, ptr @"$string.106", ptr @"$string.107"
+  %spec.select.i.i.i.i.i.i = select i1 %54, ptr @"$string.107", ptr @"$string.108"
   br label %"$json.kind_name.exit.i.i.i.i.i"
 
 switch.lookup19:                                  ; preds = %then.i.i.i.i.i
@@ -13094,7 +13097,7 @@ switch.lookup19:                                  ; preds = %then.i.i.i.i.i
   %58 = load i64, ptr %57, align 8
   %59 = trunc i64 %58 to i32
   %60 = load ptr, ptr %56, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.109", ptr %7, ptr nonnull @"$string.115", ptr nonnull @"$string.116", ptr nonnull %common.ret.op.i.i.i.i.i.i, i32 %59, ptr %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.110", ptr %7, ptr nonnull @"$string.116", ptr nonnull @"$string.117", ptr nonnull %common.ret.op.i.i.i.i.i.i, i32 %59, ptr %60)
   br label %"$config.parse.exit.thread.i"
 
 or.lhs.false.i.i.i.i:                             ; preds = %"$Document.child.exit.i.i.i.i"
@@ -13123,119 +13126,119 @@ then2.i35.i.i.i.i:                                ; preds = %merge5.i.i.i.i
 
 merge.i33.i.i:                                    ; preds = %merge2.i.i.i.i.i.i, %"$text.copy_into.exit36.i.i.i.i", %and.lhs.true.i.i.i.i.i, %"$Document.child.exit.i.i.i.i.i.i", %merge.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i
   %67 = getelementptr i8, ptr %0, i64 88
-  %68 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.119", i64 1, i64 1048576, ptr %67)
+  %68 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.120", i64 1, i64 1048576, ptr %67)
   %.not.i113.i.i.i = icmp eq i32 %68, 0
   br i1 %.not.i113.i.i.i, label %merge.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge.i.i.i.i:                                    ; preds = %merge.i33.i.i
   %69 = getelementptr i8, ptr %0, i64 92
-  %70 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.120", i64 1, i64 4096, ptr %69)
+  %70 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.121", i64 1, i64 4096, ptr %69)
   %.not119.i.i.i.i = icmp eq i32 %70, 0
   br i1 %.not119.i.i.i.i, label %merge2.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge2.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   %71 = getelementptr i8, ptr %0, i64 96
-  %72 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.121", i64 1, i64 16777216, ptr %71)
+  %72 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.122", i64 1, i64 16777216, ptr %71)
   %.not120.i.i.i.i = icmp eq i32 %72, 0
   br i1 %.not120.i.i.i.i, label %merge7.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge7.i.i.i.i:                                   ; preds = %merge2.i.i.i.i
   %73 = getelementptr i8, ptr %0, i64 100
-  %74 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.122", i64 1, i64 4096, ptr %73)
+  %74 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.123", i64 1, i64 4096, ptr %73)
   %.not121.i.i.i.i = icmp eq i32 %74, 0
   br i1 %.not121.i.i.i.i, label %merge12.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge7.i.i.i.i
   %75 = getelementptr i8, ptr %0, i64 104
-  %76 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.123", i64 1, i64 4096, ptr %75)
+  %76 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.124", i64 1, i64 4096, ptr %75)
   %.not122.i.i.i.i = icmp eq i32 %76, 0
   br i1 %.not122.i.i.i.i, label %merge17.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge17.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
   %77 = getelementptr i8, ptr %0, i64 108
-  %78 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.124", i64 2, i64 4096, i32 0, ptr %77)
+  %78 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.125", i64 2, i64 4096, i32 0, ptr %77)
   %.not123.i.i.i.i = icmp eq i32 %78, 0
   br i1 %.not123.i.i.i.i, label %merge22.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge22.i.i.i.i:                                  ; preds = %merge17.i.i.i.i
   %79 = getelementptr i8, ptr %0, i64 132
-  %80 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.125", i64 1, i64 67108864, ptr %79)
+  %80 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.126", i64 1, i64 67108864, ptr %79)
   %.not124.i.i.i.i = icmp eq i32 %80, 0
   br i1 %.not124.i.i.i.i, label %merge27.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge27.i.i.i.i:                                  ; preds = %merge22.i.i.i.i
   %81 = getelementptr i8, ptr %0, i64 144
-  %82 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.126", i64 1, i64 1048576, ptr %81)
+  %82 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.127", i64 1, i64 1048576, ptr %81)
   %.not125.i.i.i.i = icmp eq i32 %82, 0
   br i1 %.not125.i.i.i.i, label %merge32.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge32.i.i.i.i:                                  ; preds = %merge27.i.i.i.i
   %83 = getelementptr i8, ptr %0, i64 148
-  %84 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.127", i64 0, i64 2147483647, ptr %83)
+  %84 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.128", i64 0, i64 2147483647, ptr %83)
   %.not126.i.i.i.i = icmp eq i32 %84, 0
   br i1 %.not126.i.i.i.i, label %merge37.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge37.i.i.i.i:                                  ; preds = %merge32.i.i.i.i
   %85 = getelementptr i8, ptr %0, i64 152
-  %86 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.128", i64 1, i64 65536, ptr %85)
+  %86 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.129", i64 1, i64 65536, ptr %85)
   %.not127.i.i.i.i = icmp eq i32 %86, 0
   br i1 %.not127.i.i.i.i, label %merge42.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge42.i.i.i.i:                                  ; preds = %merge37.i.i.i.i
   %87 = getelementptr i8, ptr %0, i64 156
-  %88 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.129", i64 1, i64 65536, ptr %87)
+  %88 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.130", i64 1, i64 65536, ptr %87)
   %.not128.i.i.i.i = icmp eq i32 %88, 0
   br i1 %.not128.i.i.i.i, label %merge47.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge47.i.i.i.i:                                  ; preds = %merge42.i.i.i.i
   %89 = getelementptr i8, ptr %0, i64 160
-  %90 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.130", i64 0, i64 64, i32 1, ptr %89)
+  %90 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.131", i64 0, i64 64, i32 1, ptr %89)
   %.not129.i.i.i.i = icmp eq i32 %90, 0
   br i1 %.not129.i.i.i.i, label %merge52.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge52.i.i.i.i:                                  ; preds = %merge47.i.i.i.i
   %91 = getelementptr i8, ptr %0, i64 164
-  %92 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.131", i64 1, i64 1048576, ptr %91)
+  %92 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.132", i64 1, i64 1048576, ptr %91)
   %.not130.i.i.i.i = icmp eq i32 %92, 0
   br i1 %.not130.i.i.i.i, label %"$read_integers.exit.i.i.i", label %"$config.parse.exit.thread.i"
 
 "$read_integers.exit.i.i.i":                      ; preds = %merge52.i.i.i.i
   %93 = getelementptr i8, ptr %0, i64 176
-  %94 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.132", i64 0, i64 64, i32 0, ptr %93)
+  %94 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.133", i64 0, i64 64, i32 0, ptr %93)
   %.not100.i.i.i = icmp eq i32 %94, 0
   br i1 %.not100.i.i.i, label %merge2.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge2.i.i.i:                                     ; preds = %"$read_integers.exit.i.i.i"
   %95 = getelementptr i8, ptr %0, i64 136
-  %96 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.134", i1 zeroext false, ptr %95)
+  %96 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.135", i1 zeroext false, ptr %95)
   %.not.i115.i.i.i = icmp eq i32 %96, 0
   br i1 %.not.i115.i.i.i, label %merge.i117.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge.i117.i.i.i:                                 ; preds = %merge2.i.i.i
   %97 = getelementptr i8, ptr %0, i64 137
-  %98 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.135", i1 zeroext false, ptr %97)
+  %98 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.136", i1 zeroext false, ptr %97)
   %.not45.i.i.i.i = icmp eq i32 %98, 0
   br i1 %.not45.i.i.i.i, label %merge2.i118.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge2.i118.i.i.i:                                ; preds = %merge.i117.i.i.i
   %99 = getelementptr i8, ptr %0, i64 138
-  %100 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.136", i1 zeroext false, ptr %99)
+  %100 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.137", i1 zeroext false, ptr %99)
   %.not46.i.i.i.i = icmp eq i32 %100, 0
   br i1 %.not46.i.i.i.i, label %merge7.i119.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge7.i119.i.i.i:                                ; preds = %merge2.i118.i.i.i
   %101 = getelementptr i8, ptr %0, i64 168
-  %102 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.137", i1 zeroext true, ptr %101)
+  %102 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.138", i1 zeroext true, ptr %101)
   %.not47.i.i.i.i = icmp eq i32 %102, 0
   br i1 %.not47.i.i.i.i, label %merge12.i120.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge12.i120.i.i.i:                               ; preds = %merge7.i119.i.i.i
-  %103 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.139", i64 1)
+  %103 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.140", i64 1)
   %.not48.i.i.i.i = icmp eq i32 %103, 0
   br i1 %.not48.i.i.i.i, label %"$read_flags.exit.i.i.i", label %"$config.parse.exit.thread.i"
 
 "$read_flags.exit.i.i.i":                         ; preds = %merge12.i120.i.i.i
-  %104 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.140", i64 1)
+  %104 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.141", i64 1)
   %.not101.i.i.i = icmp eq i32 %104, 0
   br i1 %.not101.i.i.i, label %merge7.i.i.i, label %"$config.parse.exit.thread.i"
 
@@ -13244,12 +13247,12 @@ merge7.i.i.i:                                     ; preds = %"$read_flags.exit.i
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %epsilon.i.i.i.i)
   store double 0.000000e+00, ptr %epsilon.i.i.i.i, align 8
   store double 0.000000e+00, ptr %scaling.i.i.i.i, align 8
-  %105 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.143", double 0x3D719799812DEA11, double 1.000000e-01, ptr nonnull %epsilon.i.i.i.i)
+  %105 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.144", double 0x3D719799812DEA11, double 1.000000e-01, ptr nonnull %epsilon.i.i.i.i)
   %.not.i122.i.i.i = icmp eq i32 %105, 0
   br i1 %.not.i122.i.i.i, label %merge.i124.i.i.i, label %"$read_reals.exit.thread.i.i.i"
 
 merge.i124.i.i.i:                                 ; preds = %merge7.i.i.i
-  %106 = call fastcc i32 @"$ConfigReader.optional_real"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.144", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr nonnull %scaling.i.i.i.i)
+  %106 = call fastcc i32 @"$ConfigReader.optional_real"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.145", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr nonnull %scaling.i.i.i.i)
   %.not12.i.i.i.i = icmp eq i32 %106, 0
   br i1 %.not12.i.i.i.i, label %merge12.i.i.i, label %"$read_reals.exit.thread.i.i.i"
 
@@ -13270,12 +13273,12 @@ merge12.i.i.i:                                    ; preds = %merge.i124.i.i.i
   store float %111, ptr %112, align 4
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %scaling.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %epsilon.i.i.i.i)
-  %113 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document, ptr nonnull %.val29.i.i, ptr nonnull @"$string.145")
+  %113 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document, ptr nonnull %.val29.i.i, ptr nonnull @"$string.146")
   %.not103.i.i.i = icmp eq ptr %113, null
   br i1 %.not103.i.i.i, label %merge16.i.i.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge12.i.i.i
-  %114 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.145", ptr nonnull @"$string.146")
+  %114 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.146", ptr nonnull @"$string.147")
   %.not104.i.i.i = icmp eq i32 %114, 0
   br i1 %.not104.i.i.i, label %merge16.i.i.i, label %"$config.parse.exit.thread.i"
 
@@ -13310,7 +13313,7 @@ then45.i.i.i:                                     ; preds = %merge40.i.i.i
   br label %merge44.i.i.i
 
 merge44.i.i.i:                                    ; preds = %then45.i.i.i, %merge40.i.i.i
-  %122 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document, ptr nonnull %.val29.i.i, ptr nonnull @"$string.162")
+  %122 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document, ptr nonnull %.val29.i.i, ptr nonnull @"$string.163")
   %123 = icmp ne ptr %122, null
   %124 = zext i1 %123 to i8
   %125 = getelementptr i8, ptr %0, i64 139
@@ -13364,7 +13367,7 @@ and.rhs.i.i.i.i.i:                                ; preds = %whilebody.i.i.i20.i
   %137 = getelementptr i8, ptr %child.023.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i = load i64, ptr %137, align 8
   %138 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %138, ptr noundef nonnull readonly dereferenceable(19) @"$string.162", i64 19)
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %138, ptr noundef nonnull readonly dereferenceable(19) @"$string.163", i64 19)
   %139 = icmp eq i32 %bcmp.i.i.i.i.i, 0
   br i1 %139, label %and.lhs.true.i.i.i, label %merge2.i.i.i21.i
 
@@ -13401,13 +13404,13 @@ switch.lookup22:                                  ; preds = %then.i.i.i
   br label %"$json.kind_name.exit.i.i.i"
 
 "$json.kind_name.exit.i.i.i":                     ; preds = %then.i.i.i, %switch.lookup22
-  %common.ret.op.i.i.i.i = phi ptr [ %switch.load25, %switch.lookup22 ], [ @"$string.107", %then.i.i.i ]
+  %common.ret.op.i.i.i.i = phi ptr [ %switch.load25, %switch.lookup22 ], [ @"$string.108", %then.i.i.i ]
   %147 = getelementptr i8, ptr %child.023.i.i.i.i, i64 40
   %148 = getelementptr i8, ptr %child.023.i.i.i.i, i64 48
   %149 = load i64, ptr %148, align 8
   %150 = trunc i64 %149 to i32
   %151 = load ptr, ptr %147, align 8
-  %152 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.109", ptr %128, ptr nonnull @"$string.162", ptr nonnull @"$string.149", ptr nonnull %common.ret.op.i.i.i.i, i32 %150, ptr %151)
+  %152 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.110", ptr %128, ptr nonnull @"$string.163", ptr nonnull @"$string.150", ptr nonnull %common.ret.op.i.i.i.i, i32 %150, ptr %151)
   br label %"$Quantisation.read.exit.i"
 
 merge1.i22.i:                                     ; preds = %and.lhs.true.i.i.i
@@ -13419,17 +13422,17 @@ merge1.i22.i:                                     ; preds = %and.lhs.true.i.i.i
   store ptr %document, ptr %inside.i.i, align 8
   %.sroa.2.0.inside.sroa_idx.i.i = getelementptr inbounds i8, ptr %inside.i.i, i64 8
   store ptr %child.023.i.i.i.i, ptr %.sroa.2.0.inside.sroa_idx.i.i, align 8
-  %153 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i, ptr nonnull @"$string.167", ptr nonnull @"$string.168")
+  %153 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i, ptr nonnull @"$string.168", ptr nonnull @"$string.169")
   %.not47.i.i = icmp eq i32 %153, 0
   br i1 %.not47.i.i, label %merge5.i.i, label %"$Quantisation.read.exit.i"
 
 merge5.i.i:                                       ; preds = %merge1.i22.i
-  %154 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i, ptr nonnull @"$string.169", ptr nonnull @"$string.170")
+  %154 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i, ptr nonnull @"$string.170", ptr nonnull @"$string.171")
   %.not48.i.i = icmp eq i32 %154, 0
   br i1 %.not48.i.i, label %merge10.i.i, label %"$Quantisation.read.exit.i"
 
 merge10.i.i:                                      ; preds = %merge5.i.i
-  %155 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i, ptr nonnull @"$string.172")
+  %155 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i, ptr nonnull @"$string.173")
   %.not49.i.i = icmp eq i32 %155, 0
   br i1 %.not49.i.i, label %merge15.i.i, label %"$Quantisation.read.exit.i"
 
@@ -13439,14 +13442,14 @@ merge15.i.i:                                      ; preds = %merge10.i.i
   br i1 %.not50.i.i, label %merge20.i.i, label %"$Quantisation.read.exit.i"
 
 merge20.i.i:                                      ; preds = %merge15.i.i
-  %157 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document, ptr nonnull %child.023.i.i.i.i, ptr nonnull @"$string.233")
+  %157 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document, ptr nonnull %child.023.i.i.i.i, ptr nonnull @"$string.234")
   %.not51.i.i = icmp eq ptr %157, null
   br i1 %.not51.i.i, label %"$Quantisation.read.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
   %158 = getelementptr i8, ptr %0, i64 256
   %159 = getelementptr i8, ptr %0, i64 400
-  %160 = call fastcc i32 @"$NameMatcher.read"(ptr %158, ptr nonnull %157, ptr %159, ptr nonnull @"$string.233", ptr nonnull %inside.i.i)
+  %160 = call fastcc i32 @"$NameMatcher.read"(ptr %158, ptr nonnull %157, ptr %159, ptr nonnull @"$string.234", ptr nonnull %inside.i.i)
   br label %"$Quantisation.read.exit.i"
 
 "$Quantisation.read.exit.i":                      ; preds = %merge2.i.i.i21.i, %then25.i.i, %merge20.i.i, %merge15.i.i, %merge10.i.i, %merge5.i.i, %merge1.i22.i, %"$json.kind_name.exit.i.i.i", %then2.i23.i, %and.lhs.true.i.i.i, %merge.i.i.i17.i, %or.lhs.false.i.i.i14.i, %merge.i
@@ -13514,7 +13517,7 @@ then:                                             ; preds = %entry
   br i1 %.not.i, label %"$fail_call.exit", label %then.i
 
 then.i:                                           ; preds = %then
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.66", ptr %1, ptr nonnull @"$string.67", ptr %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.67", ptr %1, ptr nonnull @"$string.68", ptr %8)
   br label %"$fail_call.exit"
 
 "$fail_call.exit":                                ; preds = %then, %then.i
@@ -13540,7 +13543,7 @@ then.i.i:                                         ; preds = %merge
   br i1 %.not.i.i.i, label %"$fail_call.exit.i.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %then.i.i
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.66", ptr %1, ptr nonnull @"$string.68", ptr %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.67", ptr %1, ptr nonnull @"$string.69", ptr %16)
   br label %"$fail_call.exit.i.i"
 
 "$fail_call.exit.i.i":                            ; preds = %then.i.i.i, %then.i.i
@@ -13563,7 +13566,7 @@ then2.i.i:                                        ; preds = %merge.i.i
   br i1 %.not26.i.i, label %"$file_size.exit.thread.i", label %then5.i.i
 
 then5.i.i:                                        ; preds = %then2.i.i
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.69", ptr %1)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.70", ptr %1)
   br label %"$file_size.exit.thread.i"
 
 merge1.i.i:                                       ; preds = %merge.i.i
@@ -13577,7 +13580,7 @@ then9.i.i:                                        ; preds = %merge1.i.i
   br i1 %.not25.i.i, label %"$file_size.exit.thread.i", label %then13.i.i
 
 then13.i.i:                                       ; preds = %then9.i.i
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.70", ptr %1)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.71", ptr %1)
   br label %"$file_size.exit.thread.i"
 
 "$file_size.exit.thread.i":                       ; preds = %then13.i.i, %then9.i.i, %then5.i.i, %then2.i.i, %"$fail_call.exit.i.i"
@@ -13600,7 +13603,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not.i13.i, label %"$fail_call.exit.i", label %then.i14.i
 
 then.i14.i:                                       ; preds = %then2.i
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.66", ptr %1, ptr nonnull @"$string.71", ptr %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.67", ptr %1, ptr nonnull @"$string.72", ptr %33)
   br label %"$fail_call.exit.i"
 
 "$fail_call.exit.i":                              ; preds = %then.i14.i, %then2.i
@@ -13704,7 +13707,7 @@ then.i40:                                         ; preds = %then
 then.i97:                                         ; preds = %then.i40
   %21 = getelementptr i8, ptr %0, i64 104
   %22 = load ptr, ptr %21, align 8
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.74", ptr %22, i64 %12, ptr nonnull @"$string.75")
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.75", ptr %22, i64 %12, ptr nonnull @"$string.76")
   br label %common.ret
 
 merge.i:                                          ; preds = %then
@@ -13886,7 +13889,7 @@ then.i.i87:                                       ; preds = %then2.i85
   %87 = getelementptr i8, ptr %0, i64 104
   %88 = load ptr, ptr %87, align 8
   %89 = load i64, ptr %2, align 8
-  %90 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %86, i64 1024, ptr nonnull @"$string.74", ptr %88, i64 %89, ptr nonnull @"$string.79")
+  %90 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %86, i64 1024, ptr nonnull @"$string.75", ptr %88, i64 %89, ptr nonnull @"$string.80")
   br label %common.ret
 
 merge1.i89:                                       ; preds = %"$Map.clear.exit.i"
@@ -13913,7 +13916,7 @@ then7.i:                                          ; preds = %whilebody.i90
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %cause.i.i)
   %96 = inttoptr i64 %key.sroa.0.0.copyload.i to ptr
   %97 = trunc i64 %key.sroa.4.0.copyload.i to i32
-  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cause.i.i, i64 256, ptr nonnull @"$string.90", i32 %97, ptr %96)
+  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cause.i.i, i64 256, ptr nonnull @"$string.91", i32 %97, ptr %96)
   %99 = getelementptr i8, ptr %0, i64 112
   %100 = load ptr, ptr %99, align 8
   %.not.i.i.i91 = icmp eq ptr %100, null
@@ -13923,7 +13926,7 @@ then.i.i.i:                                       ; preds = %then7.i
   %101 = getelementptr i8, ptr %0, i64 104
   %102 = load ptr, ptr %101, align 8
   %103 = load i64, ptr %2, align 8
-  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %100, i64 1024, ptr nonnull @"$string.74", ptr %102, i64 %103, ptr nonnull %cause.i.i)
+  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %100, i64 1024, ptr nonnull @"$string.75", ptr %102, i64 %103, ptr nonnull %cause.i.i)
   br label %"$Document.fail_duplicate.exit.i"
 
 "$Document.fail_duplicate.exit.i":                ; preds = %then.i.i.i, %then7.i
@@ -13944,7 +13947,7 @@ then.i48.i:                                       ; preds = %then11.i
   %108 = getelementptr i8, ptr %0, i64 104
   %109 = load ptr, ptr %108, align 8
   %110 = load i64, ptr %2, align 8
-  %111 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %107, i64 1024, ptr nonnull @"$string.74", ptr %109, i64 %110, ptr nonnull @"$string.79")
+  %111 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %107, i64 1024, ptr nonnull @"$string.75", ptr %109, i64 %110, ptr nonnull @"$string.80")
   br label %common.ret
 
 merge10.i:                                        ; preds = %merge6.i
@@ -13967,7 +13970,7 @@ then.i46:                                         ; preds = %then1
 then.i101:                                        ; preds = %then.i46
   %116 = getelementptr i8, ptr %0, i64 104
   %117 = load ptr, ptr %116, align 8
-  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %115, i64 1024, ptr nonnull @"$string.74", ptr %117, i64 %12, ptr nonnull @"$string.75")
+  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %115, i64 1024, ptr nonnull @"$string.75", ptr %117, i64 %12, ptr nonnull @"$string.76")
   br label %common.ret
 
 merge.i41:                                        ; preds = %then1
@@ -14054,7 +14057,7 @@ then2.i.i:                                        ; preds = %or.lhs.false.i.i, %
 then.i50.i.i:                                     ; preds = %then2.i.i
   %144 = getelementptr i8, ptr %0, i64 104
   %145 = load ptr, ptr %144, align 8
-  %146 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 1024, ptr nonnull @"$string.74", ptr %145, i64 %141, ptr nonnull @"$string.92")
+  %146 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 1024, ptr nonnull @"$string.75", ptr %145, i64 %141, ptr nonnull @"$string.93")
   br label %"$Document.parse_number.exit"
 
 or.lhs.false.i.i:                                 ; preds = %"$Document.skip_digits.exit.i.i"
@@ -14108,7 +14111,7 @@ then8.i.i:                                        ; preds = %"$Document.skip_dig
 then.i62.i.i:                                     ; preds = %then8.i.i
   %165 = getelementptr i8, ptr %0, i64 104
   %166 = load ptr, ptr %165, align 8
-  %167 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %164, i64 1024, ptr nonnull @"$string.74", ptr %166, i64 %154, ptr nonnull @"$string.93")
+  %167 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %164, i64 1024, ptr nonnull @"$string.75", ptr %166, i64 %154, ptr nonnull @"$string.94")
   br label %"$Document.parse_number.exit"
 
 merge4.i.i:                                       ; preds = %"$Document.skip_digits.exit60.i.i", %"$Document.peek.exit53.i.i", %merge1.i.i
@@ -14177,7 +14180,7 @@ then20.i.i:                                       ; preds = %"$Document.skip_dig
 then.i84.i.i:                                     ; preds = %then20.i.i
   %188 = getelementptr i8, ptr %0, i64 104
   %189 = load ptr, ptr %188, align 8
-  %190 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %187, i64 1024, ptr nonnull @"$string.74", ptr %189, i64 %177, ptr nonnull @"$string.94")
+  %190 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %187, i64 1024, ptr nonnull @"$string.75", ptr %189, i64 %177, ptr nonnull @"$string.95")
   br label %"$Document.parse_number.exit"
 
 merge.i51:                                        ; preds = %"$Document.skip_digits.exit79.i.i", %"$Document.peek.exit66.i.i", %merge4.i.i
@@ -14196,7 +14199,7 @@ then2.i56:                                        ; preds = %merge.i51
 then.i43.i:                                       ; preds = %then2.i56
   %196 = getelementptr i8, ptr %0, i64 104
   %197 = load ptr, ptr %196, align 8
-  %198 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %195, i64 1024, ptr nonnull @"$string.74", ptr %197, i64 %191, ptr nonnull @"$string.95")
+  %198 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %195, i64 1024, ptr nonnull @"$string.75", ptr %197, i64 %191, ptr nonnull @"$string.96")
   br label %"$Document.parse_number.exit"
 
 merge1.i52:                                       ; preds = %merge.i51
@@ -14359,7 +14362,7 @@ then2.i48.i:                                      ; preds = %merge9.i55
 "$text.copy_into.exit.i":                         ; preds = %then2.i48.i, %merge9.i55
   %270 = getelementptr i8, ptr %copy.i, i64 %192
   store i8 0, ptr %270, align 1
-  %271 = tail call ptr @newlocale(i32 2, ptr nonnull @"$string.96", ptr null)
+  %271 = tail call ptr @newlocale(i32 2, ptr nonnull @"$string.97", ptr null)
   %272 = icmp eq ptr %271, null
   br i1 %272, label %then.i51.i, label %merge.i49.i
 
@@ -14409,11 +14412,11 @@ then.i58:                                         ; preds = %or.lhs.false.i, %th
 then.i.i60:                                       ; preds = %then.i58
   %281 = getelementptr i8, ptr %0, i64 104
   %282 = load ptr, ptr %281, align 8
-  %283 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %280, i64 1024, ptr nonnull @"$string.74", ptr %282, i64 %12, ptr nonnull @"$string.97")
+  %283 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %280, i64 1024, ptr nonnull @"$string.75", ptr %282, i64 %12, ptr nonnull @"$string.98")
   br label %common.ret
 
 or.lhs.false.i:                                   ; preds = %then10
-  %bcmp.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %16, ptr noundef nonnull readonly dereferenceable(4) @"$string.98", i64 4)
+  %bcmp.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %16, ptr noundef nonnull readonly dereferenceable(4) @"$string.99", i64 4)
   %.not.i57 = icmp eq i32 %bcmp.i, 0
   br i1 %.not.i57, label %merge.i62, label %then.i58
 
@@ -14437,11 +14440,11 @@ then.i66:                                         ; preds = %or.lhs.false.i63, %
 then.i.i68:                                       ; preds = %then.i66
   %290 = getelementptr i8, ptr %0, i64 104
   %291 = load ptr, ptr %290, align 8
-  %292 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %289, i64 1024, ptr nonnull @"$string.74", ptr %291, i64 %12, ptr nonnull @"$string.97")
+  %292 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %289, i64 1024, ptr nonnull @"$string.75", ptr %291, i64 %12, ptr nonnull @"$string.98")
   br label %common.ret
 
 or.lhs.false.i63:                                 ; preds = %then13
-  %bcmp.i64 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %16, ptr noundef nonnull readonly dereferenceable(5) @"$string.99", i64 5)
+  %bcmp.i64 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %16, ptr noundef nonnull readonly dereferenceable(5) @"$string.100", i64 5)
   %.not.i65 = icmp eq i32 %bcmp.i64, 0
   br i1 %.not.i65, label %merge.i70, label %then.i66
 
@@ -14465,11 +14468,11 @@ then.i75:                                         ; preds = %or.lhs.false.i72, %
 then.i.i77:                                       ; preds = %then.i75
   %299 = getelementptr i8, ptr %0, i64 104
   %300 = load ptr, ptr %299, align 8
-  %301 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %298, i64 1024, ptr nonnull @"$string.74", ptr %300, i64 %12, ptr nonnull @"$string.97")
+  %301 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %298, i64 1024, ptr nonnull @"$string.75", ptr %300, i64 %12, ptr nonnull @"$string.98")
   br label %common.ret
 
 or.lhs.false.i72:                                 ; preds = %then16
-  %bcmp.i73 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %16, ptr noundef nonnull readonly dereferenceable(4) @"$string.100", i64 4)
+  %bcmp.i73 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %16, ptr noundef nonnull readonly dereferenceable(4) @"$string.101", i64 4)
   %.not.i74 = icmp eq i32 %bcmp.i73, 0
   br i1 %.not.i74, label %merge.i79, label %then.i75
 
@@ -14489,7 +14492,7 @@ merge:                                            ; preds = %merge1.i, %"$Docume
 then.i82:                                         ; preds = %merge
   %307 = getelementptr i8, ptr %0, i64 104
   %308 = load ptr, ptr %307, align 8
-  %309 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %306, i64 1024, ptr nonnull @"$string.74", ptr %308, i64 %304, ptr nonnull @"$string.97")
+  %309 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %306, i64 1024, ptr nonnull @"$string.75", ptr %308, i64 %304, ptr nonnull @"$string.98")
   br label %common.ret
 }
 
@@ -14516,7 +14519,7 @@ then.i:                                           ; preds = %then
   %8 = load ptr, ptr %7, align 8
   %9 = getelementptr i8, ptr %0, i64 96
   %10 = load i64, ptr %9, align 8
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.74", ptr %8, i64 %10, ptr nonnull @"$string.76")
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.75", ptr %8, i64 %10, ptr nonnull @"$string.77")
   br label %common.ret
 
 merge:                                            ; preds = %entry
@@ -14553,7 +14556,7 @@ then.i11:                                         ; preds = %then2
   %22 = load ptr, ptr %21, align 8
   %23 = getelementptr i8, ptr %0, i64 96
   %24 = load i64, ptr %23, align 8
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.74", ptr %22, i64 %24, ptr nonnull @"$string.79")
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.75", ptr %22, i64 %24, ptr nonnull @"$string.80")
   br label %common.ret
 
 merge1:                                           ; preds = %merge, %merge7.i.i
@@ -14819,7 +14822,7 @@ then.i36:                                         ; preds = %"$Document.skip_spa
 then.i68:                                         ; preds = %then.i36
   %90 = getelementptr i8, ptr %0, i64 104
   %91 = load ptr, ptr %90, align 8
-  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %89, i64 1024, ptr nonnull @"$string.74", ptr %91, i64 %87, ptr nonnull @"$string.80")
+  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %89, i64 1024, ptr nonnull @"$string.75", ptr %91, i64 %87, ptr nonnull @"$string.81")
   br label %common.ret
 
 then6.i:                                          ; preds = %"$Document.skip_space.exit66.us", %"$Document.peek.exit60.us", %merge1.i64.us
@@ -14832,7 +14835,7 @@ then6.i:                                          ; preds = %"$Document.skip_spa
 then.i55:                                         ; preds = %then6.i
   %96 = getelementptr i8, ptr %0, i64 104
   %97 = load ptr, ptr %96, align 8
-  %98 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %95, i64 1024, ptr nonnull @"$string.74", ptr %97, i64 %93, ptr nonnull @"$string.85")
+  %98 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %95, i64 1024, ptr nonnull @"$string.75", ptr %97, i64 %93, ptr nonnull @"$string.86")
   br label %common.ret
 
 merge2.thread86:                                  ; preds = %condition.preheader.split, %merge9
@@ -14916,7 +14919,7 @@ then13:                                           ; preds = %else11, %else11.us,
 then.i52:                                         ; preds = %then13
   %130 = getelementptr i8, ptr %0, i64 104
   %131 = load ptr, ptr %130, align 8
-  %132 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %129, i64 1024, ptr nonnull @"$string.74", ptr %131, i64 %127, ptr nonnull @"$string.86")
+  %132 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %129, i64 1024, ptr nonnull @"$string.75", ptr %131, i64 %127, ptr nonnull @"$string.87")
   br label %common.ret
 
 merge9:                                           ; preds = %else11
@@ -14965,7 +14968,7 @@ then2.i:                                          ; preds = %else.i
 then.i.i:                                         ; preds = %then2.i
   %17 = getelementptr i8, ptr %0, i64 104
   %18 = load ptr, ptr %17, align 8
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %16, i64 1024, ptr nonnull @"$string.74", ptr %18, i64 %10, ptr nonnull @"$string.81")
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %16, i64 1024, ptr nonnull @"$string.75", ptr %18, i64 %10, ptr nonnull @"$string.82")
   br label %common.ret
 
 else3.i:                                          ; preds = %else.i
@@ -15048,7 +15051,7 @@ then10.i:                                         ; preds = %or.lhs.false22.i.i.
 then.i41.i:                                       ; preds = %then10.i
   %42 = getelementptr i8, ptr %0, i64 104
   %43 = load ptr, ptr %42, align 8
-  %44 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %41, i64 1024, ptr nonnull @"$string.74", ptr %43, i64 %10, ptr nonnull @"$string.82")
+  %44 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %41, i64 1024, ptr nonnull @"$string.75", ptr %43, i64 %10, ptr nonnull @"$string.83")
   br label %common.ret
 
 merge1.i:                                         ; preds = %forcond.i.i.i, %forbody.i.i.i.1, %forcond.preheader.i.i.i, %else6.i, %else3.i
@@ -15070,7 +15073,7 @@ merge.i:                                          ; preds = %merge1.i, %entry
 then.i45.i:                                       ; preds = %merge.i
   %49 = getelementptr i8, ptr %0, i64 104
   %50 = load ptr, ptr %49, align 8
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %48, i64 1024, ptr nonnull @"$string.74", ptr %50, i64 %6, ptr nonnull @"$string.83")
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %48, i64 1024, ptr nonnull @"$string.75", ptr %50, i64 %6, ptr nonnull @"$string.84")
   br label %common.ret
 
 common.ret:                                       ; preds = %then.i49.i, %then9.i, %then.i42.i, %then.i, %then.i45.i, %merge.i, %then.i41.i, %then10.i, %then.i.i, %then2.i, %merge1
@@ -15146,7 +15149,7 @@ then.i42.i:                                       ; preds = %then.i
   %80 = getelementptr i8, ptr %0, i64 104
   %81 = load ptr, ptr %80, align 8
   %82 = load i64, ptr %2, align 8
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %79, i64 1024, ptr nonnull @"$string.74", ptr %81, i64 %82, ptr nonnull @"$string.79")
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %79, i64 1024, ptr nonnull @"$string.75", ptr %81, i64 %82, ptr nonnull @"$string.80")
   br label %common.ret
 
 whilebody.i23:                                    ; preds = %condition.preheader.i, %merge2.i
@@ -15257,7 +15260,7 @@ then9.i:                                          ; preds = %merge5.i, %merge10.
 then.i49.i:                                       ; preds = %then9.i
   %115 = getelementptr i8, ptr %0, i64 104
   %116 = load ptr, ptr %115, align 8
-  %117 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %114, i64 1024, ptr nonnull @"$string.74", ptr %116, i64 %position.089.i, ptr nonnull @"$string.84")
+  %117 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %114, i64 1024, ptr nonnull @"$string.75", ptr %116, i64 %position.089.i, ptr nonnull @"$string.85")
   br label %common.ret
 
 merge8.thread.i:                                  ; preds = %common.ret.fold.split41.i.i, %common.ret.fold.split40.i.i, %common.ret.fold.split39.i.i, %common.ret.fold.split38.i.i, %common.ret.fold.split37.i.i, %common.ret.fold.split.i.i, %then3.i
@@ -16129,7 +16132,7 @@ then:                                             ; preds = %merge2.i.i, %merge2
 then.i:                                           ; preds = %then
   %28 = getelementptr i8, ptr %0, i64 16
   %29 = load ptr, ptr %28, align 8
-  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.108", ptr %29, ptr %1)
+  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.109", ptr %29, ptr %1)
   br label %common.ret
 
 then2:                                            ; preds = %and.lhs.true.i
@@ -16147,7 +16150,7 @@ then.i31:                                         ; preds = %then2
 
 merge17.i.i:                                      ; preds = %switch.hole_check, %then.i31
   %36 = icmp eq i32 %25, 6
-  %spec.select.i.i = select i1 %36, ptr @"$string.106", ptr @"$string.107"
+  %spec.select.i.i = select i1 %36, ptr @"$string.107", ptr @"$string.108"
   br label %"$json.kind_name.exit.i"
 
 switch.hole_check:                                ; preds = %then.i31
@@ -16169,7 +16172,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %40 = load i64, ptr %39, align 8
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %38, align 8
-  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %32, i64 1024, ptr nonnull @"$string.109", ptr %34, ptr %1, ptr nonnull @"$string.110", ptr nonnull %common.ret.op.i.i, i32 %41, ptr %42)
+  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %32, i64 1024, ptr nonnull @"$string.110", ptr %34, ptr %1, ptr nonnull @"$string.111", ptr nonnull %common.ret.op.i.i, i32 %41, ptr %42)
   br label %common.ret
 
 merge1:                                           ; preds = %and.lhs.true.i
@@ -16201,7 +16204,7 @@ then9:                                            ; preds = %then6
   %52 = getelementptr i8, ptr %0, i64 16
   %53 = load ptr, ptr %52, align 8
   %54 = trunc i64 %.sroa.2.0.copyload to i32
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %51, i64 1024, ptr nonnull @"$string.111", ptr %53, ptr %1, i32 %54, ptr %46, ptr %2)
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %51, i64 1024, ptr nonnull @"$string.112", ptr %53, ptr %1, i32 %54, ptr %46, ptr %2)
   br label %common.ret
 }
 
@@ -16405,7 +16408,7 @@ then:                                             ; preds = %merge2.i.i, %merge2
 then.i:                                           ; preds = %then
   %31 = getelementptr i8, ptr %0, i64 16
   %32 = load ptr, ptr %31, align 8
-  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %30, i64 1024, ptr nonnull @"$string.108", ptr %32, ptr %1)
+  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %30, i64 1024, ptr nonnull @"$string.109", ptr %32, ptr %1)
   br label %common.ret
 
 merge:                                            ; preds = %and.lhs.true.i
@@ -16446,12 +16449,12 @@ then.i:                                           ; preds = %then
 
 merge17.i.i:                                      ; preds = %then.i
   %11 = icmp eq i32 %5, 6
-  %spec.select.i.i = select i1 %11, ptr @"$string.106", ptr @"$string.107"
+  %spec.select.i.i = select i1 %11, ptr @"$string.107", ptr @"$string.108"
   br label %"$json.kind_name.exit.i"
 
 switch.lookup:                                    ; preds = %then.i
   %12 = zext nneg i32 %5 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.742", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.745", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i"
 
@@ -16462,7 +16465,7 @@ switch.lookup:                                    ; preds = %then.i
   %15 = load i64, ptr %14, align 8
   %16 = trunc i64 %15 to i32
   %17 = load ptr, ptr %13, align 8
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %7, i64 1024, ptr nonnull @"$string.109", ptr %9, ptr %1, ptr nonnull @"$string.117", ptr nonnull %common.ret.op.i.i, i32 %16, ptr %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %7, i64 1024, ptr nonnull @"$string.110", ptr %9, ptr %1, ptr nonnull @"$string.118", ptr nonnull %common.ret.op.i.i, i32 %16, ptr %17)
   br label %common.ret
 
 or.lhs.false:                                     ; preds = %entry
@@ -16488,7 +16491,7 @@ then2:                                            ; preds = %merge
 then6:                                            ; preds = %then2
   %28 = getelementptr i8, ptr %0, i64 16
   %29 = load ptr, ptr %28, align 8
-  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.118", ptr %29, ptr %1, i64 %23, i64 %3, i64 %4)
+  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.119", ptr %29, ptr %1, i64 %23, i64 %3, i64 %4)
   br label %common.ret
 }
 
@@ -16692,7 +16695,7 @@ then.i:                                           ; preds = %then2
 
 merge17.i.i:                                      ; preds = %then.i
   %34 = icmp eq i32 %27, 6
-  %spec.select.i.i = select i1 %34, ptr @"$string.106", ptr @"$string.107"
+  %spec.select.i.i = select i1 %34, ptr @"$string.107", ptr @"$string.108"
   br label %"$json.kind_name.exit.i"
 
 switch.lookup:                                    ; preds = %then.i
@@ -16708,7 +16711,7 @@ switch.lookup:                                    ; preds = %then.i
   %38 = load i64, ptr %37, align 8
   %39 = trunc i64 %38 to i32
   %40 = load ptr, ptr %36, align 8
-  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %30, i64 1024, ptr nonnull @"$string.109", ptr %32, ptr %1, ptr nonnull @"$string.133", ptr nonnull %common.ret.op.i.i, i32 %39, ptr %40)
+  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %30, i64 1024, ptr nonnull @"$string.110", ptr %32, ptr %1, ptr nonnull @"$string.134", ptr nonnull %common.ret.op.i.i, i32 %39, ptr %40)
   br label %common.ret
 
 merge1:                                           ; preds = %merge
@@ -16820,7 +16823,7 @@ then.i:                                           ; preds = %then2
 
 merge17.i.i:                                      ; preds = %then.i
   %31 = icmp eq i32 %25, 6
-  %spec.select.i.i = select i1 %31, ptr @"$string.106", ptr @"$string.107"
+  %spec.select.i.i = select i1 %31, ptr @"$string.107", ptr @"$string.108"
   br label %"$json.kind_name.exit.i"
 
 switch.lookup:                                    ; preds = %then.i
@@ -16836,7 +16839,7 @@ switch.lookup:                                    ; preds = %then.i
   %35 = load i64, ptr %34, align 8
   %36 = trunc i64 %35 to i32
   %37 = load ptr, ptr %33, align 8
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.109", ptr %29, ptr %1, ptr nonnull @"$string.117", ptr nonnull %common.ret.op.i.i, i32 %36, ptr %37)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.110", ptr %29, ptr %1, ptr nonnull @"$string.118", ptr nonnull %common.ret.op.i.i, i32 %36, ptr %37)
   br label %common.ret
 
 or.lhs.false:                                     ; preds = %and.lhs.true.i
@@ -16860,7 +16863,7 @@ then6:                                            ; preds = %merge1
 then9:                                            ; preds = %then6
   %46 = getelementptr i8, ptr %0, i64 16
   %47 = load ptr, ptr %46, align 8
-  %48 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %45, i64 1024, ptr nonnull @"$string.138", ptr %47, ptr %1, i64 %43, i64 %2)
+  %48 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %45, i64 1024, ptr nonnull @"$string.139", ptr %47, ptr %1, i64 %43, i64 %2)
   br label %common.ret
 }
 
@@ -16960,7 +16963,7 @@ then:                                             ; preds = %merge2.i.i, %merge2
 then.i:                                           ; preds = %then
   %30 = getelementptr i8, ptr %0, i64 16
   %31 = load ptr, ptr %30, align 8
-  %32 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %29, i64 1024, ptr nonnull @"$string.108", ptr %31, ptr %1)
+  %32 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %29, i64 1024, ptr nonnull @"$string.109", ptr %31, ptr %1)
   br label %common.ret
 
 then2:                                            ; preds = %and.lhs.true.i
@@ -16978,7 +16981,7 @@ then.i35:                                         ; preds = %then2
 
 merge17.i.i:                                      ; preds = %switch.hole_check, %then.i35
   %38 = icmp eq i32 %27, 6
-  %spec.select.i.i = select i1 %38, ptr @"$string.106", ptr @"$string.107"
+  %spec.select.i.i = select i1 %38, ptr @"$string.107", ptr @"$string.108"
   br label %"$json.kind_name.exit.i"
 
 switch.hole_check:                                ; preds = %then.i35
@@ -17000,7 +17003,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %42 = load i64, ptr %41, align 8
   %43 = trunc i64 %42 to i32
   %44 = load ptr, ptr %40, align 8
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %34, i64 1024, ptr nonnull @"$string.109", ptr %36, ptr %1, ptr nonnull @"$string.141", ptr nonnull %common.ret.op.i.i, i32 %43, ptr %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %34, i64 1024, ptr nonnull @"$string.110", ptr %36, ptr %1, ptr nonnull @"$string.142", ptr nonnull %common.ret.op.i.i, i32 %43, ptr %44)
   br label %common.ret
 
 merge1:                                           ; preds = %and.lhs.true.i
@@ -17020,7 +17023,7 @@ then6:                                            ; preds = %merge1
 then10:                                           ; preds = %then6
   %52 = getelementptr i8, ptr %0, i64 16
   %53 = load ptr, ptr %52, align 8
-  %54 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %51, i64 1024, ptr nonnull @"$string.142", ptr %53, ptr %1, double %47, double %2, double %3)
+  %54 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %51, i64 1024, ptr nonnull @"$string.143", ptr %53, ptr %1, double %47, double %2, double %3)
   br label %common.ret
 
 merge5:                                           ; preds = %merge1
@@ -17155,7 +17158,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %13 = getelementptr i8, ptr %1, i64 16
   %14 = load ptr, ptr %13, align 8
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %12, i64 1024, ptr nonnull @"$string.147", ptr %14, i32 %5, i32 %7)
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %12, i64 1024, ptr nonnull @"$string.148", ptr %14, i32 %5, i32 %7)
   br label %common.ret
 
 merge1:                                           ; preds = %merge
@@ -17205,7 +17208,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %10 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %10, align 8
   %11 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(15) %11, ptr noundef nonnull readonly dereferenceable(15) @"$string.148", i64 15)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(15) %11, ptr noundef nonnull readonly dereferenceable(15) @"$string.149", i64 15)
   %12 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %12, label %and.lhs.true.i, label %merge2.i.i
 
@@ -17250,13 +17253,13 @@ switch.lookup:                                    ; preds = %then.i
   br label %"$json.kind_name.exit.i"
 
 "$json.kind_name.exit.i":                         ; preds = %then.i, %switch.lookup
-  %common.ret.op.i.i = phi ptr [ %switch.load, %switch.lookup ], [ @"$string.107", %then.i ]
+  %common.ret.op.i.i = phi ptr [ %switch.load, %switch.lookup ], [ @"$string.108", %then.i ]
   %24 = getelementptr i8, ptr %child.023.i.i, i64 40
   %25 = getelementptr i8, ptr %child.023.i.i, i64 48
   %26 = load i64, ptr %25, align 8
   %27 = trunc i64 %26 to i32
   %28 = load ptr, ptr %24, align 8
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.109", ptr %21, ptr nonnull @"$string.148", ptr nonnull @"$string.149", ptr nonnull %common.ret.op.i.i, i32 %27, ptr %28)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.110", ptr %21, ptr nonnull @"$string.149", ptr nonnull @"$string.150", ptr nonnull %common.ret.op.i.i, i32 %27, ptr %28)
   br label %common.ret
 
 merge.i.i80:                                      ; preds = %and.lhs.true.i
@@ -17286,7 +17289,7 @@ and.rhs.i.i.i95:                                  ; preds = %whilebody.i.i87
   %35 = getelementptr i8, ptr %child.023.i.i88, i64 24
   %.sroa.013.0.copyload.i.i96 = load i64, ptr %35, align 8
   %36 = inttoptr i64 %.sroa.013.0.copyload.i.i96 to ptr
-  %bcmp.i.i.i97 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(9) %36, ptr noundef nonnull readonly dereferenceable(9) @"$string.150", i64 9)
+  %bcmp.i.i.i97 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(9) %36, ptr noundef nonnull readonly dereferenceable(9) @"$string.151", i64 9)
   %37 = icmp eq i32 %bcmp.i.i.i97, 0
   br i1 %37, label %and.lhs.true.i98, label %merge2.i.i91
 
@@ -17306,7 +17309,7 @@ and.lhs.true.i98:                                 ; preds = %and.rhs.i.i.i95
   br i1 %43, label %merge, label %then5
 
 then5:                                            ; preds = %and.lhs.true.i98
-  %44 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %source, ptr nonnull @"$string.150", ptr nonnull @"$string.151")
+  %44 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %source, ptr nonnull @"$string.151", ptr nonnull @"$string.152")
   %.not63 = icmp eq i32 %44, 0
   br i1 %.not63, label %then5.merge_crit_edge, label %common.ret
 
@@ -17352,7 +17355,7 @@ and.rhs.i.i.i128:                                 ; preds = %whilebody.i.i120
   %51 = getelementptr i8, ptr %child.023.i.i121, i64 24
   %.sroa.013.0.copyload.i.i129 = load i64, ptr %51, align 8
   %52 = inttoptr i64 %.sroa.013.0.copyload.i.i129 to ptr
-  %bcmp.i.i.i130 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %52, ptr noundef nonnull readonly dereferenceable(12) @"$string.152", i64 12)
+  %bcmp.i.i.i130 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %52, ptr noundef nonnull readonly dereferenceable(12) @"$string.153", i64 12)
   %53 = icmp eq i32 %bcmp.i.i.i130, 0
   br i1 %53, label %and.lhs.true.i131, label %merge2.i.i124
 
@@ -17402,7 +17405,7 @@ and.rhs.i.i.i165:                                 ; preds = %whilebody.i.i157
   %65 = getelementptr i8, ptr %child.023.i.i158, i64 24
   %.sroa.013.0.copyload.i.i166 = load i64, ptr %65, align 8
   %66 = inttoptr i64 %.sroa.013.0.copyload.i.i166 to ptr
-  %bcmp.i.i.i167 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(9) %66, ptr noundef nonnull readonly dereferenceable(9) @"$string.150", i64 9)
+  %bcmp.i.i.i167 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(9) %66, ptr noundef nonnull readonly dereferenceable(9) @"$string.151", i64 9)
   %67 = icmp eq i32 %bcmp.i.i.i167, 0
   br i1 %67, label %and.lhs.true.i168, label %merge2.i.i161
 
@@ -17425,8 +17428,8 @@ then15.split:                                     ; preds = %merge2.i.i161, %and
   br label %merge14
 
 merge14:                                          ; preds = %and.lhs.true.i168, %then15.split
-  %"$string.150.sink" = phi ptr [ @"$string.153", %then15.split ], [ @"$string.150", %and.lhs.true.i168 ]
-  %74 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside, ptr nonnull %"$string.150.sink", ptr nonnull @"$string.151")
+  %"$string.151.sink" = phi ptr [ @"$string.154", %then15.split ], [ @"$string.151", %and.lhs.true.i168 ]
+  %74 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside, ptr nonnull %"$string.151.sink", ptr nonnull @"$string.152")
   %.not65 = icmp eq i32 %74, 0
   br i1 %.not65, label %merge11, label %common.ret
 
@@ -17466,7 +17469,7 @@ and.rhs.i.i.i198:                                 ; preds = %whilebody.i.i190
   %83 = getelementptr i8, ptr %child.023.i.i191, i64 24
   %.sroa.013.0.copyload.i.i199 = load i64, ptr %83, align 8
   %84 = inttoptr i64 %.sroa.013.0.copyload.i.i199 to ptr
-  %bcmp.i.i.i200 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %84, ptr noundef nonnull readonly dereferenceable(10) @"$string.154", i64 10)
+  %bcmp.i.i.i200 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %84, ptr noundef nonnull readonly dereferenceable(10) @"$string.155", i64 10)
   %85 = icmp eq i32 %bcmp.i.i.i200, 0
   br i1 %85, label %and.lhs.true.i201, label %merge2.i.i194
 
@@ -17509,7 +17512,7 @@ and.rhs.i.i.i231:                                 ; preds = %whilebody.i.i223
   %96 = getelementptr i8, ptr %child.023.i.i224, i64 24
   %.sroa.013.0.copyload.i.i232 = load i64, ptr %96, align 8
   %97 = inttoptr i64 %.sroa.013.0.copyload.i.i232 to ptr
-  %bcmp.i.i.i233 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %97, ptr noundef nonnull readonly dereferenceable(21) @"$string.155", i64 21)
+  %bcmp.i.i.i233 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %97, ptr noundef nonnull readonly dereferenceable(21) @"$string.156", i64 21)
   %98 = icmp eq i32 %bcmp.i.i.i233, 0
   br i1 %98, label %and.lhs.true.i234, label %merge2.i.i227
 
@@ -17533,13 +17536,13 @@ and.lhs.true.i234:                                ; preds = %and.rhs.i.i.i231
   %common.ret.op.i215 = phi i1 [ true, %"$Document.child.exit.i.i219" ], [ true, %merge.i.i216 ], [ %104, %and.lhs.true.i234 ], [ true, %merge11 ], [ true, %or.lhs.false.i.i180 ], [ true, %merge.i.i183 ], [ true, %merge2.i.i227 ]
   store double 5.000000e-01, ptr %factor, align 8
   %105 = getelementptr i8, ptr %0, i64 96
-  %106 = call fastcc i32 @"$ConfigReader.real"(ptr %spec.select262, ptr nonnull @"$string.154", double 1.000000e+00, double 1.000000e+12, ptr %105)
+  %106 = call fastcc i32 @"$ConfigReader.real"(ptr %spec.select262, ptr nonnull @"$string.155", double 1.000000e+00, double 1.000000e+12, ptr %105)
   %.not66 = icmp eq i32 %106, 0
   br i1 %.not66, label %merge29, label %common.ret
 
 merge29:                                          ; preds = %"$ConfigReader.find.exit245"
   %factor_source.0 = select i1 %common.ret.op.i215, ptr %1, ptr %source
-  %107 = call fastcc i32 @"$ConfigReader.optional_real"(ptr nonnull %factor_source.0, ptr nonnull @"$string.155", double 1.000000e-03, double 1.000000e+00, double 5.000000e-01, ptr nonnull %factor)
+  %107 = call fastcc i32 @"$ConfigReader.optional_real"(ptr nonnull %factor_source.0, ptr nonnull @"$string.156", double 1.000000e-03, double 1.000000e+00, double 5.000000e-01, ptr nonnull %factor)
   %.not67 = icmp eq i32 %107, 0
   br i1 %.not67, label %merge34, label %common.ret
 
@@ -17595,7 +17598,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %11 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %11, align 8
   %12 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %12, ptr noundef nonnull readonly dereferenceable(12) @"$string.156", i64 12)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %12, ptr noundef nonnull readonly dereferenceable(12) @"$string.157", i64 12)
   %13 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %13, label %and.lhs.true.i, label %merge2.i.i
 
@@ -17625,7 +17628,7 @@ then2:                                            ; preds = %and.lhs.true.i
   %20 = load i32, ptr %19, align 4
   %21 = add i32 %20, -1
   %22 = sext i32 %21 to i64
-  %23 = tail call fastcc i32 @"$ConfigReader.check_integer"(ptr nonnull readonly %1, ptr nonnull @"$string.156", ptr nonnull readonly %child.023.i.i, i64 0, i64 %22)
+  %23 = tail call fastcc i32 @"$ConfigReader.check_integer"(ptr nonnull readonly %1, ptr nonnull @"$string.157", ptr nonnull readonly %child.023.i.i, i64 0, i64 %22)
   %.not.i = icmp eq i32 %23, 0
   br i1 %.not.i, label %merge.i, label %common.ret
 
@@ -17643,7 +17646,7 @@ then2.i:                                          ; preds = %merge.i
 then5.i:                                          ; preds = %then2.i
   %28 = getelementptr i8, ptr %1, i64 16
   %29 = load ptr, ptr %28, align 8
-  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.157", ptr %29, i32 16)
+  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.158", ptr %29, i32 16)
   br label %common.ret
 
 merge1.i:                                         ; preds = %merge.i
@@ -17681,7 +17684,7 @@ whilebody:                                        ; preds = %whilebody.lr.ph, %"
   %45 = load i32, ptr %43, align 4
   %46 = add i32 %45, -1
   %47 = sext i32 %46 to i64
-  %48 = tail call fastcc i32 @"$ConfigReader.check_integer"(ptr nonnull readonly %1, ptr nonnull @"$string.156", ptr nonnull readonly %child.048, i64 0, i64 %47)
+  %48 = tail call fastcc i32 @"$ConfigReader.check_integer"(ptr nonnull readonly %1, ptr nonnull @"$string.157", ptr nonnull readonly %child.048, i64 0, i64 %47)
   %.not.i31 = icmp eq i32 %48, 0
   br i1 %.not.i31, label %merge.i33, label %common.ret
 
@@ -17699,7 +17702,7 @@ then2.i35:                                        ; preds = %merge.i33
 then5.i37:                                        ; preds = %then2.i35
   %53 = getelementptr i8, ptr %1, i64 16
   %54 = load ptr, ptr %53, align 8
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %52, i64 1024, ptr nonnull @"$string.157", ptr %54, i32 16)
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %52, i64 1024, ptr nonnull @"$string.158", ptr %54, i32 16)
   br label %common.ret
 
 merge6:                                           ; preds = %merge.i33
@@ -17766,7 +17769,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %11 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %11, align 8
   %12 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %12, ptr noundef nonnull readonly dereferenceable(11) @"$string.158", i64 11)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %12, ptr noundef nonnull readonly dereferenceable(11) @"$string.159", i64 11)
   %13 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %13, label %and.lhs.true.i, label %merge2.i.i
 
@@ -17796,7 +17799,7 @@ and.rhs.i.i.i39:                                  ; preds = %whilebody.i.i31
   %21 = getelementptr i8, ptr %child.023.i.i32, i64 24
   %.sroa.013.0.copyload.i.i40 = load i64, ptr %21, align 8
   %22 = inttoptr i64 %.sroa.013.0.copyload.i.i40 to ptr
-  %bcmp.i.i.i41 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %22, ptr noundef nonnull readonly dereferenceable(11) @"$string.158", i64 11)
+  %bcmp.i.i.i41 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %22, ptr noundef nonnull readonly dereferenceable(11) @"$string.159", i64 11)
   %23 = icmp eq i32 %bcmp.i.i.i41, 0
   br i1 %23, label %and.lhs.true.i42, label %merge2.i.i35
 
@@ -17836,7 +17839,7 @@ and.rhs.i.i.i72:                                  ; preds = %whilebody.i.i64
   %33 = getelementptr i8, ptr %child.023.i.i65, i64 24
   %.sroa.013.0.copyload.i.i73 = load i64, ptr %33, align 8
   %34 = inttoptr i64 %.sroa.013.0.copyload.i.i73 to ptr
-  %bcmp.i.i.i74 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %34, ptr noundef nonnull readonly dereferenceable(5) @"$string.159", i64 5)
+  %bcmp.i.i.i74 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %34, ptr noundef nonnull readonly dereferenceable(5) @"$string.160", i64 5)
   %35 = icmp eq i32 %bcmp.i.i.i74, 0
   br i1 %35, label %and.lhs.true.i75, label %merge2.i.i68
 
@@ -17869,14 +17872,14 @@ and.lhs.true:                                     ; preds = %and.lhs.true4
   %43 = getelementptr i8, ptr %phi.call, i64 40
   %.sroa.0.0.copyload = load i64, ptr %43, align 8
   %44 = inttoptr i64 %.sroa.0.0.copyload to ptr
-  %bcmp.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %44, ptr noundef nonnull readonly dereferenceable(7) @"$string.160", i64 7)
+  %bcmp.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %44, ptr noundef nonnull readonly dereferenceable(7) @"$string.161", i64 7)
   %45 = icmp eq i32 %bcmp.i.i, 0
   br i1 %45, label %then2, label %then5
 
 and.lhs.true4:                                    ; preds = %and.lhs.true.i42, %and.lhs.true.i75
   %46 = phi i32 [ %28, %and.lhs.true.i42 ], [ %40, %and.lhs.true.i75 ]
   %phi.call = phi ptr [ %child.023.i.i32, %and.lhs.true.i42 ], [ %child.023.i.i65, %and.lhs.true.i75 ]
-  %key.0 = phi ptr [ @"$string.158", %and.lhs.true.i42 ], [ @"$string.159", %and.lhs.true.i75 ]
+  %key.0 = phi ptr [ @"$string.159", %and.lhs.true.i42 ], [ @"$string.160", %and.lhs.true.i75 ]
   %47 = icmp eq i32 %46, 4
   br i1 %47, label %and.lhs.true, label %then5
 
@@ -17885,7 +17888,7 @@ common.ret:                                       ; preds = %merge2.i.i35, %merg
   ret i32 %common.ret.op
 
 then5:                                            ; preds = %and.lhs.true, %and.lhs.true4, %"$text.equals.exit"
-  %48 = tail call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %1, ptr nonnull %key.0, ptr nonnull @"$string.161")
+  %48 = tail call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %1, ptr nonnull %key.0, ptr nonnull @"$string.162")
   br label %common.ret
 }
 
@@ -17914,7 +17917,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %15 = getelementptr i8, ptr %1, i64 16
   %16 = load ptr, ptr %15, align 8
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 1024, ptr nonnull @"$string.163", ptr %16, i32 %3, i32 %9, i64 %11, i64 1048576)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 1024, ptr nonnull @"$string.164", ptr %16, i32 %3, i32 %9, i64 %11, i64 1048576)
   br label %common.ret
 
 common.ret:                                       ; preds = %entry, %then2, %then
@@ -17942,7 +17945,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %9 = getelementptr i8, ptr %1, i64 16
   %10 = load ptr, ptr %9, align 8
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.164", ptr %10, i32 %3, i32 %5)
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.165", ptr %10, i32 %3, i32 %5)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge4, %then17, %then13, %then9, %then5, %then2, %then
@@ -17969,7 +17972,7 @@ then9:                                            ; preds = %then5
   %19 = load ptr, ptr %18, align 8
   %20 = getelementptr i8, ptr %0, i64 84
   %21 = load i32, ptr %20, align 4
-  %22 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.165", ptr %19, i32 %13, i32 %21)
+  %22 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.166", ptr %19, i32 %13, i32 %21)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -17989,7 +17992,7 @@ then13:                                           ; preds = %merge4
 then17:                                           ; preds = %then13
   %30 = getelementptr i8, ptr %1, i64 16
   %31 = load ptr, ptr %30, align 8
-  %32 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %29, i64 1024, ptr nonnull @"$string.166", ptr %31, i32 %24, i32 %26)
+  %32 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %29, i64 1024, ptr nonnull @"$string.167", ptr %31, i32 %24, i32 %26)
   br label %common.ret
 }
 
@@ -18083,7 +18086,7 @@ then:                                             ; preds = %and.lhs.true.i
 then2:                                            ; preds = %then
   %28 = getelementptr i8, ptr %0, i64 16
   %29 = load ptr, ptr %28, align 8
-  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.171", ptr %29, ptr %1)
+  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.172", ptr %29, ptr %1)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge2.i.i, %merge2.i.us.i, %and.lhs.true.i, %merge.i.i, %"$Document.child.exit.i.i", %entry, %or.lhs.false.i.i, %then2, %then
@@ -18134,7 +18137,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %10 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %10, align 8
   %11 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %11, ptr noundef nonnull readonly dereferenceable(13) @"$string.173", i64 13)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %11, ptr noundef nonnull readonly dereferenceable(13) @"$string.174", i64 13)
   %12 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %12, label %and.lhs.true.i, label %merge2.i.i
 
@@ -18166,7 +18169,7 @@ then:                                             ; preds = %merge2.i.i, %and.lh
 then.i:                                           ; preds = %then
   %21 = getelementptr i8, ptr %1, i64 16
   %22 = load ptr, ptr %21, align 8
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.108", ptr %22, ptr nonnull @"$string.174")
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.109", ptr %22, ptr nonnull @"$string.175")
   br label %common.ret
 
 merge:                                            ; preds = %and.lhs.true.i
@@ -18210,7 +18213,7 @@ then.i39:                                         ; preds = %then2
 
 merge17.i.i:                                      ; preds = %then.i39
   %37 = icmp eq i32 %17, 6
-  %spec.select.i.i = select i1 %37, ptr @"$string.106", ptr @"$string.107"
+  %spec.select.i.i = select i1 %37, ptr @"$string.107", ptr @"$string.108"
   br label %"$json.kind_name.exit.i"
 
 switch.lookup:                                    ; preds = %then.i39
@@ -18227,7 +18230,7 @@ switch.lookup:                                    ; preds = %then.i39
   %41 = load i64, ptr %40, align 8
   %42 = trunc i64 %41 to i32
   %43 = load ptr, ptr %39, align 8
-  %44 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %33, i64 1024, ptr nonnull @"$string.109", ptr %35, ptr nonnull @"$string.174", ptr nonnull @"$string.175", ptr nonnull %common.ret.op.i.i, i32 %42, ptr %43)
+  %44 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %33, i64 1024, ptr nonnull @"$string.110", ptr %35, ptr nonnull @"$string.175", ptr nonnull @"$string.176", ptr nonnull %common.ret.op.i.i, i32 %42, ptr %43)
   br label %common.ret
 
 or.lhs.false.i.i.i:                               ; preds = %condition.preheader, %"$Document.next.exit"
@@ -18266,7 +18269,7 @@ and.rhs.i.i.i.i:                                  ; preds = %whilebody.i.i.i
   %51 = getelementptr i8, ptr %child.023.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i = load i64, ptr %51, align 8
   %52 = inttoptr i64 %.sroa.013.0.copyload.i.i.i to ptr
-  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %52, ptr noundef nonnull readonly dereferenceable(7) @"$string.176", i64 7)
+  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %52, ptr noundef nonnull readonly dereferenceable(7) @"$string.177", i64 7)
   %53 = icmp eq i32 %bcmp.i.i.i.i, 0
   br i1 %53, label %and.lhs.true.i.i, label %merge2.i.i.i
 
@@ -18293,24 +18296,24 @@ then.i41:                                         ; preds = %and.lhs.true.i.i, %
 
 then.i.i:                                         ; preds = %then.i41
   %62 = load ptr, ptr %.sroa.3.0.inside.sroa_idx, align 8
-  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %61, i64 1024, ptr nonnull @"$string.108", ptr %62, ptr nonnull @"$string.177")
+  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %61, i64 1024, ptr nonnull @"$string.109", ptr %62, ptr nonnull @"$string.178")
   br label %"$check_group.exit.thread"
 
 merge.i45:                                        ; preds = %and.lhs.true.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.3.0.inside.sroa_idx.i, ptr noundef nonnull align 8 dereferenceable(16) %reader.sroa.3.0.self.0..sroa_idx.i, i64 16, i1 false)
   store ptr %reader.sroa.0.0.copyload.i, ptr %inside.i, align 8
   store ptr %child.023.i.i.i, ptr %.sroa.2.0.inside.sroa_idx.i, align 8
-  %64 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i, ptr nonnull @"$string.153", ptr nonnull @"$string.178")
+  %64 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i, ptr nonnull @"$string.154", ptr nonnull @"$string.179")
   %.not.i46 = icmp eq i32 %64, 0
   br i1 %.not.i46, label %merge1.i, label %"$check_group.exit.thread"
 
 merge1.i:                                         ; preds = %merge.i45
-  %65 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside.i, ptr nonnull @"$string.179", i64 8)
+  %65 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside.i, ptr nonnull @"$string.180", i64 8)
   %.not86.i = icmp eq i32 %65, 0
   br i1 %.not86.i, label %merge6.i, label %"$check_group.exit.thread"
 
 merge6.i:                                         ; preds = %merge1.i
-  %66 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i, ptr nonnull @"$string.180", ptr nonnull @"$string.181")
+  %66 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i, ptr nonnull @"$string.181", ptr nonnull @"$string.182")
   %.not87.i = icmp eq i32 %66, 0
   br i1 %.not87.i, label %merge11.i, label %"$check_group.exit.thread"
 
@@ -18318,7 +18321,7 @@ merge11.i:                                        ; preds = %merge6.i
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %words.i.i)
   call void @llvm.lifetime.start.p0(i64 1, ptr nonnull %value.i.i)
   store i8 1, ptr %value.i.i, align 1
-  %67 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %inside.i, ptr nonnull @"$string.183", i1 zeroext true, ptr nonnull %value.i.i)
+  %67 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %inside.i, ptr nonnull @"$string.184", i1 zeroext true, ptr nonnull %value.i.i)
   %.not.i98.i = icmp eq i32 %67, 0
   br i1 %.not.i98.i, label %merge.i.i47, label %"$ConfigReader.expect_flag.exit.thread.i"
 
@@ -18328,9 +18331,9 @@ merge.i.i47:                                      ; preds = %merge11.i
   br i1 %.not18.i.i, label %merge16.i, label %then2.i.i
 
 then2.i.i:                                        ; preds = %merge.i.i47
-  store ptr @"$string.99", ptr %words.i.i, align 8
+  store ptr @"$string.100", ptr %words.i.i, align 8
   %.fca.1.insert.fca.1.gep.i.i = getelementptr inbounds i8, ptr %words.i.i, i64 8
-  store ptr @"$string.98", ptr %.fca.1.insert.fca.1.gep.i.i, align 8
+  store ptr @"$string.99", ptr %.fca.1.insert.fca.1.gep.i.i, align 8
   %69 = getelementptr inbounds i8, ptr %inside.i, i64 24
   %70 = load ptr, ptr %69, align 8
   %.not19.i.i = icmp eq ptr %70, null
@@ -18342,7 +18345,7 @@ then5.i.i:                                        ; preds = %then2.i.i
   %73 = zext nneg i8 %72 to i64
   %74 = getelementptr ptr, ptr %words.i.i, i64 %73
   %75 = load ptr, ptr %74, align 8
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %70, i64 1024, ptr nonnull @"$string.182", ptr %71, ptr nonnull @"$string.183", ptr %75, ptr nonnull @"$string.98")
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %70, i64 1024, ptr nonnull @"$string.183", ptr %71, ptr nonnull @"$string.184", ptr %75, ptr nonnull @"$string.99")
   br label %"$ConfigReader.expect_flag.exit.thread.i"
 
 "$ConfigReader.expect_flag.exit.thread.i":        ; preds = %merge11.i, %then5.i.i, %then2.i.i
@@ -18354,12 +18357,12 @@ then5.i.i:                                        ; preds = %then2.i.i
 merge16.i:                                        ; preds = %merge.i.i47
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %words.i.i)
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %value.i.i)
-  %77 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i, ptr nonnull @"$string.184", i1 zeroext false)
+  %77 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i, ptr nonnull @"$string.185", i1 zeroext false)
   %.not89.i = icmp eq i32 %77, 0
   br i1 %.not89.i, label %merge21.i, label %"$check_group.exit.thread"
 
 merge21.i:                                        ; preds = %merge16.i
-  %78 = tail call fastcc ptr @"$ConfigReader.find"(ptr nonnull %reader.sroa.0.0.copyload.i, ptr nonnull %group.0114, ptr nonnull @"$string.185")
+  %78 = tail call fastcc ptr @"$ConfigReader.find"(ptr nonnull %reader.sroa.0.0.copyload.i, ptr nonnull %group.0114, ptr nonnull @"$string.186")
   %79 = icmp eq ptr %78, null
   br i1 %79, label %then27.i, label %merge26.i
 
@@ -18371,34 +18374,34 @@ then27.i:                                         ; preds = %merge21.i
 
 then.i101.i:                                      ; preds = %then27.i
   %82 = load ptr, ptr %.sroa.3.0.inside.sroa_idx, align 8
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %81, i64 1024, ptr nonnull @"$string.108", ptr %82, ptr nonnull @"$string.186")
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %81, i64 1024, ptr nonnull @"$string.109", ptr %82, ptr nonnull @"$string.187")
   br label %"$check_group.exit.thread"
 
 merge26.i:                                        ; preds = %merge21.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.3110.0.inside30.sroa_idx.i, ptr noundef nonnull readonly align 8 dereferenceable(16) %.sroa.3.0.inside.sroa_idx, i64 16, i1 false)
   store ptr %reader.sroa.0.0.copyload.i, ptr %inside30.i, align 8
   store ptr %78, ptr %.sroa.2109.0.inside30.sroa_idx.i, align 8
-  %84 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside30.i, ptr nonnull @"$string.153", ptr nonnull @"$string.178")
+  %84 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside30.i, ptr nonnull @"$string.154", ptr nonnull @"$string.179")
   %.not90.i = icmp eq i32 %84, 0
   br i1 %.not90.i, label %merge32.i, label %"$check_group.exit.thread"
 
 merge32.i:                                        ; preds = %merge26.i
-  %85 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside30.i, ptr nonnull @"$string.179", i64 8)
+  %85 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside30.i, ptr nonnull @"$string.180", i64 8)
   %.not91.i = icmp eq i32 %85, 0
   br i1 %.not91.i, label %merge37.i, label %"$check_group.exit.thread"
 
 merge37.i:                                        ; preds = %merge32.i
-  %86 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside30.i, ptr nonnull @"$string.180", ptr nonnull @"$string.16")
+  %86 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside30.i, ptr nonnull @"$string.181", ptr nonnull @"$string.16")
   %.not92.i = icmp eq i32 %86, 0
   br i1 %.not92.i, label %merge42.i, label %"$check_group.exit.thread"
 
 merge42.i:                                        ; preds = %merge37.i
-  %87 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside30.i, ptr nonnull @"$string.183", i1 zeroext true)
+  %87 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside30.i, ptr nonnull @"$string.184", i1 zeroext true)
   %.not93.i = icmp eq i32 %87, 0
   br i1 %.not93.i, label %merge47.i, label %"$check_group.exit.thread"
 
 merge47.i:                                        ; preds = %merge42.i
-  %88 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside30.i, ptr nonnull @"$string.184", i1 zeroext true)
+  %88 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside30.i, ptr nonnull @"$string.185", i1 zeroext true)
   %.not94.i = icmp eq i32 %88, 0
   br i1 %.not94.i, label %"$check_group.exit", label %"$check_group.exit.thread"
 
@@ -18409,7 +18412,7 @@ merge47.i:                                        ; preds = %merge42.i
   br label %common.ret
 
 "$check_group.exit":                              ; preds = %merge47.i
-  %89 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull readonly %inside, ptr nonnull @"$string.187")
+  %89 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull readonly %inside, ptr nonnull @"$string.188")
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %inside30.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %inside.i)
   %.not33 = icmp eq i32 %89, 0
@@ -18443,7 +18446,7 @@ and.rhs.i.i.i.i69:                                ; preds = %whilebody.i.i.i61
   %95 = getelementptr i8, ptr %child.023.i.i.i62, i64 24
   %.sroa.013.0.copyload.i.i.i70 = load i64, ptr %95, align 8
   %96 = inttoptr i64 %.sroa.013.0.copyload.i.i.i70 to ptr
-  %bcmp.i.i.i.i71 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %96, ptr noundef nonnull readonly dereferenceable(7) @"$string.188", i64 7)
+  %bcmp.i.i.i.i71 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %96, ptr noundef nonnull readonly dereferenceable(7) @"$string.189", i64 7)
   %97 = icmp eq i32 %bcmp.i.i.i.i71, 0
   br i1 %97, label %and.lhs.true.i.i72, label %merge2.i.i.i65
 
@@ -18470,16 +18473,16 @@ then.i52:                                         ; preds = %and.lhs.true.i.i72,
 
 then.i.i54:                                       ; preds = %then.i52
   %106 = load ptr, ptr %.sroa.3.0.inside.sroa_idx, align 8
-  %107 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %105, i64 1024, ptr nonnull @"$string.108", ptr %106, ptr nonnull @"$string.189")
+  %107 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %105, i64 1024, ptr nonnull @"$string.109", ptr %106, ptr nonnull @"$string.190")
   br label %common.ret
 
 merge.i73:                                        ; preds = %and.lhs.true.i.i72
-  %108 = call fastcc i32 @"$NameMatcher.read"(ptr %29, ptr nonnull %child.023.i.i.i62, ptr %30, ptr nonnull @"$string.188", ptr nonnull readonly %inside)
+  %108 = call fastcc i32 @"$NameMatcher.read"(ptr %29, ptr nonnull %child.023.i.i.i62, ptr %30, ptr nonnull @"$string.189", ptr nonnull readonly %inside)
   %.not.i74 = icmp eq i32 %108, 0
   br i1 %.not.i74, label %merge11, label %common.ret
 
 merge11:                                          ; preds = %merge.i73
-  %109 = tail call fastcc ptr @"$Map.find.231"(ptr %29, i64 ptrtoint (ptr @"$string.232" to i64), i64 6)
+  %109 = tail call fastcc ptr @"$Map.find.232"(ptr %29, i64 ptrtoint (ptr @"$string.233" to i64), i64 6)
   %110 = icmp ne ptr %109, null
   %111 = zext i1 %110 to i8
   store i8 %111, ptr %31, align 1
@@ -18518,9 +18521,9 @@ merge:                                            ; preds = %entry
   br i1 %.not18, label %common.ret, label %then2
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.99", ptr %words, align 8
+  store ptr @"$string.100", ptr %words, align 8
   %.fca.1.insert.fca.1.gep = getelementptr inbounds i8, ptr %words, i64 8
-  store ptr @"$string.98", ptr %.fca.1.insert.fca.1.gep, align 8
+  store ptr @"$string.99", ptr %.fca.1.insert.fca.1.gep, align 8
   %6 = getelementptr i8, ptr %0, i64 24
   %7 = load ptr, ptr %6, align 8
   %.not19 = icmp eq ptr %7, null
@@ -18536,7 +18539,7 @@ then5:                                            ; preds = %then2
   %14 = zext i1 %2 to i64
   %15 = getelementptr ptr, ptr %words, i64 %14
   %16 = load ptr, ptr %15, align 8
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %7, i64 1024, ptr nonnull @"$string.182", ptr %9, ptr %1, ptr %13, ptr %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %7, i64 1024, ptr nonnull @"$string.183", ptr %9, ptr %1, ptr %13, ptr %16)
   br label %common.ret
 }
 
@@ -18571,7 +18574,7 @@ then.i:                                           ; preds = %then
 
 merge17.i.i:                                      ; preds = %then.i
   %12 = icmp eq i32 %6, 6
-  %spec.select.i.i = select i1 %12, ptr @"$string.106", ptr @"$string.107"
+  %spec.select.i.i = select i1 %12, ptr @"$string.107", ptr @"$string.108"
   br label %"$json.kind_name.exit.i"
 
 switch.lookup:                                    ; preds = %then.i
@@ -18587,7 +18590,7 @@ switch.lookup:                                    ; preds = %then.i
   %16 = load i64, ptr %15, align 8
   %17 = trunc i64 %16 to i32
   %18 = load ptr, ptr %14, align 8
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.109", ptr %10, ptr %3, ptr nonnull @"$string.116", ptr nonnull %common.ret.op.i.i, i32 %17, ptr %18)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.110", ptr %10, ptr %3, ptr nonnull @"$string.117", ptr nonnull %common.ret.op.i.i, i32 %17, ptr %18)
   br label %common.ret
 
 merge:                                            ; preds = %entry
@@ -18651,7 +18654,7 @@ then.i28:                                         ; preds = %then3
 
 merge17.i.i37:                                    ; preds = %switch.hole_check, %then.i28
   %50 = icmp eq i32 %44, 6
-  %spec.select.i.i38 = select i1 %50, ptr @"$string.106", ptr @"$string.107"
+  %spec.select.i.i38 = select i1 %50, ptr @"$string.107", ptr @"$string.108"
   br label %"$json.kind_name.exit.i30"
 
 switch.hole_check:                                ; preds = %then.i28
@@ -18663,7 +18666,7 @@ switch.hole_check:                                ; preds = %then.i28
 switch.lookup200:                                 ; preds = %switch.hole_check
   %51 = zext nneg i32 %44 to i64
   %reltable.shift259 = shl i64 %51, 2
-  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.740.rel", i64 %reltable.shift259)
+  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.743.rel", i64 %reltable.shift259)
   br label %"$json.kind_name.exit.i30"
 
 "$json.kind_name.exit.i30":                       ; preds = %switch.lookup200, %merge17.i.i37
@@ -18673,7 +18676,7 @@ switch.lookup200:                                 ; preds = %switch.hole_check
   %54 = load i64, ptr %53, align 8
   %55 = trunc i64 %54 to i32
   %56 = load ptr, ptr %52, align 8
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.109", ptr %48, ptr %3, ptr nonnull @"$string.116", ptr nonnull %common.ret.op.i.i31, i32 %55, ptr %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.110", ptr %48, ptr %3, ptr nonnull @"$string.117", ptr nonnull %common.ret.op.i.i31, i32 %55, ptr %56)
   br label %common.ret
 
 merge2:                                           ; preds = %whilebody
@@ -18711,7 +18714,7 @@ then.i.i.i.i:                                     ; preds = %and.lhs.true.i.i.i.
 then.i.i.i.i.i:                                   ; preds = %then.i.i.i.i
   %64 = trunc i64 %68 to i32
   %65 = load ptr, ptr %parser.i.i.i, align 8
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %63, i64 1024, ptr nonnull @"$string.196", i32 %64, ptr %65, i64 %67, ptr nonnull @"$string.212")
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %63, i64 1024, ptr nonnull @"$string.197", i32 %64, ptr %65, i64 %67, ptr nonnull @"$string.213")
   br label %then.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %then.i43
@@ -18922,7 +18925,7 @@ then.i32.i.i.i:                                   ; preds = %then2.i.i.i
   %139 = trunc i64 %138 to i32
   %140 = load ptr, ptr %parser.i.i.i, align 8
   %141 = load i64, ptr %.sroa.3.0.parser.sroa_idx.i.i.i, align 8
-  %142 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %137, i64 1024, ptr nonnull @"$string.196", i32 %139, ptr %140, i64 %141, ptr nonnull @"$string.197")
+  %142 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %137, i64 1024, ptr nonnull @"$string.197", i32 %139, ptr %140, i64 %141, ptr nonnull @"$string.198")
   br label %then.i.i
 
 then.i.i:                                         ; preds = %then.i43, %then.i32.i.i.i, %then2.i.i.i, %then.i.i.i.i.i, %then.i.i.i.i
@@ -18953,7 +18956,7 @@ then.i.i:                                         ; preds = %then.i43, %then.i32
 then2.i.i:                                        ; preds = %then.i.i
   %151 = getelementptr i8, ptr %4, i64 16
   %152 = load ptr, ptr %151, align 8
-  %153 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %150, i64 1024, ptr nonnull @"$string.221", ptr %152, ptr nonnull @"$string.162", ptr %3, ptr nonnull %cause.i.i)
+  %153 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %150, i64 1024, ptr nonnull @"$string.222", ptr %152, ptr nonnull @"$string.163", ptr %3, ptr nonnull %cause.i.i)
   br label %"$NameMatcher.add.exit.thread55"
 
 merge.i.i.loopexit.unr-lcssa:                     ; preds = %forbody.i.i.i.i, %forbody.i.i.i.i.preheader
@@ -19025,12 +19028,12 @@ then5.i.i:                                        ; preds = %merge.i.i.i.i
 then.i18.i.i:                                     ; preds = %then5.i.i
   %172 = getelementptr i8, ptr %4, i64 16
   %173 = load ptr, ptr %172, align 8
-  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %171, i64 1024, ptr nonnull @"$string.65", ptr %173)
+  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %171, i64 1024, ptr nonnull @"$string.66", ptr %173)
   br label %"$NameMatcher.add.exit.thread55"
 
 "$text.equal.exit.i":                             ; preds = %merge2
   %175 = inttoptr i64 %.sroa.0.0.copyload to ptr
-  %bcmp.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %175, ptr noundef nonnull dereferenceable(3) @"$string.190", i64 3)
+  %bcmp.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %175, ptr noundef nonnull dereferenceable(3) @"$string.191", i64 3)
   %176 = icmp eq i32 %bcmp.i.i, 0
   br i1 %176, label %then.i43, label %merge.i41
 
@@ -19096,7 +19099,7 @@ then3.i:                                          ; preds = %merge.i.i40.i.i, %m
 then.i57.i:                                       ; preds = %then3.i
   %202 = getelementptr i8, ptr %4, i64 16
   %203 = load ptr, ptr %202, align 8
-  %204 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %201, i64 1024, ptr nonnull @"$string.65", ptr %203)
+  %204 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %201, i64 1024, ptr nonnull @"$string.66", ptr %203)
   br label %common.ret
 
 or.lhs.false.i:                                   ; preds = %then2.i.i52.i, %then.i50.i
@@ -19207,8 +19210,8 @@ merge1.i.i.i.i:                                   ; preds = %forbody.i.i.i70.i, 
   %250 = icmp sgt i64 %249, 0
   br i1 %250, label %forbody4.i.i.i.i, label %merge.i60.i
 
-forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$Map.position.229.exit.i.i.i.i"
-  %i2.022.i.i.i.i = phi i64 [ %291, %"$Map.position.229.exit.i.i.i.i" ], [ 0, %merge1.i.i.i.i ]
+forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$Map.position.230.exit.i.i.i.i"
+  %i2.022.i.i.i.i = phi i64 [ %291, %"$Map.position.230.exit.i.i.i.i" ], [ 0, %merge1.i.i.i.i ]
   %.val.i.i.i.i = load ptr, ptr %0, align 8
   %251 = getelementptr %74, ptr %.val.i.i.i.i, i64 %i2.022.i.i.i.i
   %252 = trunc i64 %i2.022.i.i.i.i to i32
@@ -19224,7 +19227,7 @@ forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$
   %259 = getelementptr i32, ptr %253, i64 %258
   %260 = load i32, ptr %259, align 4
   %261 = icmp sgt i32 %260, -1
-  br i1 %261, label %whilebody.lr.ph.i.i.i.i.i, label %"$Map.position.229.exit.i.i.i.i"
+  br i1 %261, label %whilebody.lr.ph.i.i.i.i.i, label %"$Map.position.230.exit.i.i.i.i"
 
 whilebody.lr.ph.i.i.i.i.i:                        ; preds = %forbody4.i.i.i.i
   %.sroa.0.0.copyload.i.i.i.i = load i64, ptr %251, align 8
@@ -19246,7 +19249,7 @@ and.lhs.true.i.us.i.i.i.i:                        ; preds = %whilebody.i.us.i.i.
   %.sroa.2.0..sroa_idx.i.us.i.i.i.i = getelementptr inbounds i8, ptr %266, i64 8
   %.sroa.2.0.copyload.i.us.i.i.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.us.i.i.i.i, align 8
   %270 = icmp eq i64 %.sroa.2.0.copyload.i.us.i.i.i.i, 0
-  br i1 %270, label %"$Map.position.229.exit.i.i.i.i", label %merge2.i.us.i.i.i.i
+  br i1 %270, label %"$Map.position.230.exit.i.i.i.i", label %merge2.i.us.i.i.i.i
 
 merge2.i.us.i.i.i.i:                              ; preds = %and.lhs.true.i.us.i.i.i.i, %whilebody.i.us.i.i.i.i
   %271 = add i64 %position.017.i.us.i.i.i.i, 1
@@ -19254,7 +19257,7 @@ merge2.i.us.i.i.i.i:                              ; preds = %and.lhs.true.i.us.i
   %273 = getelementptr i32, ptr %253, i64 %272
   %274 = load i32, ptr %273, align 4
   %275 = icmp sgt i32 %274, -1
-  br i1 %275, label %whilebody.i.us.i.i.i.i, label %"$Map.position.229.exit.i.i.i.i"
+  br i1 %275, label %whilebody.i.us.i.i.i.i, label %"$Map.position.230.exit.i.i.i.i"
 
 whilebody.i.i.i.i.i:                              ; preds = %whilebody.lr.ph.i.i.i.i.i, %merge2.i.i.i.i.i
   %276 = phi i32 [ %288, %merge2.i.i.i.i.i ], [ %260, %whilebody.lr.ph.i.i.i.i.i ]
@@ -19277,7 +19280,7 @@ and.rhs.i.i.i.i.i.i:                              ; preds = %and.lhs.true.i.i.i.
   %283 = inttoptr i64 %.sroa.0.0.copyload.i.i.i.i.i to ptr
   %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr %283, ptr %262, i64 %.sroa.2.0.copyload.fr.i.i.i.i)
   %284 = icmp eq i32 %bcmp.i.i.i.i.i.i, 0
-  br i1 %284, label %"$Map.position.229.exit.i.i.i.i", label %merge2.i.i.i.i.i
+  br i1 %284, label %"$Map.position.230.exit.i.i.i.i", label %merge2.i.i.i.i.i
 
 merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i, %whilebody.i.i.i.i.i
   %285 = add i64 %position.017.i.i.i.i.i, 1
@@ -19285,9 +19288,9 @@ merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i
   %287 = getelementptr i32, ptr %253, i64 %286
   %288 = load i32, ptr %287, align 4
   %289 = icmp sgt i32 %288, -1
-  br i1 %289, label %whilebody.i.i.i.i.i, label %"$Map.position.229.exit.i.i.i.i"
+  br i1 %289, label %whilebody.i.i.i.i.i, label %"$Map.position.230.exit.i.i.i.i"
 
-"$Map.position.229.exit.i.i.i.i":                 ; preds = %merge2.i.i.i.i.i, %and.rhs.i.i.i.i.i.i, %merge2.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i, %forbody4.i.i.i.i
+"$Map.position.230.exit.i.i.i.i":                 ; preds = %merge2.i.i.i.i.i, %and.rhs.i.i.i.i.i.i, %merge2.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i, %forbody4.i.i.i.i
   %position.0.lcssa.i.i.i.i.i = phi i64 [ %258, %forbody4.i.i.i.i ], [ %position.017.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i ], [ %272, %merge2.i.us.i.i.i.i ], [ %position.017.i.i.i.i.i, %and.rhs.i.i.i.i.i.i ], [ %286, %merge2.i.i.i.i.i ]
   %290 = getelementptr i32, ptr %253, i64 %position.0.lcssa.i.i.i.i.i
   store i32 %252, ptr %290, align 4
@@ -19295,7 +19298,7 @@ merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i
   %exitcond25.not.i.i.i.i = icmp eq i64 %291, %249
   br i1 %exitcond25.not.i.i.i.i, label %merge.i60.i, label %forbody4.i.i.i.i
 
-merge.i60.i:                                      ; preds = %"$Map.position.229.exit.i.i.i.i", %merge1.i.i.i.i, %merge.i.i.i
+merge.i60.i:                                      ; preds = %"$Map.position.230.exit.i.i.i.i", %merge1.i.i.i.i, %merge.i.i.i
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %word.i.i.i)
   %292 = mul i64 %.fr52.i.i, -7046029254386353131
   br i1 %198, label %whilebody.i.i.i, label %"$text.hash.exit.i.i"
@@ -19330,7 +19333,7 @@ whilebody.i.i.i:                                  ; preds = %merge.i60.i, %while
   %308 = getelementptr i32, ptr %307, i64 %306
   %309 = load i32, ptr %308, align 4
   %310 = icmp sgt i32 %309, -1
-  br i1 %310, label %whilebody.lr.ph.i.i.i, label %"$Map.position.229.exit.i.i"
+  br i1 %310, label %whilebody.lr.ph.i.i.i, label %"$Map.position.230.exit.i.i"
 
 whilebody.lr.ph.i.i.i:                            ; preds = %"$text.hash.exit.i.i"
   %.val.i.i.i = load ptr, ptr %0, align 8
@@ -19351,7 +19354,7 @@ and.lhs.true.i.us.i.i:                            ; preds = %whilebody.i37.us.i.
   %.sroa.2.0..sroa_idx.i.us.i.i = getelementptr inbounds i8, ptr %314, i64 8
   %.sroa.2.0.copyload.i.us.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.us.i.i, align 8
   %318 = icmp eq i64 %.sroa.2.0.copyload.i.us.i.i, 0
-  br i1 %318, label %"$Map.position.229.exit.i.i", label %merge2.i.us.i.i
+  br i1 %318, label %"$Map.position.230.exit.i.i", label %merge2.i.us.i.i
 
 merge2.i.us.i.i:                                  ; preds = %and.lhs.true.i.us.i.i, %whilebody.i37.us.i.i
   %319 = add i64 %position.017.i.us.i.i, 1
@@ -19359,7 +19362,7 @@ merge2.i.us.i.i:                                  ; preds = %and.lhs.true.i.us.i
   %321 = getelementptr i32, ptr %307, i64 %320
   %322 = load i32, ptr %321, align 4
   %323 = icmp sgt i32 %322, -1
-  br i1 %323, label %whilebody.i37.us.i.i, label %"$Map.position.229.exit.i.i"
+  br i1 %323, label %whilebody.i37.us.i.i, label %"$Map.position.230.exit.i.i"
 
 whilebody.i37.i.i:                                ; preds = %whilebody.lr.ph.i.i.i, %merge2.i.i.i
   %324 = phi i32 [ %336, %merge2.i.i.i ], [ %309, %whilebody.lr.ph.i.i.i ]
@@ -19382,7 +19385,7 @@ and.rhs.i.i.i66.i:                                ; preds = %and.lhs.true.i.i65.
   %331 = inttoptr i64 %.sroa.0.0.copyload.i.i.i to ptr
   %bcmp.i.i.i.i = call i32 @bcmp(ptr %331, ptr nonnull %196, i64 %.fr52.i.i)
   %332 = icmp eq i32 %bcmp.i.i.i.i, 0
-  br i1 %332, label %"$Map.position.229.exit.i.i", label %merge2.i.i.i
+  br i1 %332, label %"$Map.position.230.exit.i.i", label %merge2.i.i.i
 
 merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i66.i, %and.lhs.true.i.i65.i, %whilebody.i37.i.i
   %333 = add i64 %position.017.i.i.i, 1
@@ -19390,23 +19393,23 @@ merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i66.i, 
   %335 = getelementptr i32, ptr %307, i64 %334
   %336 = load i32, ptr %335, align 4
   %337 = icmp sgt i32 %336, -1
-  br i1 %337, label %whilebody.i37.i.i, label %"$Map.position.229.exit.i.i"
+  br i1 %337, label %whilebody.i37.i.i, label %"$Map.position.230.exit.i.i"
 
-"$Map.position.229.exit.i.i":                     ; preds = %merge2.i.i.i, %and.rhs.i.i.i66.i, %merge2.i.us.i.i, %and.lhs.true.i.us.i.i, %"$text.hash.exit.i.i"
+"$Map.position.230.exit.i.i":                     ; preds = %merge2.i.i.i, %and.rhs.i.i.i66.i, %merge2.i.us.i.i, %and.lhs.true.i.us.i.i, %"$text.hash.exit.i.i"
   %position.0.lcssa.i.i.i = phi i64 [ %306, %"$text.hash.exit.i.i" ], [ %position.017.i.us.i.i, %and.lhs.true.i.us.i.i ], [ %320, %merge2.i.us.i.i ], [ %position.017.i.i.i, %and.rhs.i.i.i66.i ], [ %334, %merge2.i.i.i ]
   %338 = getelementptr i32, ptr %307, i64 %position.0.lcssa.i.i.i
   %339 = load i32, ptr %338, align 4
   %340 = icmp sgt i32 %339, -1
   br i1 %340, label %then2.i64.i, label %merge1.i.i
 
-then2.i64.i:                                      ; preds = %"$Map.position.229.exit.i.i"
+then2.i64.i:                                      ; preds = %"$Map.position.230.exit.i.i"
   %341 = zext nneg i32 %339 to i64
   %.val.i.i = load ptr, ptr %0, align 8
   %342 = getelementptr %74, ptr %.val.i.i, i64 %341, i32 2
   store i8 1, ptr %342, align 1
   br label %merge6
 
-merge1.i.i:                                       ; preds = %"$Map.position.229.exit.i.i"
+merge1.i.i:                                       ; preds = %"$Map.position.230.exit.i.i"
   %343 = load i64, ptr %39, align 8
   %344 = add i64 %343, 1
   %345 = load i64, ptr %41, align 8
@@ -19544,7 +19547,7 @@ then.i.i:                                         ; preds = %then.i13
   %23 = trunc i64 %22 to i32
   %24 = load ptr, ptr %0, align 8
   %25 = load i64, ptr %3, align 8
-  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %21, i64 1024, ptr nonnull @"$string.196", i32 %23, ptr %24, i64 %25, ptr nonnull @"$string.197")
+  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %21, i64 1024, ptr nonnull @"$string.197", i32 %23, ptr %24, i64 %25, ptr nonnull @"$string.198")
   br label %"$Parser.tree.exit.thread"
 
 or.lhs.false.i:                                   ; preds = %merge1
@@ -19634,7 +19637,7 @@ then.i.i:                                         ; preds = %then.i
   %10 = load ptr, ptr %0, align 8
   %11 = getelementptr i8, ptr %0, i64 16
   %12 = load i64, ptr %11, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.196", i32 %9, ptr %10, i64 %12, ptr nonnull @"$string.197")
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.197", i32 %9, ptr %10, i64 %12, ptr nonnull @"$string.198")
   br label %"$Parser.tree.exit.thread"
 
 or.lhs.false.i:                                   ; preds = %entry
@@ -19724,7 +19727,7 @@ then.i41.i:                                       ; preds = %then.i98
 
 then.i124:                                        ; preds = %then.i41.i
   %36 = trunc i64 %381 to i32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %35, i64 1024, ptr nonnull @"$string.196", i32 %36, ptr nonnull %377, i64 %380, ptr nonnull @"$string.198")
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %35, i64 1024, ptr nonnull @"$string.197", i32 %36, ptr nonnull %377, i64 %380, ptr nonnull @"$string.199")
   br label %"$Parser.parse_repeated.exit.thread"
 
 merge.i.i99:                                      ; preds = %then.i98
@@ -19758,7 +19761,7 @@ then5.i.i102:                                     ; preds = %then2.i.i, %"$Parse
 
 then.i114:                                        ; preds = %then5.i.i102
   %48 = trunc i64 %381 to i32
-  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 1024, ptr nonnull @"$string.196", i32 %48, ptr nonnull %377, i64 %43, ptr nonnull @"$string.199")
+  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 1024, ptr nonnull @"$string.197", i32 %48, ptr nonnull %377, i64 %43, ptr nonnull @"$string.200")
   br label %"$Parser.parse_repeated.exit.thread"
 
 merge4.i.i103:                                    ; preds = %"$Parser.peek.exit119"
@@ -19792,7 +19795,7 @@ then13.i.i:                                       ; preds = %merge8.i.i, %"$Pars
 then.i107:                                        ; preds = %then13.i.i
   %60 = trunc i64 %54 to i32
   %61 = load ptr, ptr %0, align 8
-  %62 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %59, i64 1024, ptr nonnull @"$string.196", i32 %60, ptr %61, i64 %53, ptr nonnull @"$string.200")
+  %62 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %59, i64 1024, ptr nonnull @"$string.197", i32 %60, ptr %61, i64 %53, ptr nonnull @"$string.201")
   br label %"$Parser.parse_repeated.exit.thread"
 
 merge12.i.i:                                      ; preds = %"$Parser.peek.exit112"
@@ -19843,7 +19846,7 @@ then.i21.i.i:                                     ; preds = %whilebody.i.i.i
 then.i33.i.i.i:                                   ; preds = %then.i21.i.i
   %78 = trunc i64 %71 to i32
   %79 = load ptr, ptr %0, align 8
-  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %77, i64 1024, ptr nonnull @"$string.196", i32 %78, ptr %79, i64 %72, ptr nonnull @"$string.201")
+  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %77, i64 1024, ptr nonnull @"$string.197", i32 %78, ptr %79, i64 %72, ptr nonnull @"$string.202")
   br label %"$Parser.parse_members.exit.thread.i.i"
 
 merge2.i.i.i:                                     ; preds = %"$Parser.peek.exit.i.i.i94"
@@ -19919,7 +19922,7 @@ then.i.i.i.i.i:                                   ; preds = %then2.i.i.i.i
   %110 = trunc i64 %109 to i32
   %111 = load ptr, ptr %0, align 8
   %112 = load i64, ptr %28, align 8
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %108, i64 1024, ptr nonnull @"$string.196", i32 %110, ptr %111, i64 %112, ptr nonnull @"$string.205")
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %108, i64 1024, ptr nonnull @"$string.197", i32 %110, ptr %111, i64 %112, ptr nonnull @"$string.206")
   br label %"$Parser.class_range.exit.thread.i.i.i"
 
 forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.prol.loopexit, %forbody.i.i.i.i.i
@@ -19964,7 +19967,7 @@ then12.i.i.i:                                     ; preds = %and.lhs.true9.i.i.i
 
 then.i39.i.i.i:                                   ; preds = %then12.i.i.i
   %133 = trunc i64 %82 to i32
-  %134 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %132, i64 1024, ptr nonnull @"$string.196", i32 %133, ptr nonnull %84, i64 %81, ptr nonnull @"$string.206")
+  %134 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %132, i64 1024, ptr nonnull @"$string.197", i32 %133, ptr nonnull %84, i64 %81, ptr nonnull @"$string.207")
   br label %"$Parser.parse_members.exit.thread.i.i"
 
 merge6.i.i.i:                                     ; preds = %"$Parser.class_range.exit.i.i.i", %and.lhs.true.i.i.i, %and.rhs.i.i.i, %"$Parser.peek.exit36.i.i.i", %merge2.i.i.i
@@ -20013,7 +20016,7 @@ then.i.i.i.i:                                     ; preds = %then.i25.i.i
   %150 = trunc i64 %149 to i32
   %151 = load ptr, ptr %0, align 8
   %152 = load i64, ptr %28, align 8
-  %153 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %148, i64 1024, ptr nonnull @"$string.196", i32 %150, ptr %151, i64 %152, ptr nonnull @"$string.197")
+  %153 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %148, i64 1024, ptr nonnull @"$string.197", i32 %150, ptr %151, i64 %152, ptr nonnull @"$string.198")
   br label %"$Parser.tree.exit.thread.i.i"
 
 or.lhs.false.i.i.i:                               ; preds = %merge1.i44.i
@@ -20090,7 +20093,7 @@ then.i.i.i70.i:                                   ; preds = %then.i.i.i92
   %175 = trunc i64 %174 to i32
   %176 = load ptr, ptr %0, align 8
   %177 = load i64, ptr %28, align 8
-  %178 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %173, i64 1024, ptr nonnull @"$string.196", i32 %175, ptr %176, i64 %177, ptr nonnull @"$string.197")
+  %178 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %173, i64 1024, ptr nonnull @"$string.197", i32 %175, ptr %176, i64 %177, ptr nonnull @"$string.198")
   br label %"$Parser.tree.exit.thread.i71.i"
 
 or.lhs.false.i.i52.i:                             ; preds = %merge.i51.i
@@ -20163,7 +20166,7 @@ then.i.i78.i:                                     ; preds = %then.i76.i
   %200 = trunc i64 %199 to i32
   %201 = load ptr, ptr %0, align 8
   %202 = load i64, ptr %28, align 8
-  %203 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %198, i64 1024, ptr nonnull @"$string.196", i32 %200, ptr %201, i64 %202, ptr nonnull @"$string.197")
+  %203 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %198, i64 1024, ptr nonnull @"$string.197", i32 %200, ptr %201, i64 %202, ptr nonnull @"$string.198")
   br label %"$Parser.tree.exit.i"
 
 or.lhs.false.i.i90:                               ; preds = %then7.i
@@ -20228,7 +20231,7 @@ then.i.i98.i:                                     ; preds = %then.i96.i
   %222 = trunc i64 %221 to i32
   %223 = load ptr, ptr %0, align 8
   %224 = load i64, ptr %28, align 8
-  %225 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %220, i64 1024, ptr nonnull @"$string.196", i32 %222, ptr %223, i64 %224, ptr nonnull @"$string.197")
+  %225 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %220, i64 1024, ptr nonnull @"$string.197", i32 %222, ptr %223, i64 %224, ptr nonnull @"$string.198")
   br label %"$Parser.tree.exit99.i"
 
 or.lhs.false.i81.i:                               ; preds = %then10.critedge.i
@@ -20281,7 +20284,7 @@ then14.i:                                         ; preds = %"$Parser.peek.exit.
 
 then.i101.i:                                      ; preds = %then14.i
   %240 = trunc i64 %381 to i32
-  %241 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %239, i64 1024, ptr nonnull @"$string.196", i32 %240, ptr nonnull %377, i64 %380, ptr nonnull @"$string.208")
+  %241 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %239, i64 1024, ptr nonnull @"$string.197", i32 %240, ptr nonnull %377, i64 %380, ptr nonnull @"$string.209")
   br label %"$Parser.parse_repeated.exit.thread"
 
 merge.i104:                                       ; preds = %"$Parser.peek.exit.i88"
@@ -20301,7 +20304,7 @@ then.i.i.i124.i:                                  ; preds = %then.i.i122.i
   %246 = trunc i64 %245 to i32
   %247 = load ptr, ptr %0, align 8
   %248 = load i64, ptr %28, align 8
-  %249 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %244, i64 1024, ptr nonnull @"$string.196", i32 %246, ptr %247, i64 %248, ptr nonnull @"$string.197")
+  %249 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %244, i64 1024, ptr nonnull @"$string.197", i32 %246, ptr %247, i64 %248, ptr nonnull @"$string.198")
   br label %"$Parser.tree.exit.thread.i125.i"
 
 or.lhs.false.i.i104.i:                            ; preds = %merge.i104
@@ -20442,7 +20445,7 @@ then.i.i.i:                                       ; preds = %"$Parser.peek.exit1
 
 then.i20.i.i.i:                                   ; preds = %then.i.i.i
   %308 = trunc i64 %290 to i32
-  %309 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %307, i64 1024, ptr nonnull @"$string.196", i32 %308, ptr nonnull %292, i64 %298, ptr nonnull @"$string.209")
+  %309 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %307, i64 1024, ptr nonnull @"$string.197", i32 %308, ptr nonnull %292, i64 %298, ptr nonnull @"$string.210")
   br label %"$Parser.parse_repeated.exit.thread"
 
 merge1.i.i.i:                                     ; preds = %"$Parser.peek.exit16.i.i.i"
@@ -20497,7 +20500,7 @@ then.i41.i.i:                                     ; preds = %"$Parser.peek.exit1
 
 then.i20.i43.i.i:                                 ; preds = %then.i41.i.i
   %328 = trunc i64 %290 to i32
-  %329 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %327, i64 1024, ptr nonnull @"$string.196", i32 %328, ptr nonnull %292, i64 %321, ptr nonnull @"$string.209")
+  %329 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %327, i64 1024, ptr nonnull @"$string.197", i32 %328, ptr nonnull %292, i64 %321, ptr nonnull @"$string.210")
   br label %"$Parser.parse_repeated.exit.thread"
 
 merge1.i39.i.i:                                   ; preds = %"$Parser.peek.exit16.i38.i.i"
@@ -20546,7 +20549,7 @@ then5.i.i:                                        ; preds = %or.lhs.false7.i.i, 
 
 then.i50.i.i:                                     ; preds = %then5.i.i
   %343 = trunc i64 %290 to i32
-  %344 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %342, i64 1024, ptr nonnull @"$string.196", i32 %343, ptr %292, i64 %337, ptr nonnull @"$string.210")
+  %344 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %342, i64 1024, ptr nonnull @"$string.197", i32 %343, ptr %292, i64 %337, ptr nonnull @"$string.211")
   br label %"$Parser.parse_repeated.exit.thread"
 
 or.lhs.false7.i.i:                                ; preds = %"$Parser.peek.exit49.i.i"
@@ -20601,7 +20604,7 @@ then8.i:                                          ; preds = %"$Parser.peek.exit8
 
 then.i75:                                         ; preds = %then8.i
   %351 = trunc i64 %290 to i32
-  %352 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %350, i64 1024, ptr nonnull @"$string.196", i32 %351, ptr nonnull %292, i64 %storemerge, ptr nonnull @"$string.211")
+  %352 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %350, i64 1024, ptr nonnull @"$string.197", i32 %351, ptr nonnull %292, i64 %storemerge, ptr nonnull @"$string.212")
   br label %"$Parser.parse_repeated.exit.thread"
 
 merge5.i:                                         ; preds = %"$Parser.peek.exit82", %merge1.i, %then6.i
@@ -20621,7 +20624,7 @@ then.i.i66:                                       ; preds = %then.i64
   %357 = trunc i64 %356 to i32
   %358 = load ptr, ptr %0, align 8
   %359 = load i64, ptr %28, align 8
-  %360 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %355, i64 1024, ptr nonnull @"$string.196", i32 %357, ptr %358, i64 %359, ptr nonnull @"$string.197")
+  %360 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %355, i64 1024, ptr nonnull @"$string.197", i32 %357, ptr %358, i64 %359, ptr nonnull @"$string.198")
   br label %"$Parser.tree.exit67.thread"
 
 or.lhs.false.i49:                                 ; preds = %merge5.i
@@ -20732,7 +20735,7 @@ then.i.i45:                                       ; preds = %then.i43
   %387 = trunc i64 %386 to i32
   %388 = load ptr, ptr %0, align 8
   %389 = load i64, ptr %28, align 8
-  %390 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %385, i64 1024, ptr nonnull @"$string.196", i32 %387, ptr %388, i64 %389, ptr nonnull @"$string.197")
+  %390 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %385, i64 1024, ptr nonnull @"$string.197", i32 %387, ptr %388, i64 %389, ptr nonnull @"$string.198")
   br label %"$Parser.tree.exit46.thread"
 
 or.lhs.false.i28:                                 ; preds = %merge3
@@ -20829,7 +20832,7 @@ then6:                                            ; preds = %merge
 
 then.i23:                                         ; preds = %then6
   %18 = trunc i64 %5 to i32
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.196", i32 %18, ptr nonnull %7, i64 %3, ptr nonnull @"$string.204")
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.197", i32 %18, ptr nonnull %7, i64 %3, ptr nonnull @"$string.205")
   br label %common.ret
 
 merge5:                                           ; preds = %entry, %merge
@@ -20889,7 +20892,7 @@ then:                                             ; preds = %entry
 then.i51:                                         ; preds = %then
   %14 = trunc i64 %4 to i32
   %15 = load ptr, ptr %0, align 8
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %13, i64 1024, ptr nonnull @"$string.196", i32 %14, ptr %15, i64 %2, ptr nonnull @"$string.202")
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %13, i64 1024, ptr nonnull @"$string.197", i32 %14, ptr %15, i64 %2, ptr nonnull @"$string.203")
   br label %common.ret
 
 or.rhs.i:                                         ; preds = %"$Parser.peek.exit"
@@ -20924,7 +20927,7 @@ then22:                                           ; preds = %"$is_letter_or_digi
 
 then.i53:                                         ; preds = %then22
   %37 = trunc i64 %4 to i32
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %36, i64 1024, ptr nonnull @"$string.196", i32 %37, ptr nonnull %6, i64 %2, ptr nonnull @"$string.203")
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %36, i64 1024, ptr nonnull @"$string.197", i32 %37, ptr nonnull %6, i64 %2, ptr nonnull @"$string.204")
   br label %common.ret
 }
 
@@ -21573,7 +21576,7 @@ then16:                                           ; preds = %"$Regex.add.exit"
 }
 
 ; Function Attrs: nofree nounwind memory(readwrite, inaccessiblemem: none)
-define internal fastcc ptr @"$Map.find.231"(ptr nocapture readonly %0, i64 %1, i64 %2) unnamed_addr #14 {
+define internal fastcc ptr @"$Map.find.232"(ptr nocapture readonly %0, i64 %1, i64 %2) unnamed_addr #14 {
 entry:
   %word.i = alloca i64, align 8
   %.fr16 = freeze i64 %2
@@ -21582,8 +21585,8 @@ entry:
   %5 = icmp eq i64 %4, 0
   br i1 %5, label %common.ret, label %merge
 
-common.ret:                                       ; preds = %"$Map.position.229.exit", %entry, %merge1
-  %common.ret.op = phi ptr [ %60, %merge1 ], [ null, %entry ], [ null, %"$Map.position.229.exit" ]
+common.ret:                                       ; preds = %"$Map.position.230.exit", %entry, %merge1
+  %common.ret.op = phi ptr [ %60, %merge1 ], [ null, %entry ], [ null, %"$Map.position.230.exit" ]
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -21625,7 +21628,7 @@ whilebody.i:                                      ; preds = %merge, %whilebody.i
   %26 = getelementptr i32, ptr %7, i64 %25
   %27 = load i32, ptr %26, align 4
   %28 = icmp sgt i32 %27, -1
-  br i1 %28, label %whilebody.lr.ph.i, label %"$Map.position.229.exit"
+  br i1 %28, label %whilebody.lr.ph.i, label %"$Map.position.230.exit"
 
 whilebody.lr.ph.i:                                ; preds = %"$text.hash.exit"
   %.val.i = load ptr, ptr %0, align 8
@@ -21646,7 +21649,7 @@ and.lhs.true.i.us:                                ; preds = %whilebody.i14.us
   %.sroa.2.0..sroa_idx.i.us = getelementptr inbounds i8, ptr %32, i64 8
   %.sroa.2.0.copyload.i.us = load i64, ptr %.sroa.2.0..sroa_idx.i.us, align 8
   %36 = icmp eq i64 %.sroa.2.0.copyload.i.us, 0
-  br i1 %36, label %"$Map.position.229.exit", label %merge2.i.us
+  br i1 %36, label %"$Map.position.230.exit", label %merge2.i.us
 
 merge2.i.us:                                      ; preds = %and.lhs.true.i.us, %whilebody.i14.us
   %37 = add i64 %position.017.i.us, 1
@@ -21654,7 +21657,7 @@ merge2.i.us:                                      ; preds = %and.lhs.true.i.us, 
   %39 = getelementptr i32, ptr %7, i64 %38
   %40 = load i32, ptr %39, align 4
   %41 = icmp sgt i32 %40, -1
-  br i1 %41, label %whilebody.i14.us, label %"$Map.position.229.exit"
+  br i1 %41, label %whilebody.i14.us, label %"$Map.position.230.exit"
 
 whilebody.i14:                                    ; preds = %whilebody.lr.ph.i, %merge2.i
   %42 = phi i32 [ %54, %merge2.i ], [ %27, %whilebody.lr.ph.i ]
@@ -21677,7 +21680,7 @@ and.rhs.i.i:                                      ; preds = %and.lhs.true.i
   %49 = inttoptr i64 %.sroa.0.0.copyload.i to ptr
   %bcmp.i.i = tail call i32 @bcmp(ptr %49, ptr %8, i64 %.fr16)
   %50 = icmp eq i32 %bcmp.i.i, 0
-  br i1 %50, label %"$Map.position.229.exit", label %merge2.i
+  br i1 %50, label %"$Map.position.230.exit", label %merge2.i
 
 merge2.i:                                         ; preds = %and.rhs.i.i, %and.lhs.true.i, %whilebody.i14
   %51 = add i64 %position.017.i, 1
@@ -21685,16 +21688,16 @@ merge2.i:                                         ; preds = %and.rhs.i.i, %and.l
   %53 = getelementptr i32, ptr %7, i64 %52
   %54 = load i32, ptr %53, align 4
   %55 = icmp sgt i32 %54, -1
-  br i1 %55, label %whilebody.i14, label %"$Map.position.229.exit"
+  br i1 %55, label %whilebody.i14, label %"$Map.position.230.exit"
 
-"$Map.position.229.exit":                         ; preds = %merge2.i, %and.rhs.i.i, %merge2.i.us, %and.lhs.true.i.us, %"$text.hash.exit"
+"$Map.position.230.exit":                         ; preds = %merge2.i, %and.rhs.i.i, %merge2.i.us, %and.lhs.true.i.us, %"$text.hash.exit"
   %position.0.lcssa.i = phi i64 [ %25, %"$text.hash.exit" ], [ %position.017.i.us, %and.lhs.true.i.us ], [ %38, %merge2.i.us ], [ %position.017.i, %and.rhs.i.i ], [ %52, %merge2.i ]
   %56 = getelementptr i32, ptr %7, i64 %position.0.lcssa.i
   %57 = load i32, ptr %56, align 4
   %58 = icmp slt i32 %57, 0
   br i1 %58, label %common.ret, label %merge1
 
-merge1:                                           ; preds = %"$Map.position.229.exit"
+merge1:                                           ; preds = %"$Map.position.230.exit"
   %59 = zext nneg i32 %57 to i64
   %.val = load ptr, ptr %0, align 8
   %60 = getelementptr %74, ptr %.val, i64 %59, i32 2
@@ -21718,13 +21721,13 @@ entry:
   %7 = getelementptr i8, ptr %0, i64 92
   %8 = load i32, ptr %7, align 4
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(19) %name.i.i, ptr noundef nonnull align 1 dereferenceable(19) @"$string.236", i64 19, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(19) %name.i.i, ptr noundef nonnull align 1 dereferenceable(19) @"$string.237", i64 19, i1 false)
   %9 = getelementptr i8, ptr %0, i64 96
   %10 = load i32, ptr %9, align 4
   %11 = getelementptr i8, ptr %0, i64 88
   %12 = load i32, ptr %11, align 4
   call fastcc void @"$ModuleList.add"(ptr %2, ptr nonnull %name.i.i, i32 2, i32 %8, i32 7, i32 %10, i32 %12, i1 zeroext false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(11) %name.i.i, ptr noundef nonnull align 1 dereferenceable(11) @"$string.241", i64 11, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(11) %name.i.i, ptr noundef nonnull align 1 dereferenceable(11) @"$string.242", i64 11, i1 false)
   %13 = load i32, ptr %11, align 4
   call fastcc void @"$ModuleList.add"(ptr %2, ptr nonnull %name.i.i, i32 0, i32 %8, i32 9, i32 %13, i32 1, i1 zeroext false)
   %14 = getelementptr i8, ptr %0, i64 138
@@ -21769,18 +21772,18 @@ forbody2.i:                                       ; preds = %merge.i, %forbody2.
   %29 = add i32 %28, %extra.028.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i26.i)
   %30 = load ptr, ptr %5, align 8
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i, i64 128, ptr nonnull @"$string.267", i32 %29, i32 0)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i, i64 128, ptr nonnull @"$string.268", i32 %29, i32 0)
   %32 = getelementptr i8, ptr %30, i64 64
   %33 = load i32, ptr %32, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i26.i, i32 0, i32 %29, i32 9, i32 %33, i32 1, i1 zeroext false)
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i, i64 128, ptr nonnull @"$string.268", i32 %29, i32 0)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i, i64 128, ptr nonnull @"$string.269", i32 %29, i32 0)
   %35 = load i32, ptr %32, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i26.i, i32 0, i32 %29, i32 9, i32 %35, i32 1, i1 zeroext false)
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i, i64 128, ptr nonnull @"$string.269", i32 %29, i32 0)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i, i64 128, ptr nonnull @"$string.270", i32 %29, i32 0)
   %37 = load i32, ptr %32, align 4
   %38 = shl i32 %37, 1
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i26.i, i32 1, i32 %29, i32 9, i32 %37, i32 %38, i1 zeroext false)
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i, i64 128, ptr nonnull @"$string.270", i32 %29, i32 0)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i, i64 128, ptr nonnull @"$string.271", i32 %29, i32 0)
   %40 = load i32, ptr %32, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i26.i, i32 0, i32 %29, i32 9, i32 %40, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i26.i)
@@ -21800,7 +21803,7 @@ then.i:                                           ; preds = %merge3.i
 
 then6.i:                                          ; preds = %then.i
   %45 = load i32, ptr %7, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.271", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.272", i32 %45)
   br label %common.ret
 
 common.ret:                                       ; preds = %then6.i, %then.i, %"$WeightTypes.init.exit", %then5, %then2
@@ -21897,7 +21900,7 @@ then2:                                            ; preds = %"$WeightTypes.init.
 then5:                                            ; preds = %then2
   %85 = getelementptr i8, ptr %0, i64 8
   %86 = load ptr, ptr %85, align 8
-  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.65", ptr %86)
+  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.66", ptr %86)
   br label %common.ret
 }
 
@@ -22007,7 +22010,7 @@ then:                                             ; preds = %merge.i.i, %and.end
   store i8 1, ptr %54, align 1
   br label %merge
 
-merge:                                            ; preds = %"$Vector.push.239.exit.thread", %then
+merge:                                            ; preds = %"$Vector.push.240.exit.thread", %then
   ret void
 
 or.lhs.false:                                     ; preds = %and.end
@@ -22018,7 +22021,7 @@ or.lhs.false:                                     ; preds = %and.end
   %59 = load i64, ptr %58, align 8
   %.not.i.i9 = icmp slt i64 %59, %57
   %.pre.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i9, label %merge.i.i, label %"$Vector.push.239.exit.thread"
+  br i1 %.not.i.i9, label %merge.i.i, label %"$Vector.push.240.exit.thread"
 
 merge.i.i:                                        ; preds = %or.lhs.false
   %60 = shl i64 %59, 1
@@ -22033,9 +22036,9 @@ merge7.i.i:                                       ; preds = %merge.i.i
   store ptr %62, ptr %0, align 8
   store i64 %spec.store.select.i.i, ptr %58, align 8
   %.pre10.i = load i64, ptr %55, align 8
-  br label %"$Vector.push.239.exit.thread"
+  br label %"$Vector.push.240.exit.thread"
 
-"$Vector.push.239.exit.thread":                   ; preds = %or.lhs.false, %merge7.i.i
+"$Vector.push.240.exit.thread":                   ; preds = %or.lhs.false, %merge7.i.i
   %64 = phi i64 [ %.pre10.i, %merge7.i.i ], [ %56, %or.lhs.false ]
   %65 = phi ptr [ %62, %merge7.i.i ], [ %.pre.i, %or.lhs.false ]
   %66 = getelementptr %57, ptr %65, i64 %64
@@ -22067,7 +22070,7 @@ define internal fastcc noundef zeroext i1 @"$NameMatcher.matches"(ptr nocapture 
 entry:
   %"<aggcopy>.i" = alloca %43, align 8
   %.fr18 = freeze i64 %2
-  %3 = tail call fastcc ptr @"$Map.find.231"(ptr %0, i64 %1, i64 %.fr18)
+  %3 = tail call fastcc ptr @"$Map.find.232"(ptr %0, i64 %1, i64 %.fr18)
   %.not = icmp eq ptr %3, null
   br i1 %.not, label %merge, label %common.ret
 
@@ -22484,11 +22487,11 @@ entry:
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i)
   %2 = getelementptr i8, ptr %0, i64 32
   %3 = load ptr, ptr %2, align 8
-  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.244", i32 %1, i32 0)
+  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.245", i32 %1, i32 0)
   %5 = getelementptr i8, ptr %3, i64 64
   %6 = load i32, ptr %5, align 4
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %6, i32 1, i1 zeroext false)
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.245", i32 %1, i32 0)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.246", i32 %1, i32 0)
   %8 = getelementptr i8, ptr %3, i64 76
   %9 = load i32, ptr %8, align 4
   %10 = getelementptr i8, ptr %3, i64 84
@@ -22499,7 +22502,7 @@ entry:
   %15 = load i8, ptr %14, align 1
   %16 = icmp ne i8 %15, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %12, i32 %13, i1 zeroext %16)
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.246", i32 %1, i32 0)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.247", i32 %1, i32 0)
   %18 = getelementptr i8, ptr %3, i64 80
   %19 = load i32, ptr %18, align 4
   %20 = load i32, ptr %10, align 4
@@ -22508,7 +22511,7 @@ entry:
   %23 = load i8, ptr %14, align 1
   %24 = icmp ne i8 %23, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %21, i32 %22, i1 zeroext %24)
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.247", i32 %1, i32 0)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.248", i32 %1, i32 0)
   %26 = load i32, ptr %18, align 4
   %27 = load i32, ptr %10, align 4
   %28 = mul i32 %27, %26
@@ -22516,7 +22519,7 @@ entry:
   %30 = load i8, ptr %14, align 1
   %31 = icmp ne i8 %30, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %28, i32 %29, i1 zeroext %31)
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.248", i32 %1, i32 0)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.249", i32 %1, i32 0)
   %33 = load i32, ptr %5, align 4
   %34 = load i32, ptr %8, align 4
   %35 = load i32, ptr %10, align 4
@@ -22528,7 +22531,7 @@ entry:
   br i1 %39, label %then14.i, label %merge13.i
 
 then14.i:                                         ; preds = %entry
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.249", i32 %1, i32 0)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.250", i32 %1, i32 0)
   %41 = load i32, ptr %10, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %41, i32 1, i1 zeroext false)
   %.pre.i = load i8, ptr %37, align 1
@@ -22537,16 +22540,16 @@ then14.i:                                         ; preds = %entry
 merge13.i:                                        ; preds = %then14.i, %entry
   %42 = phi i8 [ %38, %entry ], [ %.pre.i, %then14.i ]
   %43 = trunc i8 %42 to i1
-  br i1 %43, label %then17.i, label %"$anon (./terra/checkpoint/modules.t:156).243.exit"
+  br i1 %43, label %then17.i, label %"$anon (./terra/checkpoint/modules.t:156).244.exit"
 
 then17.i:                                         ; preds = %merge13.i
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.250", i32 %1, i32 0)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.251", i32 %1, i32 0)
   %45 = load i32, ptr %10, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %45, i32 1, i1 zeroext false)
-  br label %"$anon (./terra/checkpoint/modules.t:156).243.exit"
+  br label %"$anon (./terra/checkpoint/modules.t:156).244.exit"
 
-"$anon (./terra/checkpoint/modules.t:156).243.exit": ; preds = %merge13.i, %then17.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.251", i32 %1, i32 0)
+"$anon (./terra/checkpoint/modules.t:156).244.exit": ; preds = %merge13.i, %then17.i
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.252", i32 %1, i32 0)
   %47 = load i32, ptr %5, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %47, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i)
@@ -22557,35 +22560,35 @@ then17.i:                                         ; preds = %merge13.i
   %52 = getelementptr i8, ptr %48, i64 64
   br i1 %51, label %then, label %merge
 
-common.ret:                                       ; preds = %"$anon (./terra/checkpoint/modules.t:156).262.exit", %then
+common.ret:                                       ; preds = %"$anon (./terra/checkpoint/modules.t:156).263.exit", %then
   ret void
 
-then:                                             ; preds = %"$anon (./terra/checkpoint/modules.t:156).243.exit"
+then:                                             ; preds = %"$anon (./terra/checkpoint/modules.t:156).244.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i14)
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.253", i32 %1, i32 0)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.254", i32 %1, i32 0)
   %54 = getelementptr i8, ptr %48, i64 120
   %55 = load i32, ptr %54, align 4
   %56 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 2, i32 %55, i32 %56, i1 zeroext false)
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.254", i32 %1, i32 0)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.255", i32 %1, i32 0)
   %58 = load i32, ptr %54, align 4
   %59 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 2, i32 %58, i32 %59, i1 zeroext false)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.255", i32 %1, i32 0)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.256", i32 %1, i32 0)
   %61 = load i32, ptr %52, align 4
   %62 = load i32, ptr %54, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 3, i32 %61, i32 %62, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i14)
   br label %common.ret
 
-merge:                                            ; preds = %"$anon (./terra/checkpoint/modules.t:156).243.exit"
+merge:                                            ; preds = %"$anon (./terra/checkpoint/modules.t:156).244.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i15)
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.257", i32 %1, i32 0)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.258", i32 %1, i32 0)
   %64 = getelementptr i8, ptr %48, i64 128
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i15, i32 2, i32 %1, i32 4, i32 %65, i32 %66, i1 zeroext false)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.257", i32 %1, i32 0)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.258", i32 %1, i32 0)
   %68 = load i32, ptr %64, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i15, i32 3, i32 %1, i32 9, i32 %68, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i15)
@@ -22599,17 +22602,17 @@ forbody:                                          ; preds = %merge, %forbody
   %expert.018 = phi i32 [ %85, %forbody ], [ 0, %merge ]
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i16)
   %73 = load ptr, ptr %2, align 8
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.259", i32 %1, i32 %expert.018)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.260", i32 %1, i32 %expert.018)
   %75 = getelementptr i8, ptr %73, i64 140
   %76 = load i32, ptr %75, align 4
   %77 = getelementptr i8, ptr %73, i64 64
   %78 = load i32, ptr %77, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 5, i32 %76, i32 %78, i1 zeroext false)
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.260", i32 %1, i32 %expert.018)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.261", i32 %1, i32 %expert.018)
   %80 = load i32, ptr %75, align 4
   %81 = load i32, ptr %77, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 5, i32 %80, i32 %81, i1 zeroext false)
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.261", i32 %1, i32 %expert.018)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.262", i32 %1, i32 %expert.018)
   %83 = load i32, ptr %77, align 4
   %84 = load i32, ptr %75, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 6, i32 %83, i32 %84, i1 zeroext false)
@@ -22628,10 +22631,10 @@ merge1:                                           ; preds = %merge1.loopexit, %m
   %87 = getelementptr i8, ptr %86, i64 136
   %88 = load i32, ptr %87, align 4
   %89 = icmp sgt i32 %88, 0
-  br i1 %89, label %merge.i, label %"$anon (./terra/checkpoint/modules.t:156).262.exit"
+  br i1 %89, label %merge.i, label %"$anon (./terra/checkpoint/modules.t:156).263.exit"
 
 merge.i:                                          ; preds = %merge1
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.263", i32 %1, i32 0)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.264", i32 %1, i32 0)
   %.val28.i = load i32, ptr %87, align 4
   %91 = getelementptr i8, ptr %86, i64 140
   %.val29.i = load i32, ptr %91, align 4
@@ -22641,10 +22644,10 @@ merge.i:                                          ; preds = %merge1
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 2, i32 %92, i32 %94, i1 zeroext false)
   %.pr.i = load i32, ptr %87, align 4
   %95 = icmp sgt i32 %.pr.i, 0
-  br i1 %95, label %merge1.i, label %"$anon (./terra/checkpoint/modules.t:156).262.exit"
+  br i1 %95, label %merge1.i, label %"$anon (./terra/checkpoint/modules.t:156).263.exit"
 
 merge1.i:                                         ; preds = %merge.i
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.264", i32 %1, i32 0)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.265", i32 %1, i32 0)
   %.val26.i = load i32, ptr %87, align 4
   %.val27.i = load i32, ptr %91, align 4
   %97 = mul i32 %.val27.i, %.val26.i
@@ -22652,18 +22655,18 @@ merge1.i:                                         ; preds = %merge.i
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 2, i32 %97, i32 %98, i1 zeroext false)
   %.pr30.i = load i32, ptr %87, align 4
   %99 = icmp sgt i32 %.pr30.i, 0
-  br i1 %99, label %then5.i, label %"$anon (./terra/checkpoint/modules.t:156).262.exit"
+  br i1 %99, label %then5.i, label %"$anon (./terra/checkpoint/modules.t:156).263.exit"
 
 then5.i:                                          ; preds = %merge1.i
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.265", i32 %1, i32 0)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.266", i32 %1, i32 0)
   %101 = load i32, ptr %93, align 4
   %.val.i = load i32, ptr %87, align 4
   %.val25.i = load i32, ptr %91, align 4
   %102 = mul i32 %.val25.i, %.val.i
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 3, i32 %101, i32 %102, i1 zeroext false)
-  br label %"$anon (./terra/checkpoint/modules.t:156).262.exit"
+  br label %"$anon (./terra/checkpoint/modules.t:156).263.exit"
 
-"$anon (./terra/checkpoint/modules.t:156).262.exit": ; preds = %merge1, %merge.i, %merge1.i, %then5.i
+"$anon (./terra/checkpoint/modules.t:156).263.exit": ; preds = %merge1, %merge.i, %merge1.i, %then5.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i17)
   br label %common.ret
 }
@@ -23018,7 +23021,7 @@ switch.hole_check:                                ; preds = %"$Module.weight_dty
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %26 = zext nneg i32 %17 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.750", i64 0, i64 %26
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.753", i64 0, i64 %26
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -23047,7 +23050,7 @@ switch.hole_check47:                              ; preds = %then3
 
 switch.lookup48:                                  ; preds = %switch.hole_check47
   %34 = zext nneg i32 %17 to i64
-  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.750", i64 0, i64 %34
+  %switch.gep51 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.753", i64 0, i64 %34
   %switch.load52 = load i64, ptr %switch.gep51, align 8
   br label %"$dtypes.bytes.exit40"
 
@@ -23432,11 +23435,11 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   store i8 0, ptr %79, align 1
   %80 = getelementptr i8, ptr %75, i64 -512
   store i8 0, ptr %80, align 1
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %80, ptr noundef nonnull align 1 dereferenceable(14) @"$string.79", i64 14, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %80, ptr noundef nonnull align 1 dereferenceable(14) @"$string.80", i64 14, i1 false)
   br label %"$Checkpoint.map_shard.exit.thread.i"
 
 merge.i.i:                                        ; preds = %"$Arena.allocate.exit.i.i.i"
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %62, i64 %42, ptr nonnull @"$string.61", ptr %37, ptr %38)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %62, i64 %42, ptr nonnull @"$string.62", ptr %37, ptr %38)
   %82 = getelementptr i8, ptr %35, i64 8
   %83 = call fastcc i32 @"$MappedFile.open"(ptr %82, ptr nonnull %62, ptr nonnull %message.i.i)
   %.not.i.i = icmp eq i32 %83, 0
@@ -23484,7 +23487,7 @@ merge7.i.i.i38.i.i:                               ; preds = %merge.i.i.i35.i.i
   store i8 0, ptr %99, align 1
   %100 = getelementptr i8, ptr %95, i64 -512
   store i8 0, ptr %100, align 1
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %100, i64 512, ptr nonnull @"$string.288", ptr nonnull %message.i.i)
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %100, i64 512, ptr nonnull @"$string.289", ptr nonnull %message.i.i)
   br label %"$Checkpoint.map_shard.exit.thread.i"
 
 "$Checkpoint.map_shard.exit.thread.i":            ; preds = %"$Problems.next.exit42.i.i", %merge.i.i.i35.i.i, %then5.i.i, %"$Problems.next.exit.i.i", %merge.i.i.i.i.i, %then.i.i
@@ -23573,7 +23576,7 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
   store i8 0, ptr %147, align 1
   %148 = getelementptr i8, ptr %143, i64 -512
   store i8 0, ptr %148, align 1
-  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %148, i64 512, ptr nonnull @"$string.289", i64 %.val17.i)
+  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %148, i64 512, ptr nonnull @"$string.290", i64 %.val17.i)
   br label %"$HeaderReader.read.exit.i"
 
 then6.i.i.i:                                      ; preds = %forcond.preheader.i.i.i
@@ -23617,7 +23620,7 @@ merge7.i.i.i53.i.i.i:                             ; preds = %merge.i.i.i50.i.i.i
   store i8 0, ptr %164, align 1
   %165 = getelementptr i8, ptr %160, i64 -512
   store i8 0, ptr %165, align 1
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %165, i64 512, ptr nonnull @"$string.290", i64 %131, i64 %108)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %165, i64 512, ptr nonnull @"$string.291", i64 %131, i64 %108)
   br label %"$HeaderReader.read.exit.i"
 
 merge5.i.i.i:                                     ; preds = %forcond.preheader.i.i.i
@@ -23665,7 +23668,7 @@ merge7.i.i.i64.i.i.i:                             ; preds = %merge.i.i.i61.i.i.i
   store i8 0, ptr %182, align 1
   %183 = getelementptr i8, ptr %178, i64 -512
   store i8 0, ptr %183, align 1
-  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %183, i64 512, ptr nonnull @"$string.291", i64 %131, i64 100000000)
+  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %183, i64 512, ptr nonnull @"$string.292", i64 %131, i64 100000000)
   br label %"$HeaderReader.read.exit.i"
 
 or.lhs.false.i.i:                                 ; preds = %merge5.i.i.i
@@ -23677,7 +23680,7 @@ or.lhs.false.i.i:                                 ; preds = %merge5.i.i.i
   store i64 %186, ptr %15, align 8
   store i64 %131, ptr %input.sroa.2.0..sroa_idx.i.i.i.i, align 8
   store i64 0, ptr %16, align 8
-  store ptr @"$string.292", ptr %17, align 8
+  store ptr @"$string.293", ptr %17, align 8
   store ptr %message.i.i.i, ptr %18, align 8
   %187 = call fastcc i32 @"$parse_value"(ptr nonnull %document, i32 0)
   %188 = icmp eq i32 %187, -1
@@ -23726,7 +23729,7 @@ then2.i.i.i.i:                                    ; preds = %"$Document.skip_spa
 
 then.i.i.i.i.i:                                   ; preds = %then2.i.i.i.i
   %199 = load ptr, ptr %17, align 8
-  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %198, i64 1024, ptr nonnull @"$string.74", ptr %199, i64 %197, ptr nonnull @"$string.101")
+  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %198, i64 1024, ptr nonnull @"$string.75", ptr %199, i64 %197, ptr nonnull @"$string.102")
   br label %then.i19.i.i
 
 then.i19.i.i:                                     ; preds = %then.i.i.i.i.i, %then2.i.i.i.i, %or.lhs.false.i.i
@@ -23827,18 +23830,18 @@ merge7.i.i.i44.i.i.i:                             ; preds = %merge.i.i.i41.i.i.i
 
 merge17.i.i.i.i:                                  ; preds = %"$Problems.next.exit48.i.i.i"
   %237 = icmp eq i32 %235, 6
-  %spec.select.i.i.i.i = select i1 %237, ptr @"$string.106", ptr @"$string.107"
+  %spec.select.i.i.i.i = select i1 %237, ptr @"$string.107", ptr @"$string.108"
   br label %"$json.kind_name.exit.i.i.i"
 
 switch.lookup:                                    ; preds = %"$Problems.next.exit48.i.i.i"
   %238 = zext nneg i32 %235 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.742", i64 0, i64 %238
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.745", i64 0, i64 %238
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
 "$json.kind_name.exit.i.i.i":                     ; preds = %switch.lookup, %merge17.i.i.i.i
   %common.ret.op.i49.i.i.i = phi ptr [ %spec.select.i.i.i.i, %merge17.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %239 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %234, i64 512, ptr nonnull @"$string.293", ptr nonnull %common.ret.op.i49.i.i.i)
+  %239 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %234, i64 512, ptr nonnull @"$string.294", ptr nonnull %common.ret.op.i49.i.i.i)
   br label %"$HeaderReader.parse_header.exit.thread.i.i"
 
 "$HeaderReader.parse_header.exit.thread.i.i":     ; preds = %"$json.kind_name.exit.i.i.i", %merge.i.i.i41.i.i.i, %then5.i.i.i, %"$Problems.next.exit.i27.i.i", %merge.i.i.i.i23.i.i, %then.i19.i.i
@@ -23871,7 +23874,7 @@ whilebody.i.i:                                    ; preds = %merge.i22.i, %"$Doc
 
 "$text.equals.exit.i.i":                          ; preds = %whilebody.i.i
   %248 = inttoptr i64 %.sroa.0.0.copyload.i.i.pre.i to ptr
-  %bcmp.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %248, ptr noundef nonnull readonly dereferenceable(12) @"$string.294", i64 12)
+  %bcmp.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %248, ptr noundef nonnull readonly dereferenceable(12) @"$string.295", i64 12)
   %249 = icmp eq i32 %bcmp.i.i.i.i, 0
   br i1 %249, label %merge3.i.i, label %and.lhs.true.i.i
 
@@ -23989,7 +23992,7 @@ merge7.i.i.i.i57.i.i:                             ; preds = %merge.i.i.i.i55.i.i
   store i8 0, ptr %291, align 1
   %292 = getelementptr i8, ptr %287, i64 -512
   store i8 0, ptr %292, align 1
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %292, ptr noundef nonnull align 1 dereferenceable(14) @"$string.79", i64 14, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %292, ptr noundef nonnull align 1 dereferenceable(14) @"$string.80", i64 14, i1 false)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 merge.i37.i.i:                                    ; preds = %then2.i.i.i.i.i, %then.i.i.i23.i
@@ -24041,7 +24044,7 @@ merge7.i.i.i74.i.i.i:                             ; preds = %merge.i.i.i71.i.i.i
   %310 = getelementptr i8, ptr %306, i64 -768
   %311 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %310, i64 256, ptr nonnull @"$string.9", ptr nonnull %273)
   %312 = getelementptr i8, ptr %306, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(31) %312, ptr noundef nonnull align 1 dereferenceable(31) @"$string.295", i64 31, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(31) %312, ptr noundef nonnull align 1 dereferenceable(31) @"$string.296", i64 31, i1 false)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 merge5.i40.i.i:                                   ; preds = %merge.i37.i.i
@@ -24096,18 +24099,18 @@ merge7.i.i.i85.i.i.i:                             ; preds = %merge.i.i.i82.i.i.i
 
 merge17.i.i48.i.i:                                ; preds = %"$Problems.next.exit89.i.i.i"
   %333 = icmp eq i32 %331, 6
-  %spec.select.i.i49.i.i = select i1 %333, ptr @"$string.106", ptr @"$string.107"
+  %spec.select.i.i49.i.i = select i1 %333, ptr @"$string.107", ptr @"$string.108"
   br label %"$json.kind_name.exit.i43.i.i"
 
 switch.lookup106:                                 ; preds = %"$Problems.next.exit89.i.i.i"
   %334 = zext nneg i32 %331 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.742", i64 0, i64 %334
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.745", i64 0, i64 %334
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$json.kind_name.exit.i43.i.i"
 
 "$json.kind_name.exit.i43.i.i":                   ; preds = %switch.lookup106, %merge17.i.i48.i.i
   %common.ret.op.i90.i.i.i = phi ptr [ %spec.select.i.i49.i.i, %merge17.i.i48.i.i ], [ %switch.load108, %switch.lookup106 ]
-  %335 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %330, i64 512, ptr nonnull @"$string.296", ptr nonnull %common.ret.op.i90.i.i.i)
+  %335 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %330, i64 512, ptr nonnull @"$string.297", ptr nonnull %common.ret.op.i90.i.i.i)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 merge.i.i.i.i26.i:                                ; preds = %merge5.i40.i.i
@@ -24133,7 +24136,7 @@ whilebody.i.i.i50.i.i:                            ; preds = %"$Document.child.ex
   %341 = getelementptr i8, ptr %child.023.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i = load i64, ptr %341, align 8
   %342 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %342, ptr noundef nonnull readonly dereferenceable(5) @"$string.159", i64 5)
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %342, ptr noundef nonnull readonly dereferenceable(5) @"$string.160", i64 5)
   %343 = icmp eq i32 %bcmp.i.i.i.i.i.i, 0
   br i1 %343, label %or.lhs.false.i95.i.i.i, label %merge2.i.i.i.i.i
 
@@ -24187,7 +24190,7 @@ merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
   %362 = getelementptr i8, ptr %358, i64 -768
   %363 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %362, i64 256, ptr nonnull @"$string.9", ptr nonnull %273)
   %364 = getelementptr i8, ptr %358, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %364, ptr noundef nonnull align 1 dereferenceable(26) @"$string.297", i64 26, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %364, ptr noundef nonnull align 1 dereferenceable(26) @"$string.298", i64 26, i1 false)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 or.lhs.false.i95.i.i.i:                           ; preds = %"$text.equal.exit.i.i.i.i.i"
@@ -24209,77 +24212,77 @@ merge.i97.i.i.i:                                  ; preds = %or.lhs.false.i95.i.
   ]
 
 "$text.equals.exit.i.i.i.i.i":                    ; preds = %merge.i97.i.i.i
-  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %367, ptr noundef nonnull readonly dereferenceable(3) @"$string.298", i64 3)
+  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %367, ptr noundef nonnull readonly dereferenceable(3) @"$string.299", i64 3)
   %368 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
   br i1 %368, label %whilebody.i.i147.preheader.i.i.i, label %"$text.equals.exit156.i.i.i.i.i"
 
 "$text.equals.exit140.i.i.i.i.i":                 ; preds = %merge.i97.i.i.i
-  %bcmp.i.i139.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %367, ptr noundef nonnull readonly dereferenceable(4) @"$string.299", i64 4)
+  %bcmp.i.i139.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %367, ptr noundef nonnull readonly dereferenceable(4) @"$string.300", i64 4)
   %369 = icmp eq i32 %bcmp.i.i139.i.i.i.i.i, 0
   br i1 %369, label %whilebody.i.i147.preheader.i.i.i, label %"$text.equals.exit59.i.i.i.i"
 
 "$text.equals.exit144.i.i.i.i.i":                 ; preds = %merge.i97.i.i.i
-  %bcmp.i.i143.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %367, ptr noundef nonnull readonly dereferenceable(7) @"$string.300", i64 7)
+  %bcmp.i.i143.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %367, ptr noundef nonnull readonly dereferenceable(7) @"$string.301", i64 7)
   %370 = icmp eq i32 %bcmp.i.i143.i.i.i.i.i, 0
   br i1 %370, label %whilebody.i.i147.preheader.i.i.i, label %"$text.equals.exit148.i.i.i.i.i"
 
 "$text.equals.exit148.i.i.i.i.i":                 ; preds = %"$text.equals.exit144.i.i.i.i.i"
-  %bcmp.i.i147.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %367, ptr noundef nonnull readonly dereferenceable(7) @"$string.301", i64 7)
+  %bcmp.i.i147.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %367, ptr noundef nonnull readonly dereferenceable(7) @"$string.302", i64 7)
   %371 = icmp eq i32 %bcmp.i.i147.i.i.i.i.i, 0
   br i1 %371, label %whilebody.i.i147.preheader.i.i.i, label %"$text.equals.exit152.i.i.i.i.i"
 
 "$text.equals.exit152.i.i.i.i.i":                 ; preds = %"$text.equals.exit148.i.i.i.i.i"
-  %bcmp.i.i151.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %367, ptr noundef nonnull readonly dereferenceable(7) @"$string.302", i64 7)
+  %bcmp.i.i151.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %367, ptr noundef nonnull readonly dereferenceable(7) @"$string.303", i64 7)
   %372 = icmp eq i32 %bcmp.i.i151.i.i.i.i.i, 0
   br i1 %372, label %whilebody.i.i147.preheader.i.i.i, label %merge33.i.i.i.i.i
 
 "$text.equals.exit156.i.i.i.i.i":                 ; preds = %"$text.equals.exit.i.i.i.i.i"
-  %bcmp.i.i155.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %367, ptr noundef nonnull readonly dereferenceable(3) @"$string.303", i64 3)
+  %bcmp.i.i155.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %367, ptr noundef nonnull readonly dereferenceable(3) @"$string.304", i64 3)
   %373 = icmp eq i32 %bcmp.i.i155.i.i.i.i.i, 0
   br i1 %373, label %whilebody.i.i147.preheader.i.i.i, label %"$text.equals.exit64.i.i.i.i"
 
 "$text.equals.exit64.i.i.i.i":                    ; preds = %"$text.equals.exit156.i.i.i.i.i"
-  %bcmp.i.i63.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %367, ptr noundef nonnull readonly dereferenceable(3) @"$string.304", i64 3)
+  %bcmp.i.i63.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %367, ptr noundef nonnull readonly dereferenceable(3) @"$string.305", i64 3)
   %374 = icmp eq i32 %bcmp.i.i63.i.i.i.i, 0
   br i1 %374, label %whilebody.i.i147.preheader.i.i.i, label %merge33.i.i.i.i.i
 
 "$text.equals.exit59.i.i.i.i":                    ; preds = %"$text.equals.exit140.i.i.i.i.i"
-  %bcmp.i.i58.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %367, ptr noundef nonnull readonly dereferenceable(4) @"$string.305", i64 4)
+  %bcmp.i.i58.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %367, ptr noundef nonnull readonly dereferenceable(4) @"$string.306", i64 4)
   %375 = icmp eq i32 %bcmp.i.i58.i.i.i.i, 0
   br i1 %375, label %whilebody.i.i147.preheader.i.i.i, label %merge33.i.i.i.i.i
 
 "$text.equals.exit54.i.i.i.i":                    ; preds = %merge.i97.i.i.i
-  %bcmp.i.i53.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %367, ptr noundef nonnull readonly dereferenceable(2) @"$string.306", i64 2)
+  %bcmp.i.i53.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %367, ptr noundef nonnull readonly dereferenceable(2) @"$string.307", i64 2)
   %376 = icmp eq i32 %bcmp.i.i53.i.i.i.i, 0
   br i1 %376, label %whilebody.i.i147.preheader.i.i.i, label %"$text.equals.exit.i.i.i.i"
 
 "$text.equals.exit.i.i.i.i":                      ; preds = %"$text.equals.exit54.i.i.i.i"
-  %bcmp.i.i49.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %367, ptr noundef nonnull readonly dereferenceable(2) @"$string.307", i64 2)
+  %bcmp.i.i49.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %367, ptr noundef nonnull readonly dereferenceable(2) @"$string.308", i64 2)
   %377 = icmp eq i32 %bcmp.i.i49.i.i.i.i, 0
   br i1 %377, label %whilebody.i.i147.preheader.i.i.i, label %merge33.i.i.i.i.i
 
 merge33.i.i.i.i.i:                                ; preds = %"$text.equals.exit.i.i.i.i", %"$text.equals.exit59.i.i.i.i", %"$text.equals.exit64.i.i.i.i", %"$text.equals.exit152.i.i.i.i.i", %merge.i97.i.i.i
-  %378 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.308")
+  %378 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.309")
   br i1 %378, label %whilebody.i.i147.preheader.i.i.i, label %merge37.i.i.i.i.i
 
 merge37.i.i.i.i.i:                                ; preds = %merge33.i.i.i.i.i
-  %379 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.309")
+  %379 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.310")
   br i1 %379, label %whilebody.i.i147.preheader.i.i.i, label %merge41.i.i.i.i.i
 
 merge41.i.i.i.i.i:                                ; preds = %merge37.i.i.i.i.i
-  %380 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.310")
+  %380 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.311")
   br i1 %380, label %whilebody.i.i147.preheader.i.i.i, label %merge45.i.i.i.i.i
 
 merge45.i.i.i.i.i:                                ; preds = %merge41.i.i.i.i.i
-  %381 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.311")
+  %381 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.312")
   br i1 %381, label %whilebody.i.i147.preheader.i.i.i, label %merge49.i.i.i.i.i
 
 merge49.i.i.i.i.i:                                ; preds = %merge45.i.i.i.i.i
-  %382 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.312")
+  %382 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.313")
   br i1 %382, label %whilebody.i.i147.preheader.i.i.i, label %merge53.i.i.i.i.i
 
 merge53.i.i.i.i.i:                                ; preds = %merge49.i.i.i.i.i
-  %383 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.313")
+  %383 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i, ptr nonnull @"$string.314")
   br i1 %383, label %whilebody.i.i147.preheader.i.i.i, label %then6.i.i.i.i
 
 then6.i.i.i.i:                                    ; preds = %merge53.i.i.i.i.i
@@ -24326,7 +24329,7 @@ merge7.i.i.i42.i.i.i.i:                           ; preds = %merge.i.i.i39.i.i.i
   %401 = load i64, ptr %.sroa.2.0..sroa_idx.i.i.i.i, align 8
   %402 = trunc i64 %401 to i32
   %403 = load ptr, ptr %366, align 8
-  %404 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %400, i64 512, ptr nonnull @"$string.314", i32 %402, ptr %403)
+  %404 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %400, i64 512, ptr nonnull @"$string.315", i32 %402, ptr %403)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 whilebody.i.i114.preheader.i.i.i:                 ; preds = %"$Document.next.exit.i.i.i.i", %merge14.i.i.i.i, %merge5.i.i.i.i
@@ -24344,7 +24347,7 @@ whilebody.i.i114.i.i.i:                           ; preds = %merge2.i.i118.i.i.i
   %407 = getelementptr i8, ptr %child.023.i.i115.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i123.i.i.i = load i64, ptr %407, align 8
   %408 = inttoptr i64 %.sroa.013.0.copyload.i.i123.i.i.i to ptr
-  %bcmp.i.i.i124.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %408, ptr noundef nonnull readonly dereferenceable(12) @"$string.319", i64 12)
+  %bcmp.i.i.i124.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %408, ptr noundef nonnull readonly dereferenceable(12) @"$string.320", i64 12)
   %409 = icmp eq i32 %bcmp.i.i.i124.i.i.i, 0
   br i1 %409, label %or.lhs.false2.i.i.i.i, label %merge2.i.i118.i.i.i
 
@@ -24399,7 +24402,7 @@ merge7.i.i.i.i106.i.i.i:                          ; preds = %merge.i.i.i.i103.i.
   %429 = getelementptr i8, ptr %425, i64 -768
   %430 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %429, i64 256, ptr nonnull @"$string.9", ptr %414)
   %431 = getelementptr i8, ptr %425, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(41) %431, ptr noundef nonnull align 1 dereferenceable(41) @"$string.320", i64 41, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(41) %431, ptr noundef nonnull align 1 dereferenceable(41) @"$string.321", i64 41, i1 false)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 or.lhs.false.i126.i.i.i:                          ; preds = %or.lhs.false2.i.i.i.i
@@ -24472,7 +24475,7 @@ merge7.i.i.i68.i.i.i.i:                           ; preds = %merge.i.i.i65.i.i.i
   %461 = getelementptr i8, ptr %457, i64 -768
   %462 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %461, i64 256, ptr nonnull @"$string.9", ptr %446)
   %463 = getelementptr i8, ptr %457, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %463, ptr noundef nonnull align 1 dereferenceable(30) @"$string.321", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %463, ptr noundef nonnull align 1 dereferenceable(30) @"$string.322", i64 30, i1 false)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 or.lhs.false9.i.i.i.i:                            ; preds = %merge.i127.i.i.i
@@ -24534,7 +24537,7 @@ merge7.i.i.i.i.i.i.i.i:                           ; preds = %merge.i.i.i.i.i.i.i
   %489 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %488, i64 256, ptr nonnull @"$string.9", ptr %473)
   %490 = getelementptr i8, ptr %484, i64 -512
   store i8 0, ptr %490, align 1
-  %491 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %490, i64 512, ptr nonnull @"$string.322", i64 %468, i64 %470)
+  %491 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %490, i64 512, ptr nonnull @"$string.323", i64 %468, i64 %470)
   br label %"$HeaderReader.check_range.exit.thread.i.i.i.i"
 
 merge.i73.i.i.i.i:                                ; preds = %merge6.i.i.i.i
@@ -24583,7 +24586,7 @@ merge7.i.i.i86.i.i.i.i.i:                         ; preds = %merge.i.i.i83.i.i.i
   %509 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %508, i64 256, ptr nonnull @"$string.9", ptr %493)
   %510 = getelementptr i8, ptr %504, i64 -512
   store i8 0, ptr %510, align 1
-  %511 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %510, i64 512, ptr nonnull @"$string.323", i64 %468, i64 %470, i64 %241)
+  %511 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %510, i64 512, ptr nonnull @"$string.324", i64 %468, i64 %470, i64 %241)
   br label %"$HeaderReader.check_range.exit.thread.i.i.i.i"
 
 merge4.i.i.i.i.i:                                 ; preds = %merge.i73.i.i.i.i
@@ -24662,7 +24665,7 @@ switch.hole_check:                                ; preds = %"$TensorView.num_el
 
 switch.lookup110:                                 ; preds = %switch.hole_check
   %529 = zext nneg i32 %526 to i64
-  %switch.gep111 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.750", i64 0, i64 %529
+  %switch.gep111 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.753", i64 0, i64 %529
   %switch.load112 = load i64, ptr %switch.gep111, align 8
   br label %"$dtypes.bytes.exit.i.i.i.i.i"
 
@@ -24680,7 +24683,7 @@ then13.i.i.i.i.i:                                 ; preds = %"$dtypes.bytes.exit
 merge2.peel.i.i.i.i.i.i:                          ; preds = %then13.i.i.i.i.i
   %wide.trip.count.i93.i.i.i.i.i = zext nneg i32 %405 to i64
   %532 = load i64, ptr %21, align 8
-  %533 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 127, ptr nonnull @"$string.326", ptr nonnull @"$string.54", i64 %532)
+  %533 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 127, ptr nonnull @"$string.327", ptr nonnull @"$string.55", i64 %532)
   %534 = sext i32 %533 to i64
   %535 = add nsw i64 %534, 1
   %exitcond.peel.not.i.i.i.i.i.i = icmp eq i32 %405, 1
@@ -24697,7 +24700,7 @@ then3.i.i.i.i.i.i:                                ; preds = %forbody.i94.i.i.i.i
   %538 = sub i64 128, %used.023.i.i.i.i.i.i
   %539 = getelementptr i64, ptr %21, i64 %indvars.iv.i95.i.i.i.i.i
   %540 = load i64, ptr %539, align 8
-  %541 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %537, i64 %538, ptr nonnull @"$string.326", ptr nonnull @"$string.325", i64 %540)
+  %541 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %537, i64 %538, ptr nonnull @"$string.327", ptr nonnull @"$string.326", i64 %540)
   %542 = sext i32 %541 to i64
   %543 = add i64 %used.023.i.i.i.i.i.i, %542
   br label %merge2.i.i.i.i.i.i
@@ -24717,7 +24720,7 @@ then6.i.i.i.i.i.i:                                ; preds = %merge.i98.i.i.i.i.i
   %used.0.lcssa28.i.i.i.i.i.i = phi i64 [ %used.0.lcssa.i.i.i.i.i.i, %merge.i98.i.i.i.i.i ], [ 1, %then13.i.i.i.i.i ]
   %545 = getelementptr i8, ptr %shape.i.i.i.i.i, i64 %used.0.lcssa28.i.i.i.i.i.i
   %546 = sub i64 128, %used.0.lcssa28.i.i.i.i.i.i
-  %547 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %545, i64 %546, ptr nonnull @"$string.327")
+  %547 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %545, i64 %546, ptr nonnull @"$string.328")
   br label %"$TensorView.describe_shape.exit.i.i.i.i.i"
 
 "$TensorView.describe_shape.exit.i.i.i.i.i":      ; preds = %then6.i.i.i.i.i.i, %merge.i98.i.i.i.i.i
@@ -24767,7 +24770,7 @@ merge7.i.i.i105.i.i.i.i.i:                        ; preds = %merge.i.i.i102.i.i.
 
 merge53.i123.i.i.i.i.i:                           ; preds = %switch.hole_check114, %"$Problems.next.exit109.i.i.i.i.i"
   %567 = icmp eq i32 %526, 32
-  %spec.select.i124.i.i.i.i.i = select i1 %567, ptr @"$string.313", ptr @"$string.107"
+  %spec.select.i124.i.i.i.i.i = select i1 %567, ptr @"$string.314", ptr @"$string.108"
   br label %"$dtypes.name.exit.i.i.i.i.i"
 
 switch.hole_check114:                             ; preds = %"$Problems.next.exit109.i.i.i.i.i"
@@ -24783,7 +24786,7 @@ switch.lookup115:                                 ; preds = %switch.hole_check11
 
 "$dtypes.name.exit.i.i.i.i.i":                    ; preds = %switch.lookup115, %merge53.i123.i.i.i.i.i
   %common.ret.op.i110.i.i.i.i.i = phi ptr [ %spec.select.i124.i.i.i.i.i, %merge53.i123.i.i.i.i.i ], [ %switch.load119, %switch.lookup115 ]
-  %569 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %565, i64 512, ptr nonnull @"$string.328", i64 %468, i64 %470, i64 %531, ptr nonnull %common.ret.op.i110.i.i.i.i.i, ptr nonnull %shape.i.i.i.i.i, i64 %530)
+  %569 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %565, i64 512, ptr nonnull @"$string.329", i64 %468, i64 %470, i64 %531, ptr nonnull %common.ret.op.i110.i.i.i.i.i, ptr nonnull %shape.i.i.i.i.i, i64 %530)
   br label %"$HeaderReader.check_range.exit.thread.i.i.i.i"
 
 merge12.i.i.i.i.i:                                ; preds = %"$dtypes.bytes.exit.i.i.i.i.i"
@@ -24803,7 +24806,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %574 = zext nneg i32 %526 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.745", i64 0, i64 %574
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.748", i64 0, i64 %574
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$dtypes.bytes.exit140.i.i.i.i.i"
 
@@ -24860,7 +24863,7 @@ merge7.i.i.i147.i.i.i.i.i:                        ; preds = %merge.i.i.i144.i.i.
 
 merge53.i167.i.i.i.i.i:                           ; preds = %switch.hole_check128, %"$Problems.next.exit151.i.i.i.i.i"
   %595 = icmp eq i32 %526, 32
-  %spec.select.i168.i.i.i.i.i = select i1 %595, ptr @"$string.313", ptr @"$string.107"
+  %spec.select.i168.i.i.i.i.i = select i1 %595, ptr @"$string.314", ptr @"$string.108"
   br label %"$dtypes.name.exit169.i.i.i.i.i"
 
 switch.hole_check128:                             ; preds = %"$Problems.next.exit151.i.i.i.i.i"
@@ -24876,7 +24879,7 @@ switch.lookup129:                                 ; preds = %switch.hole_check12
 
 "$dtypes.name.exit169.i.i.i.i.i":                 ; preds = %switch.lookup129, %merge53.i167.i.i.i.i.i
   %common.ret.op.i153.i.i.i.i.i = phi ptr [ %spec.select.i168.i.i.i.i.i, %merge53.i167.i.i.i.i.i ], [ %switch.load133, %switch.lookup129 ]
-  %597 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %593, i64 512, ptr nonnull @"$string.329", i64 %570, ptr nonnull %common.ret.op.i153.i.i.i.i.i)
+  %597 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %593, i64 512, ptr nonnull @"$string.330", i64 %570, ptr nonnull %common.ret.op.i153.i.i.i.i.i)
   br label %"$HeaderReader.check_range.exit.thread.i.i.i.i"
 
 "$HeaderReader.check_range.exit.thread.i.i.i.i":  ; preds = %"$dtypes.name.exit169.i.i.i.i.i", %merge.i.i.i144.i.i.i.i.i, %then21.i.i.i.i.i, %"$dtypes.name.exit.i.i.i.i.i", %merge.i.i.i102.i.i.i.i.i, %"$TensorView.describe_shape.exit.i.i.i.i.i", %"$Problems.next.exit90.i.i.i.i.i", %merge.i.i.i83.i.i.i.i.i, %then5.i.i.i.i.i, %"$Problems.next.exit.i.i.i.i.i", %merge.i.i.i.i.i.i.i.i, %then.i.i130.i.i.i
@@ -24899,7 +24902,7 @@ whilebody.i.i147.i.i.i:                           ; preds = %merge2.i.i151.i.i.i
   %599 = getelementptr i8, ptr %child.023.i.i148.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i155.i.i.i = load i64, ptr %599, align 8
   %600 = inttoptr i64 %.sroa.013.0.copyload.i.i155.i.i.i to ptr
-  %bcmp.i.i.i156.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %600, ptr noundef nonnull readonly dereferenceable(5) @"$string.315", i64 5)
+  %bcmp.i.i.i156.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %600, ptr noundef nonnull readonly dereferenceable(5) @"$string.316", i64 5)
   %601 = icmp eq i32 %bcmp.i.i.i156.i.i.i, 0
   br i1 %601, label %or.lhs.false.i157.i.i.i, label %merge2.i.i151.i.i.i
 
@@ -24953,7 +24956,7 @@ merge7.i.i.i.i139.i.i.i:                          ; preds = %merge.i.i.i.i136.i.
   %620 = getelementptr i8, ptr %616, i64 -768
   %621 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %620, i64 256, ptr nonnull @"$string.9", ptr nonnull %273)
   %622 = getelementptr i8, ptr %616, i64 -512
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %622, ptr noundef nonnull align 1 dereferenceable(26) @"$string.316", i64 26, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %622, ptr noundef nonnull align 1 dereferenceable(26) @"$string.317", i64 26, i1 false)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 or.lhs.false.i157.i.i.i:                          ; preds = %"$text.equal.exit.i.i154.i.i.i"
@@ -25009,7 +25012,7 @@ merge7.i.i.i76.i.i.i.i:                           ; preds = %merge.i.i.i73.i.i.i
   %643 = getelementptr i8, ptr %637, i64 -512
   store i8 0, ptr %643, align 1
   %644 = load i32, ptr %624, align 4
-  %645 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %643, i64 512, ptr nonnull @"$string.317", i32 %644, i32 8)
+  %645 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %643, i64 512, ptr nonnull @"$string.318", i32 %644, i32 8)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 merge5.i.i.i.i:                                   ; preds = %merge.i159.i.i.i
@@ -25073,7 +25076,7 @@ merge7.i.i.i90.i.i.i.i:                           ; preds = %merge.i.i.i87.i.i.i
   %670 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %669, i64 256, ptr nonnull @"$string.9", ptr %654)
   %671 = getelementptr i8, ptr %665, i64 -512
   store i8 0, ptr %671, align 1
-  %672 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %671, i64 512, ptr nonnull @"$string.318", i32 %650)
+  %672 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %671, i64 512, ptr nonnull @"$string.319", i32 %650)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 or.lhs.false17.i.i.i.i:                           ; preds = %or.lhs.false19.i.i.i.i
@@ -25146,7 +25149,7 @@ then27.i.i.i:                                     ; preds = %merge.i.i165.i.i.i
 
 then31.i.i.i:                                     ; preds = %then27.i.i.i
   %696 = getelementptr i8, ptr %695, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %696, ptr noundef nonnull align 1 dereferenceable(14) @"$string.79", i64 14, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %696, ptr noundef nonnull align 1 dereferenceable(14) @"$string.80", i64 14, i1 false)
   br label %"$HeaderReader.read_tensor.exit.thread.i.i"
 
 "$HeaderReader.read_tensor.exit.thread.i.i":      ; preds = %then31.i.i.i, %then27.i.i.i, %"$Problems.next.exit94.i.i.i.i", %merge.i.i.i87.i.i.i.i, %then15.i.i.i.i, %"$Problems.next.exit80.i.i.i.i", %merge.i.i.i73.i.i.i.i, %then6.i162.i.i.i, %"$Problems.next.exit.i140.i.i.i", %merge.i.i.i.i136.i.i.i, %then.i133.i.i.i, %"$HeaderReader.check_range.exit.thread.i.i.i.i", %"$Problems.next.exit72.i.i.i.i", %merge.i.i.i65.i.i.i.i, %then7.i.i.i.i, %"$Problems.next.exit.i107.i.i.i", %merge.i.i.i.i103.i.i.i, %then.i100.i.i.i, %"$Problems.next.exit46.i.i.i.i", %merge.i.i.i39.i.i.i.i, %then6.i.i.i.i, %"$Problems.next.exit.i.i.i.i", %merge.i.i.i.i.i.i.i, %then.i93.i.i.i, %"$json.kind_name.exit.i43.i.i", %merge.i.i.i82.i.i.i, %then14.i41.i.i, %"$Problems.next.exit78.i.i.i", %merge.i.i.i71.i.i.i, %then6.i38.i.i, %"$Problems.next.exit.i58.i.i", %merge.i.i.i.i55.i.i, %then.i51.i.i
@@ -25203,7 +25206,7 @@ then3.i.loopexit.i.i:                             ; preds = %forbody.i.i.i
 
 then3.i.i.i:                                      ; preds = %then3.i.loopexit.i.i, %forbody.lr.ph.i.i.i
   %.lcssa123.i.i = phi ptr [ %710, %forbody.lr.ph.i.i.i ], [ %714, %then3.i.loopexit.i.i ]
-  %previous.0106.i.lcssa.i.i = phi ptr [ @"$string.54", %forbody.lr.ph.i.i.i ], [ %718, %then3.i.loopexit.i.i ]
+  %previous.0106.i.lcssa.i.i = phi ptr [ @"$string.55", %forbody.lr.ph.i.i.i ], [ %718, %then3.i.loopexit.i.i ]
   %719 = getelementptr i8, ptr %.lcssa123.i.i, i64 96
   %720 = load ptr, ptr %.lcssa123.i.i, align 8
   %721 = load i64, ptr %9, align 8
@@ -25251,7 +25254,7 @@ merge7.i.i.i.i91.i.i:                             ; preds = %merge.i.i.i.i88.i.i
   %740 = getelementptr i8, ptr %.lcssa123.i.i, i64 88
   %741 = load i64, ptr %740, align 8
   %742 = add i64 %739, %741
-  %743 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %737, i64 512, ptr nonnull @"$string.333", i64 %739, i64 %742, ptr %previous.0106.i.lcssa.i.i)
+  %743 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %737, i64 512, ptr nonnull @"$string.334", i64 %739, i64 %742, ptr %previous.0106.i.lcssa.i.i)
   br label %"$HeaderReader.read.exit.i"
 
 merge2.i.i.i:                                     ; preds = %forbody.lr.ph.i.i.i, %forbody.i.i.i
@@ -25307,7 +25310,7 @@ merge7.i.i.i74.i82.i.i:                           ; preds = %merge.i.i.i71.i79.i
   store i8 0, ptr %765, align 1
   %766 = load i64, ptr %747, align 8
   %767 = sub i64 %766, %covered.0105.i125.i.i
-  %768 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %765, i64 512, ptr nonnull @"$string.334", i64 %767)
+  %768 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %765, i64 512, ptr nonnull @"$string.335", i64 %767)
   br label %"$HeaderReader.read.exit.i"
 
 merge8.i.i.i:                                     ; preds = %merge2.i.i.i
@@ -25365,7 +25368,7 @@ merge7.i.i.i85.i71.i.i:                           ; preds = %merge.i.i.i82.i68.i
   %788 = getelementptr i8, ptr %783, i64 -512
   store i8 0, ptr %788, align 1
   %789 = sub i64 %.val17.i, %covered.0.lcssa.i.i.i
-  %790 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %788, i64 512, ptr nonnull @"$string.335", i64 %789)
+  %790 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %788, i64 512, ptr nonnull @"$string.336", i64 %789)
   br label %"$HeaderReader.read.exit.i"
 
 "$HeaderReader.read.exit.i":                      ; preds = %"$Problems.next.exit89.i72.i.i", %merge.i.i.i82.i68.i.i, %then17.i.i.i, %merge1.i.i.i, %"$Problems.next.exit78.i83.i.i", %merge.i.i.i71.i79.i.i, %then9.i.i.i, %"$Problems.next.exit.i92.i.i", %merge.i.i.i.i88.i.i, %then3.i.i.i, %merge2.i.i, %"$HeaderReader.parse_header.exit.thread.i.i", %"$Problems.next.exit68.i.i.i", %merge.i.i.i61.i.i.i, %then14.i.i.i, %"$Problems.next.exit57.i.i.i", %merge.i.i.i50.i.i.i, %then6.i.i.i, %"$Problems.next.exit.i.i.i", %merge.i.i.i.i.i.i, %then.i.i.i
@@ -25586,7 +25589,7 @@ merge7.i.i.i.i42.i:                               ; preds = %merge.i.i.i.i39.i
   %890 = sext i32 %.val32.i.i to i64
   %891 = getelementptr %55, ptr %.val31.i.i, i64 %890
   %892 = load ptr, ptr %891, align 8
-  %893 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %888, i64 512, ptr nonnull @"$string.336", ptr %892)
+  %893 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %888, i64 512, ptr nonnull @"$string.337", ptr %892)
   br label %merge2.i44.i
 
 else4.i.i:                                        ; preds = %"$Map.position.exit.i", %forbody.i.i, %"$Checkpoint.find.exit.i.i", %"$Map.find.exit"
@@ -25648,7 +25651,7 @@ then:                                             ; preds = %"$Document.free.exi
 
 then.i9:                                          ; preds = %then
   %908 = load ptr, ptr %0, align 8
-  %909 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.277", ptr %908)
+  %909 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.278", ptr %908)
   br label %common.ret
 }
 
@@ -25790,7 +25793,7 @@ then.i:                                           ; preds = %then1
   br label %"$Validator.index_file.exit"
 
 "$Validator.index_file.exit":                     ; preds = %then1, %then.i
-  %common.ret.op.i15 = phi ptr [ %23, %then.i ], [ @"$string.63", %then1 ]
+  %common.ret.op.i15 = phi ptr [ %23, %then.i ], [ @"$string.64", %then1 ]
   %24 = getelementptr i8, ptr %14, i64 184
   %25 = load i64, ptr %24, align 8
   %26 = add i64 %25, 1
@@ -25833,7 +25836,7 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
   %41 = getelementptr i8, ptr %37, i64 -768
   %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %41, i64 256, ptr nonnull @"$string.9", ptr %1)
   %43 = getelementptr i8, ptr %37, i64 -512
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %43, ptr noundef nonnull align 1 dereferenceable(22) @"$string.341", i64 22, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %43, ptr noundef nonnull align 1 dereferenceable(22) @"$string.342", i64 22, i1 false)
   br label %merge
 
 merge:                                            ; preds = %merge.i.i.i, %"$Validator.index_file.exit", %else, %"$Problems.next.exit", %then
@@ -25904,7 +25907,7 @@ merge2.peel.i:                                    ; preds = %merge.merge2.peel.i
   %23 = getelementptr i8, ptr %1, i64 16
   %wide.trip.count.i = zext nneg i32 %21 to i64
   %24 = getelementptr inbounds i8, ptr %shape, i64 1
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 127, ptr nonnull @"$string.326", ptr nonnull @"$string.54", i64 %22)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 127, ptr nonnull @"$string.327", ptr nonnull @"$string.55", i64 %22)
   %26 = sext i32 %25 to i64
   %27 = add nsw i64 %26, 1
   %exitcond.peel.not.i = icmp eq i32 %21, 1
@@ -25921,7 +25924,7 @@ then3.i:                                          ; preds = %forbody.i
   %30 = sub i64 128, %used.023.i
   %31 = getelementptr i64, ptr %23, i64 %indvars.iv.i
   %32 = load i64, ptr %31, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 %30, ptr nonnull @"$string.326", ptr nonnull @"$string.325", i64 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 %30, ptr nonnull @"$string.327", ptr nonnull @"$string.326", i64 %32)
   %34 = sext i32 %33 to i64
   %35 = add i64 %used.023.i, %34
   br label %merge2.i
@@ -25941,7 +25944,7 @@ then6.i:                                          ; preds = %merge.i, %merge
   %used.0.lcssa28.i = phi i64 [ %used.0.lcssa.i, %merge.i ], [ 1, %merge ]
   %37 = getelementptr i8, ptr %shape, i64 %used.0.lcssa28.i
   %38 = sub i64 128, %used.0.lcssa28.i
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.327")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.328")
   br label %"$TensorView.describe_shape.exit"
 
 "$TensorView.describe_shape.exit":                ; preds = %merge.i, %then6.i
@@ -26002,7 +26005,7 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
   %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %66, i64 256, ptr nonnull @"$string.9", ptr %48)
   %68 = getelementptr i8, ptr %62, i64 -512
   store i8 0, ptr %68, align 1
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %68, i64 512, ptr nonnull @"$string.342", i64 %2, ptr nonnull %shape)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %68, i64 512, ptr nonnull @"$string.343", i64 %2, ptr nonnull %shape)
   br label %common.ret
 
 else9:                                            ; preds = %"$TensorView.describe_shape.exit"
@@ -26042,7 +26045,7 @@ merge7.i.i.i52:                                   ; preds = %merge.i.i.i49
   %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %81, i64 256, ptr nonnull @"$string.9", ptr %48)
   %83 = getelementptr i8, ptr %77, i64 -512
   store i8 0, ptr %83, align 1
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %83, i64 512, ptr nonnull @"$string.343", i64 %2, i64 %3, ptr nonnull %shape)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %83, i64 512, ptr nonnull @"$string.344", i64 %2, i64 %3, ptr nonnull %shape)
   br label %common.ret
 }
 
@@ -26118,7 +26121,7 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 
 merge53.i:                                        ; preds = %switch.hole_check, %"$Problems.next.exit"
   %35 = icmp eq i32 %33, 32
-  %spec.select.i = select i1 %35, ptr @"$string.313", ptr @"$string.107"
+  %spec.select.i = select i1 %35, ptr @"$string.314", ptr @"$string.108"
   br label %"$dtypes.name.exit"
 
 switch.hole_check:                                ; preds = %"$Problems.next.exit"
@@ -26134,7 +26137,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$dtypes.name.exit":                              ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i13 = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %32, i64 512, ptr nonnull @"$string.344", ptr nonnull %common.ret.op.i13)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %32, i64 512, ptr nonnull @"$string.345", ptr nonnull %common.ret.op.i13)
   br label %common.ret
 }
 
@@ -26160,7 +26163,7 @@ then.i:                                           ; preds = %entry
   %9 = load i64, ptr %8, align 8
   %.not.i.i.i.i = icmp slt i64 %9, %7
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.364.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.365.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %then.i
   %10 = shl i64 %9, 1
@@ -26174,9 +26177,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %11, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i = load i64, ptr %5, align 8
-  br label %"$Vector.push.364.exit.thread.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i"
 
-"$Vector.push.364.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %then.i
+"$Vector.push.365.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %then.i
   %13 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %6, %then.i ]
   %14 = phi ptr [ %11, %merge7.i.i.i.i ], [ %.pre.i.i.i, %then.i ]
   %15 = getelementptr i8, ptr %14, i64 %13
@@ -26191,7 +26194,7 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   store i8 1, ptr %18, align 1
   br label %"$JsonWriter.separate.exit"
 
-"$JsonWriter.separate.exit":                      ; preds = %entry, %"$Vector.push.364.exit.thread.i.i", %then.i.i
+"$JsonWriter.separate.exit":                      ; preds = %entry, %"$Vector.push.365.exit.thread.i.i", %then.i.i
   store i8 1, ptr %2, align 1
   %19 = getelementptr i8, ptr %0, i64 8
   %20 = load i64, ptr %19, align 8
@@ -26200,7 +26203,7 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   %23 = load i64, ptr %22, align 8
   %.not.i.i.i = icmp slt i64 %23, %21
   %.pre.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Vector.push.364.exit.thread.i"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Vector.push.365.exit.thread.i"
 
 merge.i.i.i:                                      ; preds = %"$JsonWriter.separate.exit"
   %24 = shl i64 %23, 1
@@ -26214,9 +26217,9 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
   store ptr %25, ptr %0, align 8
   store i64 %spec.store.select.i.i.i, ptr %22, align 8
   %.pre10.i.i = load i64, ptr %19, align 8
-  br label %"$Vector.push.364.exit.thread.i"
+  br label %"$Vector.push.365.exit.thread.i"
 
-"$Vector.push.364.exit.thread.i":                 ; preds = %merge7.i.i.i, %"$JsonWriter.separate.exit"
+"$Vector.push.365.exit.thread.i":                 ; preds = %merge7.i.i.i, %"$JsonWriter.separate.exit"
   %27 = phi i64 [ %.pre10.i.i, %merge7.i.i.i ], [ %20, %"$JsonWriter.separate.exit" ]
   %28 = phi ptr [ %25, %merge7.i.i.i ], [ %.pre.i.i, %"$JsonWriter.separate.exit" ]
   %29 = getelementptr i8, ptr %28, i64 %27
@@ -26231,7 +26234,7 @@ then.i3:                                          ; preds = %merge.i.i.i
   store i8 1, ptr %32, align 1
   br label %"$StringBuilder.append_byte.exit"
 
-"$StringBuilder.append_byte.exit":                ; preds = %"$Vector.push.364.exit.thread.i", %then.i3
+"$StringBuilder.append_byte.exit":                ; preds = %"$Vector.push.365.exit.thread.i", %then.i3
   store i8 0, ptr %2, align 1
   ret void
 }
@@ -26254,7 +26257,7 @@ then.i.i:                                         ; preds = %entry
   %10 = load i64, ptr %9, align 8
   %.not.i.i.i.i.i = icmp slt i64 %10, %8
   %.pre.i.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.364.exit.thread.i.i.i"
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.365.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %then.i.i
   %11 = shl i64 %10, 1
@@ -26268,9 +26271,9 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   store ptr %12, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %9, align 8
   %.pre10.i.i.i.i = load i64, ptr %6, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %then.i.i
+"$Vector.push.365.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %then.i.i
   %14 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %7, %then.i.i ]
   %15 = phi ptr [ %12, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %then.i.i ]
   %16 = getelementptr i8, ptr %15, i64 %14
@@ -26285,7 +26288,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   store i8 1, ptr %19, align 1
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i.i, %"$Vector.push.364.exit.thread.i.i.i", %entry
+"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i.i, %"$Vector.push.365.exit.thread.i.i.i", %entry
   store i8 1, ptr %3, align 1
   %20 = getelementptr i8, ptr %0, i64 8
   %21 = load i64, ptr %20, align 8
@@ -26294,7 +26297,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   %24 = load i64, ptr %23, align 8
   %.not.i.i.i.i = icmp slt i64 %24, %22
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.364.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.365.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$JsonWriter.separate.exit.i"
   %25 = shl i64 %24, 1
@@ -26308,9 +26311,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %26, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %23, align 8
   %.pre10.i.i.i = load i64, ptr %20, align 8
-  br label %"$Vector.push.364.exit.thread.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i"
 
-"$Vector.push.364.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i"
+"$Vector.push.365.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i"
   %28 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %21, %"$JsonWriter.separate.exit.i" ]
   %29 = phi ptr [ %26, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.separate.exit.i" ]
   %30 = getelementptr i8, ptr %29, i64 %28
@@ -26325,7 +26328,7 @@ then.i4.i:                                        ; preds = %merge.i.i.i.i
   store i8 1, ptr %33, align 1
   br label %"$StringBuilder.append_byte.exit.i"
 
-"$StringBuilder.append_byte.exit.i":              ; preds = %then.i4.i, %"$Vector.push.364.exit.thread.i.i"
+"$StringBuilder.append_byte.exit.i":              ; preds = %then.i4.i, %"$Vector.push.365.exit.thread.i.i"
   %34 = icmp sgt i64 %2, 0
   br i1 %34, label %whilebody.lr.ph.i.i, label %"$JsonWriter.append_escaped.exit.i"
 
@@ -26432,7 +26435,7 @@ merge.i.i28.i.i:                                  ; preds = %merge7.i.i.i.i.i.i,
   %63 = phi ptr [ %61, %merge7.i.i.i.i.i.i ], [ %.pre.i.i, %then.i7.i ]
   store i64 %58, ptr %20, align 8
   %64 = getelementptr i8, ptr %63, i64 %57
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(6) %64, ptr noundef nonnull readonly align 1 dereferenceable(6) @"$string.367", i64 6, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(6) %64, ptr noundef nonnull readonly align 1 dereferenceable(6) @"$string.368", i64 6, i1 false)
   br label %merge1.i.i
 
 else.i.i:                                         ; preds = %forcond.i.i.i.i, %forbody.i.i.i.i.1, %whilebody.i.i
@@ -26454,7 +26457,7 @@ then.i.i10.i:                                     ; preds = %then2.i.i, %then2.i
   %68 = load i64, ptr %23, align 8
   %.not.i.i.i.i29.i.i = icmp slt i64 %68, %67
   %.pre.i.i.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i29.i.i, label %merge.i.i.i.i31.i.i, label %"$Vector.push.364.exit.thread.i.i.i.i"
+  br i1 %.not.i.i.i.i29.i.i, label %merge.i.i.i.i31.i.i, label %"$Vector.push.365.exit.thread.i.i.i.i"
 
 merge.i.i.i.i31.i.i:                              ; preds = %then.i.i10.i
   %69 = shl i64 %68, 1
@@ -26468,9 +26471,9 @@ merge7.i.i.i.i34.i.i:                             ; preds = %merge.i.i.i.i31.i.i
   store ptr %70, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i33.i.i, ptr %23, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %20, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i34.i.i, %then.i.i10.i
+"$Vector.push.365.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i34.i.i, %then.i.i10.i
   %72 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i34.i.i ], [ %66, %then.i.i10.i ]
   %73 = phi ptr [ %70, %merge7.i.i.i.i34.i.i ], [ %.pre.i.i.i.i.i, %then.i.i10.i ]
   %74 = getelementptr i8, ptr %73, i64 %72
@@ -26485,13 +26488,13 @@ then.i.i35.i.i:                                   ; preds = %merge.i.i.i.i31.i.i
   %.pre.i36.i.i = load i64, ptr %20, align 8
   br label %"$StringBuilder.append_byte.exit.i.i.i"
 
-"$StringBuilder.append_byte.exit.i.i.i":          ; preds = %then.i.i35.i.i, %"$Vector.push.364.exit.thread.i.i.i.i"
-  %77 = phi i64 [ %76, %"$Vector.push.364.exit.thread.i.i.i.i" ], [ %.pre.i36.i.i, %then.i.i35.i.i ]
+"$StringBuilder.append_byte.exit.i.i.i":          ; preds = %then.i.i35.i.i, %"$Vector.push.365.exit.thread.i.i.i.i"
+  %77 = phi i64 [ %76, %"$Vector.push.365.exit.thread.i.i.i.i" ], [ %.pre.i36.i.i, %then.i.i35.i.i ]
   %78 = add i64 %77, 1
   %79 = load i64, ptr %23, align 8
   %.not.i.i.i6.i.i.i = icmp slt i64 %79, %78
   %.pre.i.i7.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i6.i.i.i, label %merge.i.i.i9.i.i.i, label %"$Vector.push.364.exit.thread.i8.i.i.i"
+  br i1 %.not.i.i.i6.i.i.i, label %merge.i.i.i9.i.i.i, label %"$Vector.push.365.exit.thread.i8.i.i.i"
 
 merge.i.i.i9.i.i.i:                               ; preds = %"$StringBuilder.append_byte.exit.i.i.i"
   %80 = shl i64 %79, 1
@@ -26505,9 +26508,9 @@ merge7.i.i.i12.i.i.i:                             ; preds = %merge.i.i.i9.i.i.i
   store ptr %81, ptr %0, align 8
   store i64 %spec.store.select.i.i.i11.i.i.i, ptr %23, align 8
   %.pre10.i.i13.i.i.i = load i64, ptr %20, align 8
-  br label %"$Vector.push.364.exit.thread.i8.i.i.i"
+  br label %"$Vector.push.365.exit.thread.i8.i.i.i"
 
-"$Vector.push.364.exit.thread.i8.i.i.i":          ; preds = %merge7.i.i.i12.i.i.i, %"$StringBuilder.append_byte.exit.i.i.i"
+"$Vector.push.365.exit.thread.i8.i.i.i":          ; preds = %merge7.i.i.i12.i.i.i, %"$StringBuilder.append_byte.exit.i.i.i"
   %83 = phi i64 [ %.pre10.i.i13.i.i.i, %merge7.i.i.i12.i.i.i ], [ %77, %"$StringBuilder.append_byte.exit.i.i.i" ]
   %84 = phi ptr [ %81, %merge7.i.i.i12.i.i.i ], [ %.pre.i.i7.i.i.i, %"$StringBuilder.append_byte.exit.i.i.i" ]
   %85 = getelementptr i8, ptr %84, i64 %83
@@ -26523,7 +26526,7 @@ then.i14.i.i.i:                                   ; preds = %merge.i.i.i9.i.i.i
 
 else.i.i.i:                                       ; preds = %then2.i.i
   %88 = zext nneg i8 %37 to i32
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %escaped.i.i.i, i64 8, ptr nonnull @"$string.368", i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %escaped.i.i.i, i64 8, ptr nonnull @"$string.369", i32 %88)
   %90 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %escaped.i.i.i)
   %91 = load i64, ptr %20, align 8
   %92 = add i64 %91, %90
@@ -26560,7 +26563,7 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i11.i
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %100, ptr nonnull readonly align 1 %escaped.i.i.i, i64 %90, i1 false)
   br label %"$JsonWriter.escape_byte.exit.i.i"
 
-"$JsonWriter.escape_byte.exit.i.i":               ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i11.i, %then.i.i.i.i.i, %then.i14.i.i.i, %"$Vector.push.364.exit.thread.i8.i.i.i"
+"$JsonWriter.escape_byte.exit.i.i":               ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i11.i, %then.i.i.i.i.i, %then.i14.i.i.i, %"$Vector.push.365.exit.thread.i8.i.i.i"
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %escaped.i.i.i)
   br label %merge1.i.i
 
@@ -26618,7 +26621,7 @@ or.lhs.false5.i.i:                                ; preds = %else.i.i, %forcond.
   %115 = load i64, ptr %23, align 8
   %.not.i.i.i16.i = icmp slt i64 %115, %114
   %.pre.i.i17.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i16.i, label %merge.i.i.i19.i, label %"$Vector.push.364.exit.thread.i18.i"
+  br i1 %.not.i.i.i16.i, label %merge.i.i.i19.i, label %"$Vector.push.365.exit.thread.i18.i"
 
 merge.i.i.i19.i:                                  ; preds = %"$JsonWriter.append_escaped.exit.i"
   %116 = shl i64 %115, 1
@@ -26632,9 +26635,9 @@ merge7.i.i.i22.i:                                 ; preds = %merge.i.i.i19.i
   store ptr %117, ptr %0, align 8
   store i64 %spec.store.select.i.i.i21.i, ptr %23, align 8
   %.pre10.i.i23.i = load i64, ptr %20, align 8
-  br label %"$Vector.push.364.exit.thread.i18.i"
+  br label %"$Vector.push.365.exit.thread.i18.i"
 
-"$Vector.push.364.exit.thread.i18.i":             ; preds = %merge7.i.i.i22.i, %"$JsonWriter.append_escaped.exit.i"
+"$Vector.push.365.exit.thread.i18.i":             ; preds = %merge7.i.i.i22.i, %"$JsonWriter.append_escaped.exit.i"
   %119 = phi i64 [ %.pre10.i.i23.i, %merge7.i.i.i22.i ], [ %113, %"$JsonWriter.append_escaped.exit.i" ]
   %120 = phi ptr [ %117, %merge7.i.i.i22.i ], [ %.pre.i.i17.i, %"$JsonWriter.append_escaped.exit.i" ]
   %121 = getelementptr i8, ptr %120, i64 %119
@@ -26649,7 +26652,7 @@ then.i24.i:                                       ; preds = %merge.i.i.i19.i
   store i8 1, ptr %124, align 1
   br label %"$JsonWriter.slice.exit"
 
-"$JsonWriter.slice.exit":                         ; preds = %"$Vector.push.364.exit.thread.i18.i", %then.i24.i
+"$JsonWriter.slice.exit":                         ; preds = %"$Vector.push.365.exit.thread.i18.i", %then.i24.i
   ret void
 }
 
@@ -26670,7 +26673,7 @@ then.i:                                           ; preds = %entry
   %9 = load i64, ptr %8, align 8
   %.not.i.i.i.i = icmp slt i64 %9, %7
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.364.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.365.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %then.i
   %10 = shl i64 %9, 1
@@ -26684,9 +26687,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %11, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i = load i64, ptr %5, align 8
-  br label %"$Vector.push.364.exit.thread.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i"
 
-"$Vector.push.364.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %then.i
+"$Vector.push.365.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %then.i
   %13 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %6, %then.i ]
   %14 = phi ptr [ %11, %merge7.i.i.i.i ], [ %.pre.i.i.i, %then.i ]
   %15 = getelementptr i8, ptr %14, i64 %13
@@ -26701,10 +26704,10 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   store i8 1, ptr %18, align 1
   br label %"$JsonWriter.separate.exit"
 
-"$JsonWriter.separate.exit":                      ; preds = %entry, %"$Vector.push.364.exit.thread.i.i", %then.i.i
+"$JsonWriter.separate.exit":                      ; preds = %entry, %"$Vector.push.365.exit.thread.i.i", %then.i.i
   store i8 1, ptr %2, align 1
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i)
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i, i64 32, ptr nonnull @"$string.371", i64 %1)
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i, i64 32, ptr nonnull @"$string.372", i64 %1)
   %20 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i)
   %21 = getelementptr i8, ptr %0, i64 8
   %22 = load i64, ptr %21, align 8
@@ -26754,7 +26757,7 @@ define internal fastcc void @"$write_tensor"(ptr %0, ptr nocapture readonly %1, 
 entry:
   tail call fastcc void @"$JsonWriter.open"(ptr %0, i8 zeroext 123)
   %3 = load ptr, ptr %1, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.382")
+  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.383")
   %4 = getelementptr i8, ptr %0, i64 8
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
@@ -26762,7 +26765,7 @@ entry:
   %8 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i = icmp slt i64 %8, %6
   %.pre.i.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.364.exit.thread.i.i.i"
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.365.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %entry
   %9 = shl i64 %8, 1
@@ -26776,9 +26779,9 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   store ptr %10, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %7, align 8
   %.pre10.i.i.i.i = load i64, ptr %4, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %entry
+"$Vector.push.365.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %entry
   %12 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %5, %entry ]
   %13 = phi ptr [ %10, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %entry ]
   %14 = getelementptr i8, ptr %13, i64 %12
@@ -26793,7 +26796,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   store i8 1, ptr %17, align 1
   br label %"$JsonWriter.string_field.exit"
 
-"$JsonWriter.string_field.exit":                  ; preds = %"$Vector.push.364.exit.thread.i.i.i", %then.i.i.i
+"$JsonWriter.string_field.exit":                  ; preds = %"$Vector.push.365.exit.thread.i.i.i", %then.i.i.i
   %18 = getelementptr i8, ptr %0, i64 32
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %3)
@@ -26804,7 +26807,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
 
 merge53.i:                                        ; preds = %switch.hole_check, %"$JsonWriter.string_field.exit"
   %22 = icmp eq i32 %20, 32
-  %spec.select.i = select i1 %22, ptr @"$string.313", ptr @"$string.107"
+  %spec.select.i = select i1 %22, ptr @"$string.314", ptr @"$string.108"
   br label %"$dtypes.name.exit"
 
 switch.hole_check:                                ; preds = %"$JsonWriter.string_field.exit"
@@ -26820,13 +26823,13 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$dtypes.name.exit":                              ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.159")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.160")
   %24 = load i64, ptr %4, align 8
   %25 = add i64 %24, 1
   %26 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i19 = icmp slt i64 %26, %25
   %.pre.i.i.i.i20 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i19, label %merge.i.i.i.i.i22, label %"$Vector.push.364.exit.thread.i.i.i21"
+  br i1 %.not.i.i.i.i.i19, label %merge.i.i.i.i.i22, label %"$Vector.push.365.exit.thread.i.i.i21"
 
 merge.i.i.i.i.i22:                                ; preds = %"$dtypes.name.exit"
   %27 = shl i64 %26, 1
@@ -26840,9 +26843,9 @@ merge7.i.i.i.i.i25:                               ; preds = %merge.i.i.i.i.i22
   store ptr %28, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i24, ptr %7, align 8
   %.pre10.i.i.i.i26 = load i64, ptr %4, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i21"
+  br label %"$Vector.push.365.exit.thread.i.i.i21"
 
-"$Vector.push.364.exit.thread.i.i.i21":           ; preds = %merge7.i.i.i.i.i25, %"$dtypes.name.exit"
+"$Vector.push.365.exit.thread.i.i.i21":           ; preds = %merge7.i.i.i.i.i25, %"$dtypes.name.exit"
   %30 = phi i64 [ %.pre10.i.i.i.i26, %merge7.i.i.i.i.i25 ], [ %24, %"$dtypes.name.exit" ]
   %31 = phi ptr [ %28, %merge7.i.i.i.i.i25 ], [ %.pre.i.i.i.i20, %"$dtypes.name.exit" ]
   %32 = getelementptr i8, ptr %31, i64 %30
@@ -26857,16 +26860,16 @@ then.i.i.i27:                                     ; preds = %merge.i.i.i.i.i22
   store i8 1, ptr %35, align 1
   br label %"$JsonWriter.string_field.exit28"
 
-"$JsonWriter.string_field.exit28":                ; preds = %"$Vector.push.364.exit.thread.i.i.i21", %then.i.i.i27
+"$JsonWriter.string_field.exit28":                ; preds = %"$Vector.push.365.exit.thread.i.i.i21", %then.i.i.i27
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.315")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.316")
   %36 = load i64, ptr %4, align 8
   %37 = add i64 %36, 1
   %38 = load i64, ptr %7, align 8
   %.not.i.i.i.i = icmp slt i64 %38, %37
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.364.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.365.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$JsonWriter.string_field.exit28"
   %39 = shl i64 %38, 1
@@ -26880,9 +26883,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %40, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %7, align 8
   %.pre10.i.i.i = load i64, ptr %4, align 8
-  br label %"$Vector.push.364.exit.thread.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i"
 
-"$Vector.push.364.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.string_field.exit28"
+"$Vector.push.365.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.string_field.exit28"
   %42 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %36, %"$JsonWriter.string_field.exit28" ]
   %43 = phi ptr [ %40, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.string_field.exit28" ]
   %44 = getelementptr i8, ptr %43, i64 %42
@@ -26897,7 +26900,7 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   store i8 1, ptr %47, align 1
   br label %"$JsonWriter.key.exit"
 
-"$JsonWriter.key.exit":                           ; preds = %"$Vector.push.364.exit.thread.i.i", %then.i.i
+"$JsonWriter.key.exit":                           ; preds = %"$Vector.push.365.exit.thread.i.i", %then.i.i
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 91)
   %48 = getelementptr i8, ptr %1, i64 12
@@ -26925,7 +26928,7 @@ merge:                                            ; preds = %forbody, %"$JsonWri
   %56 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i29 = icmp slt i64 %56, %55
   %.pre.i.i.i.i30 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i29, label %merge.i.i.i.i.i32, label %"$Vector.push.364.exit.thread.i.i.i31"
+  br i1 %.not.i.i.i.i.i29, label %merge.i.i.i.i.i32, label %"$Vector.push.365.exit.thread.i.i.i31"
 
 merge.i.i.i.i.i32:                                ; preds = %merge
   %57 = shl i64 %56, 1
@@ -26939,9 +26942,9 @@ merge7.i.i.i.i.i35:                               ; preds = %merge.i.i.i.i.i32
   store ptr %58, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i34, ptr %7, align 8
   %.pre10.i.i.i.i36 = load i64, ptr %4, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i31"
+  br label %"$Vector.push.365.exit.thread.i.i.i31"
 
-"$Vector.push.364.exit.thread.i.i.i31":           ; preds = %merge7.i.i.i.i.i35, %merge
+"$Vector.push.365.exit.thread.i.i.i31":           ; preds = %merge7.i.i.i.i.i35, %merge
   %60 = phi i64 [ %.pre10.i.i.i.i36, %merge7.i.i.i.i.i35 ], [ %54, %merge ]
   %61 = phi ptr [ %58, %merge7.i.i.i.i.i35 ], [ %.pre.i.i.i.i30, %merge ]
   %62 = getelementptr i8, ptr %61, i64 %60
@@ -26956,17 +26959,17 @@ then.i.i.i37:                                     ; preds = %merge.i.i.i.i.i32
   store i8 1, ptr %65, align 1
   br label %"$JsonWriter.end_array.exit"
 
-"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.364.exit.thread.i.i.i31", %then.i.i.i37
+"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.365.exit.thread.i.i.i31", %then.i.i.i37
   store i8 1, ptr %18, align 1
   %66 = getelementptr i8, ptr %1, i64 88
   %67 = load i64, ptr %66, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.379")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.380")
   %68 = load i64, ptr %4, align 8
   %69 = add i64 %68, 1
   %70 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i38 = icmp slt i64 %70, %69
   %.pre.i.i.i.i39 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i38, label %merge.i.i.i.i.i41, label %"$Vector.push.364.exit.thread.i.i.i40"
+  br i1 %.not.i.i.i.i.i38, label %merge.i.i.i.i.i41, label %"$Vector.push.365.exit.thread.i.i.i40"
 
 merge.i.i.i.i.i41:                                ; preds = %"$JsonWriter.end_array.exit"
   %71 = shl i64 %70, 1
@@ -26980,9 +26983,9 @@ merge7.i.i.i.i.i44:                               ; preds = %merge.i.i.i.i.i41
   store ptr %72, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i43, ptr %7, align 8
   %.pre10.i.i.i.i45 = load i64, ptr %4, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i40"
+  br label %"$Vector.push.365.exit.thread.i.i.i40"
 
-"$Vector.push.364.exit.thread.i.i.i40":           ; preds = %merge7.i.i.i.i.i44, %"$JsonWriter.end_array.exit"
+"$Vector.push.365.exit.thread.i.i.i40":           ; preds = %merge7.i.i.i.i.i44, %"$JsonWriter.end_array.exit"
   %74 = phi i64 [ %.pre10.i.i.i.i45, %merge7.i.i.i.i.i44 ], [ %68, %"$JsonWriter.end_array.exit" ]
   %75 = phi ptr [ %72, %merge7.i.i.i.i.i44 ], [ %.pre.i.i.i.i39, %"$JsonWriter.end_array.exit" ]
   %76 = getelementptr i8, ptr %75, i64 %74
@@ -26997,16 +27000,16 @@ then.i.i.i46:                                     ; preds = %merge.i.i.i.i.i41
   store i8 1, ptr %79, align 1
   br label %"$JsonWriter.integer_field.exit"
 
-"$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i40", %then.i.i.i46
+"$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i40", %then.i.i.i46
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %67)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.378")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.379")
   %80 = load i64, ptr %4, align 8
   %81 = add i64 %80, 1
   %82 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i47 = icmp slt i64 %82, %81
   %.pre.i.i.i.i48 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i47, label %merge.i.i.i.i.i50, label %"$Vector.push.364.exit.thread.i.i.i49"
+  br i1 %.not.i.i.i.i.i47, label %merge.i.i.i.i.i50, label %"$Vector.push.365.exit.thread.i.i.i49"
 
 merge.i.i.i.i.i50:                                ; preds = %"$JsonWriter.integer_field.exit"
   %83 = shl i64 %82, 1
@@ -27020,9 +27023,9 @@ merge7.i.i.i.i.i53:                               ; preds = %merge.i.i.i.i.i50
   store ptr %84, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i52, ptr %7, align 8
   %.pre10.i.i.i.i54 = load i64, ptr %4, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i49"
+  br label %"$Vector.push.365.exit.thread.i.i.i49"
 
-"$Vector.push.364.exit.thread.i.i.i49":           ; preds = %merge7.i.i.i.i.i53, %"$JsonWriter.integer_field.exit"
+"$Vector.push.365.exit.thread.i.i.i49":           ; preds = %merge7.i.i.i.i.i53, %"$JsonWriter.integer_field.exit"
   %86 = phi i64 [ %.pre10.i.i.i.i54, %merge7.i.i.i.i.i53 ], [ %80, %"$JsonWriter.integer_field.exit" ]
   %87 = phi ptr [ %84, %merge7.i.i.i.i.i53 ], [ %.pre.i.i.i.i48, %"$JsonWriter.integer_field.exit" ]
   %88 = getelementptr i8, ptr %87, i64 %86
@@ -27037,18 +27040,18 @@ then.i.i.i55:                                     ; preds = %merge.i.i.i.i.i50
   store i8 1, ptr %91, align 1
   br label %"$JsonWriter.string_field.exit56"
 
-"$JsonWriter.string_field.exit56":                ; preds = %"$Vector.push.364.exit.thread.i.i.i49", %then.i.i.i55
+"$JsonWriter.string_field.exit56":                ; preds = %"$Vector.push.365.exit.thread.i.i.i49", %then.i.i.i55
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %2)
   %92 = getelementptr i8, ptr %1, i64 96
   %93 = load i64, ptr %92, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.383")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.384")
   %94 = load i64, ptr %4, align 8
   %95 = add i64 %94, 1
   %96 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i57 = icmp slt i64 %96, %95
   %.pre.i.i.i.i58 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i57, label %merge.i.i.i.i.i60, label %"$Vector.push.364.exit.thread.i.i.i59"
+  br i1 %.not.i.i.i.i.i57, label %merge.i.i.i.i.i60, label %"$Vector.push.365.exit.thread.i.i.i59"
 
 merge.i.i.i.i.i60:                                ; preds = %"$JsonWriter.string_field.exit56"
   %97 = shl i64 %96, 1
@@ -27062,9 +27065,9 @@ merge7.i.i.i.i.i63:                               ; preds = %merge.i.i.i.i.i60
   store ptr %98, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i62, ptr %7, align 8
   %.pre10.i.i.i.i64 = load i64, ptr %4, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i59"
+  br label %"$Vector.push.365.exit.thread.i.i.i59"
 
-"$Vector.push.364.exit.thread.i.i.i59":           ; preds = %merge7.i.i.i.i.i63, %"$JsonWriter.string_field.exit56"
+"$Vector.push.365.exit.thread.i.i.i59":           ; preds = %merge7.i.i.i.i.i63, %"$JsonWriter.string_field.exit56"
   %100 = phi i64 [ %.pre10.i.i.i.i64, %merge7.i.i.i.i.i63 ], [ %94, %"$JsonWriter.string_field.exit56" ]
   %101 = phi ptr [ %98, %merge7.i.i.i.i.i63 ], [ %.pre.i.i.i.i58, %"$JsonWriter.string_field.exit56" ]
   %102 = getelementptr i8, ptr %101, i64 %100
@@ -27079,19 +27082,19 @@ then.i.i.i65:                                     ; preds = %merge.i.i.i.i.i60
   store i8 1, ptr %105, align 1
   br label %"$JsonWriter.integer_field.exit66"
 
-"$JsonWriter.integer_field.exit66":               ; preds = %"$Vector.push.364.exit.thread.i.i.i59", %then.i.i.i65
+"$JsonWriter.integer_field.exit66":               ; preds = %"$Vector.push.365.exit.thread.i.i.i59", %then.i.i.i65
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %93)
   %106 = getelementptr i8, ptr %1, i64 110
   %107 = load i8, ptr %106, align 1
   %108 = icmp ne i8 %107, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.384", i1 zeroext %108)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.385", i1 zeroext %108)
   %109 = load i64, ptr %4, align 8
   %110 = add i64 %109, 1
   %111 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i67 = icmp slt i64 %111, %110
   %.pre.i.i.i.i68 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i67, label %merge.i.i.i.i.i70, label %"$Vector.push.364.exit.thread.i.i.i69"
+  br i1 %.not.i.i.i.i.i67, label %merge.i.i.i.i.i70, label %"$Vector.push.365.exit.thread.i.i.i69"
 
 merge.i.i.i.i.i70:                                ; preds = %"$JsonWriter.integer_field.exit66"
   %112 = shl i64 %111, 1
@@ -27105,9 +27108,9 @@ merge7.i.i.i.i.i73:                               ; preds = %merge.i.i.i.i.i70
   store ptr %113, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i72, ptr %7, align 8
   %.pre10.i.i.i.i74 = load i64, ptr %4, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i69"
+  br label %"$Vector.push.365.exit.thread.i.i.i69"
 
-"$Vector.push.364.exit.thread.i.i.i69":           ; preds = %merge7.i.i.i.i.i73, %"$JsonWriter.integer_field.exit66"
+"$Vector.push.365.exit.thread.i.i.i69":           ; preds = %merge7.i.i.i.i.i73, %"$JsonWriter.integer_field.exit66"
   %115 = phi i64 [ %.pre10.i.i.i.i74, %merge7.i.i.i.i.i73 ], [ %109, %"$JsonWriter.integer_field.exit66" ]
   %116 = phi ptr [ %113, %merge7.i.i.i.i.i73 ], [ %.pre.i.i.i.i68, %"$JsonWriter.integer_field.exit66" ]
   %117 = getelementptr i8, ptr %116, i64 %115
@@ -27122,7 +27125,7 @@ then.i.i.i75:                                     ; preds = %merge.i.i.i.i.i70
   store i8 1, ptr %120, align 1
   br label %"$JsonWriter.end_object.exit"
 
-"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.364.exit.thread.i.i.i69", %then.i.i.i75
+"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.365.exit.thread.i.i.i69", %then.i.i.i75
   store i8 1, ptr %18, align 1
   ret void
 }
@@ -27138,7 +27141,7 @@ entry:
   %7 = load i64, ptr %6, align 8
   %.not.i.i.i.i = icmp slt i64 %7, %5
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.364.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.365.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %entry
   %8 = shl i64 %7, 1
@@ -27152,9 +27155,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %9, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %6, align 8
   %.pre10.i.i.i = load i64, ptr %3, align 8
-  br label %"$Vector.push.364.exit.thread.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i"
 
-"$Vector.push.364.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %entry
+"$Vector.push.365.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %entry
   %11 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %4, %entry ]
   %12 = phi ptr [ %9, %merge7.i.i.i.i ], [ %.pre.i.i.i, %entry ]
   %13 = getelementptr i8, ptr %12, i64 %11
@@ -27170,8 +27173,8 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   %.pre = load i64, ptr %3, align 8
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i, %"$Vector.push.364.exit.thread.i.i"
-  %17 = phi i64 [ %.pre, %then.i.i ], [ %15, %"$Vector.push.364.exit.thread.i.i" ]
+"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i, %"$Vector.push.365.exit.thread.i.i"
+  %17 = phi i64 [ %.pre, %then.i.i ], [ %15, %"$Vector.push.365.exit.thread.i.i" ]
   %18 = getelementptr i8, ptr %0, i64 32
   store i8 1, ptr %18, align 1
   %19 = load i64, ptr %6, align 8
@@ -27235,7 +27238,7 @@ merge.i.i10.i:                                    ; preds = %merge7.i.i.i.i15.i,
   %32 = phi ptr [ %29, %merge7.i.i.i.i15.i ], [ %.pre18.i, %else.i ]
   store i64 %27, ptr %3, align 8
   %33 = getelementptr i8, ptr %32, i64 %17
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %33, ptr noundef nonnull readonly align 1 dereferenceable(5) @"$string.99", i64 5, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %33, ptr noundef nonnull readonly align 1 dereferenceable(5) @"$string.100", i64 5, i1 false)
   br label %"$JsonWriter.boolean.exit"
 
 "$JsonWriter.boolean.exit":                       ; preds = %then.i.i8.i, %merge.i.i.i, %then.i.i16.i, %merge.i.i10.i
@@ -27250,7 +27253,7 @@ entry:
   %6 = getelementptr inbounds i8, ptr %view, i64 32
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %6, i8 0, i64 80, i1 false)
   %7 = load ptr, ptr %1, align 8
-  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 160, ptr nonnull @"$string.345", ptr %7, ptr %2)
+  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 160, ptr nonnull @"$string.346", ptr %7, ptr %2)
   store ptr %name, ptr %view, align 8
   %9 = getelementptr inbounds i8, ptr %view, i64 8
   store i32 %3, ptr %9, align 8
@@ -27278,7 +27281,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %3 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.750", i64 0, i64 %18
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.753", i64 0, i64 %18
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -27292,7 +27295,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %23 = load i8, ptr %22, align 1
   %24 = getelementptr inbounds i8, ptr %view, i64 110
   store i8 %23, ptr %24, align 2
-  call fastcc void @"$write_tensor"(ptr %0, ptr nonnull %view, ptr nonnull @"$string.54")
+  call fastcc void @"$write_tensor"(ptr %0, ptr nonnull %view, ptr nonnull @"$string.55")
   ret void
 }
 
@@ -27418,7 +27421,7 @@ then:                                             ; preds = %entry
   br i1 %.not21, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(13) %2, ptr noundef nonnull align 1 dereferenceable(13) @"$string.50", i64 13, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(13) %2, ptr noundef nonnull align 1 dereferenceable(13) @"$string.51", i64 13, i1 false)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge.i, %"$status.clear.exit", %then9.i, %then2.i, %then3, %then, %"$plan_model.exit"
@@ -27440,7 +27443,7 @@ merge:                                            ; preds = %entry
   br i1 %5, label %then2.i, label %merge.i.thread
 
 then2.i:                                          ; preds = %"$status.clear.exit.thread"
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %2, ptr noundef nonnull align 1 dereferenceable(16) @"$string.396", i64 16, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %2, ptr noundef nonnull align 1 dereferenceable(16) @"$string.397", i64 16, i1 false)
   br label %common.ret
 
 merge.i:                                          ; preds = %"$status.clear.exit"
@@ -27454,7 +27457,7 @@ merge.i.thread:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i2228, label %merge5, label %then9.i
 
 then9.i:                                          ; preds = %merge.i.thread
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.397", i32 %7, i32 128)
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.398", i32 %7, i32 128)
   br label %common.ret
 
 merge5:                                           ; preds = %merge.i, %merge.i.thread
@@ -27472,7 +27475,7 @@ merge5:                                           ; preds = %merge.i, %merge.i.t
   %15 = getelementptr inbounds i8, ptr %source, i64 480
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %source, i8 0, i64 24, i1 false)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(184) %11, i8 0, i64 184, i1 false)
-  store ptr @"$string.54", ptr %15, align 8
+  store ptr @"$string.55", ptr %15, align 8
   %16 = getelementptr inbounds i8, ptr %source, i64 488
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(193) %16, i8 0, i64 193, i1 false)
   %17 = getelementptr inbounds i8, ptr %source, i64 688
@@ -27549,7 +27552,7 @@ entry:
   %10 = getelementptr i8, ptr %0, i64 480
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %0, i8 0, i64 24, i1 false)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(184) %6, i8 0, i64 184, i1 false)
-  store ptr @"$string.54", ptr %10, align 8
+  store ptr @"$string.55", ptr %10, align 8
   %11 = getelementptr i8, ptr %0, i64 488
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(193) %11, i8 0, i64 193, i1 false)
   %12 = getelementptr i8, ptr %0, i64 688
@@ -27587,7 +27590,7 @@ then.i:                                           ; preds = %then7
 then2.i:                                          ; preds = %then.i
   %20 = getelementptr i8, ptr %0, i64 16
   %21 = load ptr, ptr %20, align 8
-  %22 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.398", i32 %2, ptr %21, i32 %18)
+  %22 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.399", i32 %2, ptr %21, i32 %18)
   br label %common.ret
 
 merge.i:                                          ; preds = %then7
@@ -27636,14 +27639,14 @@ then2:                                            ; preds = %merge
   br i1 %.not19, label %common.ret, label %then5
 
 then5:                                            ; preds = %then2
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.399", ptr %1)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.400", ptr %1)
   br label %common.ret
 
 merge1:                                           ; preds = %merge
   br i1 %.not19, label %merge8, label %then9
 
 then9:                                            ; preds = %merge1
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.400", ptr %1)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.401", ptr %1)
   %11 = sext i32 %10 to i64
   %12 = load i64, ptr %3, align 8
   %13 = icmp sgt i64 %12, 3
@@ -27652,7 +27655,7 @@ then9:                                            ; preds = %merge1
 then.i:                                           ; preds = %then9
   %14 = getelementptr i8, ptr %2, i64 %11
   %15 = sub nsw i64 1024, %11
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 %15, ptr nonnull @"$string.401", i64 %12)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 %15, ptr nonnull @"$string.402", i64 %12)
   %17 = sext i32 %16 to i64
   %18 = add nsw i64 %17, %11
   br label %merge.i
@@ -27672,12 +27675,12 @@ merge.i.peel.i:                                   ; preds = %then3.peel.i
   %22 = getelementptr i8, ptr %.val.peel.i, i64 260
   %23 = load i8, ptr %22, align 1
   %24 = icmp eq i8 %23, 0
-  %spec.select.i.peel.i = select i1 %24, ptr @"$string.54", ptr @"$string.402"
+  %spec.select.i.peel.i = select i1 %24, ptr @"$string.55", ptr @"$string.403"
   %25 = getelementptr i8, ptr %2, i64 %used.0.i
   %26 = sub nsw i64 1024, %used.0.i
   %27 = getelementptr i8, ptr %.val.peel.i, i64 4
   %28 = getelementptr i8, ptr %.val.peel.i, i64 516
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 %26, ptr nonnull @"$string.403", ptr nonnull @"$string.402", ptr %27, ptr nonnull %22, ptr nonnull %spec.select.i.peel.i, ptr %28)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 %26, ptr nonnull @"$string.404", ptr nonnull @"$string.403", ptr %27, ptr nonnull %22, ptr nonnull %spec.select.i.peel.i, ptr %28)
   %30 = sext i32 %29 to i64
   %31 = add nsw i64 %used.0.i, %30
   br label %merge2.peel.i
@@ -27696,12 +27699,12 @@ merge.i.peel23.i:                                 ; preds = %then3.peel22.i
   %33 = getelementptr i8, ptr %.val.peel24.i, i64 1288
   %34 = load i8, ptr %33, align 1
   %35 = icmp eq i8 %34, 0
-  %spec.select.i.peel25.i = select i1 %35, ptr @"$string.54", ptr @"$string.402"
+  %spec.select.i.peel25.i = select i1 %35, ptr @"$string.55", ptr @"$string.403"
   %36 = getelementptr i8, ptr %2, i64 %used.2.peel.i
   %37 = sub nsw i64 1024, %used.2.peel.i
   %38 = getelementptr i8, ptr %.val.peel24.i, i64 1032
   %39 = getelementptr i8, ptr %.val.peel24.i, i64 1544
-  %40 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 %37, ptr nonnull @"$string.403", ptr nonnull @"$string.404", ptr %38, ptr nonnull %33, ptr nonnull %spec.select.i.peel25.i, ptr %39)
+  %40 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 %37, ptr nonnull @"$string.404", ptr nonnull @"$string.405", ptr %38, ptr nonnull %33, ptr nonnull %spec.select.i.peel25.i, ptr %39)
   %41 = sext i32 %40 to i64
   %42 = add nsw i64 %used.2.peel.i, %41
   br label %merge2.peel26.i
@@ -27718,12 +27721,12 @@ merge.i.peel33.i:                                 ; preds = %merge2.peel26.i
   %44 = getelementptr i8, ptr %.val.peel34.i, i64 2316
   %45 = load i8, ptr %44, align 1
   %46 = icmp eq i8 %45, 0
-  %spec.select.i.peel35.i = select i1 %46, ptr @"$string.54", ptr @"$string.402"
+  %spec.select.i.peel35.i = select i1 %46, ptr @"$string.55", ptr @"$string.403"
   %47 = getelementptr i8, ptr %2, i64 %used.2.peel27.i
   %48 = sub nsw i64 1024, %used.2.peel27.i
   %49 = getelementptr i8, ptr %.val.peel34.i, i64 2060
   %50 = getelementptr i8, ptr %.val.peel34.i, i64 2572
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 %48, ptr nonnull @"$string.403", ptr nonnull @"$string.404", ptr %49, ptr nonnull %44, ptr nonnull %spec.select.i.peel35.i, ptr %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 %48, ptr nonnull @"$string.404", ptr nonnull @"$string.405", ptr %49, ptr nonnull %44, ptr nonnull %spec.select.i.peel35.i, ptr %50)
   br label %merge8
 
 merge8:                                           ; preds = %merge.i.peel33.i, %merge2.peel26.i, %merge2.peel.i, %merge.i, %merge1
@@ -27750,13 +27753,13 @@ or.lhs.false.i.i:                                 ; preds = %entry
   br i1 %7, label %then.i, label %"$device.is_automatic.exit.i"
 
 "$device.is_automatic.exit.i":                    ; preds = %or.lhs.false.i.i
-  %8 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %1, ptr noundef nonnull dereferenceable(5) @"$string.49")
+  %8 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %1, ptr noundef nonnull dereferenceable(5) @"$string.50")
   %9 = icmp eq i32 %8, 0
   br i1 %9, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %"$device.is_automatic.exit.i", %or.lhs.false.i.i, %entry
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i.i)
-  %10 = call i32 @stat(ptr nonnull readonly @"$string.406", ptr nonnull %info.i.i.i.i)
+  %10 = call i32 @stat(ptr nonnull readonly @"$string.407", ptr nonnull %info.i.i.i.i)
   %.not.i.i.i.i = icmp eq i32 %10, 0
   %11 = getelementptr inbounds i8, ptr %info.i.i.i.i, i64 24
   %12 = load i32, ptr %11, align 8
@@ -27768,7 +27771,7 @@ then.i:                                           ; preds = %"$device.is_automat
 
 "$has_driver.exit.i":                             ; preds = %then.i
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i6.i.i)
-  %16 = call i32 @stat(ptr nonnull readonly @"$string.407", ptr nonnull %info.i.i6.i.i)
+  %16 = call i32 @stat(ptr nonnull readonly @"$string.408", ptr nonnull %info.i.i6.i.i)
   %.not.i.i7.i.i = icmp eq i32 %16, 0
   %17 = getelementptr inbounds i8, ptr %info.i.i6.i.i, i64 24
   %18 = load i32, ptr %17, align 8
@@ -27783,8 +27786,8 @@ then.i:                                           ; preds = %"$device.is_automat
   br label %merge.i
 
 merge.i:                                          ; preds = %"$has_driver.exit.thread.i", %"$has_driver.exit.i", %"$device.is_automatic.exit.i"
-  %chosen.0.i = phi ptr [ %1, %"$device.is_automatic.exit.i" ], [ @"$string.408", %"$has_driver.exit.thread.i" ], [ @"$string.405", %"$has_driver.exit.i" ]
-  %22 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(4) @"$string.405")
+  %chosen.0.i = phi ptr [ %1, %"$device.is_automatic.exit.i" ], [ @"$string.409", %"$has_driver.exit.thread.i" ], [ @"$string.406", %"$has_driver.exit.i" ]
+  %22 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(4) @"$string.406")
   %23 = icmp eq i32 %22, 0
   br i1 %23, label %then5.i, label %merge4.i
 
@@ -27793,12 +27796,12 @@ then5.i:                                          ; preds = %merge.i
   br label %merge
 
 merge4.i:                                         ; preds = %merge.i
-  %24 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(5) @"$string.408")
+  %24 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(5) @"$string.409")
   %25 = icmp eq i32 %24, 0
   br i1 %25, label %then8.i, label %merge7.i
 
 then8.i:                                          ; preds = %merge4.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %4, ptr noundef nonnull align 1 dereferenceable(5) @"$string.408", i64 5, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %4, ptr noundef nonnull align 1 dereferenceable(5) @"$string.409", i64 5, i1 false)
   br label %merge
 
 merge7.i:                                         ; preds = %merge4.i
@@ -27806,7 +27809,7 @@ merge7.i:                                         ; preds = %merge4.i
   br i1 %.not.i, label %common.ret, label %then12.i
 
 then12.i:                                         ; preds = %merge7.i
-  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.409", ptr %1)
+  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.410", ptr %1)
   br label %common.ret
 
 common.ret:                                       ; preds = %or.lhs.false.i36, %"$Library.locate.exit", %then12.i, %merge7.i, %"$Library.close.exit"
@@ -27839,7 +27842,7 @@ or.lhs.false.i.i28:                               ; preds = %then.i27
   br i1 %33, label %then.i.i, label %merge.i.i
 
 then3.i.i:                                        ; preds = %then.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.410", i64 68, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.411", i64 68, i1 false)
   br label %"$own_folder.exit.i"
 
 merge.i.i:                                        ; preds = %or.lhs.false.i.i28
@@ -27885,7 +27888,7 @@ then2.i.i:                                        ; preds = %else.i
 merge.i29:                                        ; preds = %"$text.copy_into.exit.i.i", %then6.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %info.i.i)
   %43 = getelementptr i8, ptr %0, i64 32
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.411", ptr nonnull %folder.i, ptr %4)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.412", ptr nonnull %folder.i, ptr %4)
   %45 = icmp sgt i32 %44, 4095
   br i1 %45, label %then5.i25, label %and.lhs.true.i
 
@@ -27893,7 +27896,7 @@ merge.thread.i:                                   ; preds = %then2.i.i, %else.i
   %46 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i
   store i8 0, ptr %46, align 1
   %47 = getelementptr i8, ptr %0, i64 32
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.411", ptr nonnull %folder.i, ptr %4)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.412", ptr nonnull %folder.i, ptr %4)
   %49 = icmp sgt i32 %48, 4095
   br i1 %49, label %then5.i25, label %merge2
 
@@ -27902,11 +27905,11 @@ then5.i25:                                        ; preds = %merge.thread.i, %me
   br i1 %.not29.i, label %"$Library.locate.exit", label %then8.i26
 
 then8.i26:                                        ; preds = %then5.i25
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.412", i32 4064)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.413", i32 4064)
   br label %"$Library.locate.exit"
 
 then12.i30:                                       ; preds = %and.lhs.true.i
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.413", ptr %4)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.414", ptr %4)
   br label %merge2
 
 and.lhs.true.i:                                   ; preds = %merge.i29
@@ -27931,7 +27934,7 @@ merge2:                                           ; preds = %and.lhs.true.i, %th
   br i1 %5, label %"$device.is_automatic.exit", label %or.lhs.false.i
 
 or.rhs.i:                                         ; preds = %or.lhs.false.i
-  %58 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %1, ptr noundef nonnull dereferenceable(5) @"$string.49")
+  %58 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %1, ptr noundef nonnull dereferenceable(5) @"$string.50")
   %59 = icmp eq i32 %58, 0
   br label %"$device.is_automatic.exit"
 
@@ -27952,23 +27955,23 @@ then.i39:                                         ; preds = %"$device.is_automat
   br i1 %62, label %and.lhs.true.i41, label %merge1.i
 
 merge1.i:                                         ; preds = %and.lhs.true.i41, %then.i39
-  %hint.0.i = phi ptr [ @"$string.54", %then.i39 ], [ %spec.select.i, %and.lhs.true.i41 ]
+  %hint.0.i = phi ptr [ @"$string.55", %then.i39 ], [ %spec.select.i, %and.lhs.true.i41 ]
   %.not56.i = icmp eq ptr %3, null
   br i1 %.not56.i, label %then8, label %then5.i40
 
 and.lhs.true.i41:                                 ; preds = %then.i39
-  %66 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.405")
+  %66 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.406")
   %67 = icmp eq i32 %66, 0
-  %spec.select.i = select i1 %67, ptr @"$string.54", ptr @"$string.414"
+  %spec.select.i = select i1 %67, ptr @"$string.55", ptr @"$string.415"
   br label %merge1.i
 
 then5.i40:                                        ; preds = %merge1.i
   %68 = call ptr @dlerror()
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.415", ptr nonnull %hint.0.i, ptr %4, ptr %68)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.416", ptr nonnull %hint.0.i, ptr %4, ptr %68)
   br label %then8
 
 merge.i32:                                        ; preds = %"$device.is_automatic.exit"
-  %70 = call ptr @dlsym(ptr nonnull %64, ptr nonnull @"$string.416")
+  %70 = call ptr @dlsym(ptr nonnull %64, ptr nonnull @"$string.417")
   %71 = icmp eq ptr %70, null
   br i1 %71, label %then8.i37, label %merge7.i33
 
@@ -27977,7 +27980,7 @@ then8.i37:                                        ; preds = %merge.i32
   br i1 %.not55.i, label %then8, label %then12.i38
 
 then12.i38:                                       ; preds = %then8.i37
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.417", ptr %63, ptr nonnull @"$string.416")
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.418", ptr %63, ptr nonnull @"$string.417")
   br label %then8
 
 merge7.i33:                                       ; preds = %merge.i32
@@ -28007,11 +28010,11 @@ or.lhs.false22.i:                                 ; preds = %merge15.i
   br i1 %.not52.i, label %or.lhs.false.i36, label %then20.i
 
 then25.i:                                         ; preds = %then20.i
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.418", ptr %63)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.419", ptr %63)
   br label %then8
 
 then8:                                            ; preds = %merge1.i, %then5.i40, %then8.i37, %then12.i38, %then20.i, %then25.i, %merge7.i33
-  %common.ret.op.i35.ph = phi i32 [ %74, %merge7.i33 ], [ 4, %then25.i ], [ 4, %then20.i ], [ 4, %then12.i38 ], [ 4, %then8.i37 ], [ 5, %then5.i40 ], [ 5, %merge1.i ]
+  %common.ret.op.i35.ph = phi i32 [ %74, %merge7.i33 ], [ 4, %then25.i ], [ 4, %then20.i ], [ 4, %then12.i38 ], [ 4, %then8.i37 ], [ 4, %then5.i40 ], [ 4, %merge1.i ]
   %81 = load ptr, ptr %0, align 8
   %.not.i42 = icmp eq ptr %81, null
   br i1 %.not.i42, label %"$Library.close.exit", label %then.i43
@@ -28162,7 +28165,7 @@ merge.critedge:                                   ; preds = %merge.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i)
   %29 = load ptr, ptr %8, align 8
   %30 = getelementptr i8, ptr %1, i64 16
-  %31 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %30, ptr noundef nonnull dereferenceable(4) @"$string.405")
+  %31 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %30, ptr noundef nonnull dereferenceable(4) @"$string.406")
   %32 = icmp eq i32 %31, 0
   %33 = call fastcc i32 @"$Plan.make"(ptr nonnull %made, ptr %0, ptr %29, ptr nonnull %info, i1 zeroext %32, ptr %2, ptr %4)
   %.not15 = icmp eq i32 %33, 0
@@ -28175,9 +28178,9 @@ merge.i.i.i.i1074:                                ; preds = %merge.critedge
   %36 = getelementptr inbounds i8, ptr %out, i64 16
   %malloc = call dereferenceable_or_null(8) ptr @malloc(i64 8)
   %37 = icmp eq ptr %malloc, null
-  br i1 %37, label %then.i3.i1079, label %"$Vector.push.364.exit.thread.i.i1072"
+  br i1 %37, label %then.i3.i1079, label %"$Vector.push.365.exit.thread.i.i1072"
 
-"$Vector.push.364.exit.thread.i.i1072":           ; preds = %merge.i.i.i.i1074
+"$Vector.push.365.exit.thread.i.i1072":           ; preds = %merge.i.i.i.i1074
   store ptr %malloc, ptr %out, align 8
   store i64 8, ptr %36, align 8
   store i8 123, ptr %malloc, align 1
@@ -28189,18 +28192,18 @@ then.i3.i1079:                                    ; preds = %merge.i.i.i.i1074
   store i8 1, ptr %38, align 8
   br label %"$JsonWriter.open.exit1090"
 
-"$JsonWriter.open.exit1090":                      ; preds = %"$Vector.push.364.exit.thread.i.i1072", %then.i3.i1079
+"$JsonWriter.open.exit1090":                      ; preds = %"$Vector.push.365.exit.thread.i.i1072", %then.i3.i1079
   store i8 0, ptr %34, align 8
   %39 = load ptr, ptr %made, align 8
   %40 = getelementptr i8, ptr %39, i64 8
   %41 = load ptr, ptr %40, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.369")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.370")
   %42 = load i64, ptr %35, align 8
   %43 = add i64 %42, 1
   %44 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i.i = icmp slt i64 %44, %43
   %.pre.i.i.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.364.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.365.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i.i.i.i:                              ; preds = %"$JsonWriter.open.exit1090"
   %45 = shl i64 %44, 1
@@ -28214,9 +28217,9 @@ merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
   store ptr %46, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i.i.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit1090"
+"$Vector.push.365.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit1090"
   %48 = phi i64 [ %.pre10.i.i.i.i.i.i, %merge7.i.i.i.i.i.i.i ], [ %42, %"$JsonWriter.open.exit1090" ]
   %49 = phi ptr [ %46, %merge7.i.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$JsonWriter.open.exit1090" ]
   %50 = getelementptr i8, ptr %49, i64 %48
@@ -28231,17 +28234,17 @@ then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
   store i8 1, ptr %53, align 8
   br label %"$JsonWriter.string_field.exit.i.i"
 
-"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.364.exit.thread.i.i.i.i.i"
+"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.365.exit.thread.i.i.i.i.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %41)
   %54 = getelementptr i8, ptr %39, i64 24
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.370")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.371")
   %55 = load i64, ptr %35, align 8
   %56 = add i64 %55, 1
   %57 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i15.i.i = icmp slt i64 %57, %56
   %.pre.i.i.i.i16.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i15.i.i, label %merge.i.i.i.i.i18.i.i, label %"$Vector.push.364.exit.thread.i.i.i17.i.i"
+  br i1 %.not.i.i.i.i.i15.i.i, label %merge.i.i.i.i.i18.i.i, label %"$Vector.push.365.exit.thread.i.i.i17.i.i"
 
 merge.i.i.i.i.i18.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i.i"
   %58 = shl i64 %57, 1
@@ -28255,9 +28258,9 @@ merge7.i.i.i.i.i21.i.i:                           ; preds = %merge.i.i.i.i.i18.i
   store ptr %59, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i20.i.i, ptr %36, align 8
   %.pre10.i.i.i.i22.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i17.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i17.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i17.i.i":       ; preds = %merge7.i.i.i.i.i21.i.i, %"$JsonWriter.string_field.exit.i.i"
+"$Vector.push.365.exit.thread.i.i.i17.i.i":       ; preds = %merge7.i.i.i.i.i21.i.i, %"$JsonWriter.string_field.exit.i.i"
   %61 = phi i64 [ %.pre10.i.i.i.i22.i.i, %merge7.i.i.i.i.i21.i.i ], [ %55, %"$JsonWriter.string_field.exit.i.i" ]
   %62 = phi ptr [ %59, %merge7.i.i.i.i.i21.i.i ], [ %.pre.i.i.i.i16.i.i, %"$JsonWriter.string_field.exit.i.i" ]
   %63 = getelementptr i8, ptr %62, i64 %61
@@ -28272,18 +28275,18 @@ then.i.i.i23.i.i:                                 ; preds = %merge.i.i.i.i.i18.i
   store i8 1, ptr %66, align 8
   br label %"$JsonWriter.string_field.exit24.i.i"
 
-"$JsonWriter.string_field.exit24.i.i":            ; preds = %then.i.i.i23.i.i, %"$Vector.push.364.exit.thread.i.i.i17.i.i"
+"$JsonWriter.string_field.exit24.i.i":            ; preds = %then.i.i.i23.i.i, %"$Vector.push.365.exit.thread.i.i.i17.i.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %54)
   %67 = getelementptr i8, ptr %39, i64 696
   %68 = load i64, ptr %67, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.373")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.374")
   %69 = load i64, ptr %35, align 8
   %70 = add i64 %69, 1
   %71 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i25.i.i = icmp slt i64 %71, %70
   %.pre.i.i.i.i26.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i25.i.i, label %merge.i.i.i.i.i28.i.i, label %"$Vector.push.364.exit.thread.i.i.i27.i.i"
+  br i1 %.not.i.i.i.i.i25.i.i, label %merge.i.i.i.i.i28.i.i, label %"$Vector.push.365.exit.thread.i.i.i27.i.i"
 
 merge.i.i.i.i.i28.i.i:                            ; preds = %"$JsonWriter.string_field.exit24.i.i"
   %72 = shl i64 %71, 1
@@ -28297,9 +28300,9 @@ merge7.i.i.i.i.i31.i.i:                           ; preds = %merge.i.i.i.i.i28.i
   store ptr %73, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i30.i.i, ptr %36, align 8
   %.pre10.i.i.i.i32.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i27.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i27.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i27.i.i":       ; preds = %merge7.i.i.i.i.i31.i.i, %"$JsonWriter.string_field.exit24.i.i"
+"$Vector.push.365.exit.thread.i.i.i27.i.i":       ; preds = %merge7.i.i.i.i.i31.i.i, %"$JsonWriter.string_field.exit24.i.i"
   %75 = phi i64 [ %.pre10.i.i.i.i32.i.i, %merge7.i.i.i.i.i31.i.i ], [ %69, %"$JsonWriter.string_field.exit24.i.i" ]
   %76 = phi ptr [ %73, %merge7.i.i.i.i.i31.i.i ], [ %.pre.i.i.i.i26.i.i, %"$JsonWriter.string_field.exit24.i.i" ]
   %77 = getelementptr i8, ptr %76, i64 %75
@@ -28314,10 +28317,10 @@ then.i.i.i33.i.i:                                 ; preds = %merge.i.i.i.i.i28.i
   store i8 1, ptr %80, align 8
   br label %"$JsonWriter.separate.exit.i1049"
 
-"$JsonWriter.separate.exit.i1049":                ; preds = %"$Vector.push.364.exit.thread.i.i.i27.i.i", %then.i.i.i33.i.i
+"$JsonWriter.separate.exit.i1049":                ; preds = %"$Vector.push.365.exit.thread.i.i.i27.i.i", %then.i.i.i33.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1048)
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1048, i64 32, ptr nonnull @"$string.371", i64 %68)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1048, i64 32, ptr nonnull @"$string.372", i64 %68)
   %82 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1048)
   %83 = load i64, ptr %35, align 8
   %84 = add i64 %83, %82
@@ -28361,13 +28364,13 @@ then2.i.i.i.i1052:                                ; preds = %merge.i.i.i.i1051
   %95 = getelementptr i8, ptr %39, i64 704
   %96 = load i64, ptr %95, align 8
   %97 = add i64 %96, %94
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.458")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.461")
   %98 = load i64, ptr %35, align 8
   %99 = add i64 %98, 1
   %100 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i34.i.i = icmp slt i64 %100, %99
   %.pre.i.i.i.i35.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i34.i.i, label %merge.i.i.i.i.i37.i.i, label %"$Vector.push.364.exit.thread.i.i.i36.i.i"
+  br i1 %.not.i.i.i.i.i34.i.i, label %merge.i.i.i.i.i37.i.i, label %"$Vector.push.365.exit.thread.i.i.i36.i.i"
 
 merge.i.i.i.i.i37.i.i:                            ; preds = %"$JsonWriter.integer.exit1068"
   %101 = shl i64 %100, 1
@@ -28381,9 +28384,9 @@ merge7.i.i.i.i.i40.i.i:                           ; preds = %merge.i.i.i.i.i37.i
   store ptr %102, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i39.i.i, ptr %36, align 8
   %.pre10.i.i.i.i41.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i36.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i36.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i36.i.i":       ; preds = %merge7.i.i.i.i.i40.i.i, %"$JsonWriter.integer.exit1068"
+"$Vector.push.365.exit.thread.i.i.i36.i.i":       ; preds = %merge7.i.i.i.i.i40.i.i, %"$JsonWriter.integer.exit1068"
   %104 = phi i64 [ %.pre10.i.i.i.i41.i.i, %merge7.i.i.i.i.i40.i.i ], [ %98, %"$JsonWriter.integer.exit1068" ]
   %105 = phi ptr [ %102, %merge7.i.i.i.i.i40.i.i ], [ %.pre.i.i.i.i35.i.i, %"$JsonWriter.integer.exit1068" ]
   %106 = getelementptr i8, ptr %105, i64 %104
@@ -28398,10 +28401,10 @@ then.i.i.i42.i.i:                                 ; preds = %merge.i.i.i.i.i37.i
   store i8 1, ptr %109, align 8
   br label %"$JsonWriter.separate.exit.i1028"
 
-"$JsonWriter.separate.exit.i1028":                ; preds = %"$Vector.push.364.exit.thread.i.i.i36.i.i", %then.i.i.i42.i.i
+"$JsonWriter.separate.exit.i1028":                ; preds = %"$Vector.push.365.exit.thread.i.i.i36.i.i", %then.i.i.i42.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1027)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1027, i64 32, ptr nonnull @"$string.371", i64 %97)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1027, i64 32, ptr nonnull @"$string.372", i64 %97)
   %111 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1027)
   %112 = load i64, ptr %35, align 8
   %113 = add i64 %112, %111
@@ -28443,13 +28446,13 @@ then2.i.i.i.i1031:                                ; preds = %merge.i.i.i.i1030
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i1027)
   %123 = getelementptr i8, ptr %39, i64 712
   %124 = load i64, ptr %123, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.375")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.376")
   %125 = load i64, ptr %35, align 8
   %126 = add i64 %125, 1
   %127 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i44.i.i = icmp slt i64 %127, %126
   %.pre.i.i.i.i45.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i44.i.i, label %merge.i.i.i.i.i47.i.i, label %"$Vector.push.364.exit.thread.i.i.i46.i.i"
+  br i1 %.not.i.i.i.i.i44.i.i, label %merge.i.i.i.i.i47.i.i, label %"$Vector.push.365.exit.thread.i.i.i46.i.i"
 
 merge.i.i.i.i.i47.i.i:                            ; preds = %"$JsonWriter.integer.exit1047"
   %128 = shl i64 %127, 1
@@ -28463,9 +28466,9 @@ merge7.i.i.i.i.i50.i.i:                           ; preds = %merge.i.i.i.i.i47.i
   store ptr %129, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i49.i.i, ptr %36, align 8
   %.pre10.i.i.i.i51.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i46.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i46.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i46.i.i":       ; preds = %merge7.i.i.i.i.i50.i.i, %"$JsonWriter.integer.exit1047"
+"$Vector.push.365.exit.thread.i.i.i46.i.i":       ; preds = %merge7.i.i.i.i.i50.i.i, %"$JsonWriter.integer.exit1047"
   %131 = phi i64 [ %.pre10.i.i.i.i51.i.i, %merge7.i.i.i.i.i50.i.i ], [ %125, %"$JsonWriter.integer.exit1047" ]
   %132 = phi ptr [ %129, %merge7.i.i.i.i.i50.i.i ], [ %.pre.i.i.i.i45.i.i, %"$JsonWriter.integer.exit1047" ]
   %133 = getelementptr i8, ptr %132, i64 %131
@@ -28480,10 +28483,10 @@ then.i.i.i52.i.i:                                 ; preds = %merge.i.i.i.i.i47.i
   store i8 1, ptr %136, align 8
   br label %"$JsonWriter.separate.exit.i1007"
 
-"$JsonWriter.separate.exit.i1007":                ; preds = %"$Vector.push.364.exit.thread.i.i.i46.i.i", %then.i.i.i52.i.i
+"$JsonWriter.separate.exit.i1007":                ; preds = %"$Vector.push.365.exit.thread.i.i.i46.i.i", %then.i.i.i52.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1006)
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1006, i64 32, ptr nonnull @"$string.371", i64 %124)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1006, i64 32, ptr nonnull @"$string.372", i64 %124)
   %138 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1006)
   %139 = load i64, ptr %35, align 8
   %140 = add i64 %139, %138
@@ -28526,13 +28529,13 @@ then2.i.i.i.i1010:                                ; preds = %merge.i.i.i.i1009
   %150 = load i64, ptr %123, align 8
   %151 = getelementptr i8, ptr %39, i64 720
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.459")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.462")
   %153 = load i64, ptr %35, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i54.i.i = icmp slt i64 %155, %154
   %.pre.i.i.i.i55.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i54.i.i, label %merge.i.i.i.i.i57.i.i, label %"$Vector.push.364.exit.thread.i.i.i56.i.i"
+  br i1 %.not.i.i.i.i.i54.i.i, label %merge.i.i.i.i.i57.i.i, label %"$Vector.push.365.exit.thread.i.i.i56.i.i"
 
 merge.i.i.i.i.i57.i.i:                            ; preds = %"$JsonWriter.integer.exit1026"
   %156 = shl i64 %155, 1
@@ -28546,9 +28549,9 @@ merge7.i.i.i.i.i60.i.i:                           ; preds = %merge.i.i.i.i.i57.i
   store ptr %157, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i59.i.i, ptr %36, align 8
   %.pre10.i.i.i.i61.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i56.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i56.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i56.i.i":       ; preds = %merge7.i.i.i.i.i60.i.i, %"$JsonWriter.integer.exit1026"
+"$Vector.push.365.exit.thread.i.i.i56.i.i":       ; preds = %merge7.i.i.i.i.i60.i.i, %"$JsonWriter.integer.exit1026"
   %159 = phi i64 [ %.pre10.i.i.i.i61.i.i, %merge7.i.i.i.i.i60.i.i ], [ %153, %"$JsonWriter.integer.exit1026" ]
   %160 = phi ptr [ %157, %merge7.i.i.i.i.i60.i.i ], [ %.pre.i.i.i.i55.i.i, %"$JsonWriter.integer.exit1026" ]
   %161 = getelementptr i8, ptr %160, i64 %159
@@ -28563,11 +28566,11 @@ then.i.i.i62.i.i:                                 ; preds = %merge.i.i.i.i.i57.i
   store i8 1, ptr %164, align 8
   br label %"$JsonWriter.separate.exit.i986"
 
-"$JsonWriter.separate.exit.i986":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i56.i.i", %then.i.i.i62.i.i
+"$JsonWriter.separate.exit.i986":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i56.i.i", %then.i.i.i62.i.i
   %165 = add i64 %152, %150
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i985)
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i985, i64 32, ptr nonnull @"$string.371", i64 %165)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i985, i64 32, ptr nonnull @"$string.372", i64 %165)
   %167 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i985)
   %168 = load i64, ptr %35, align 8
   %169 = add i64 %168, %167
@@ -28610,14 +28613,14 @@ then2.i.i.i.i989:                                 ; preds = %merge.i.i.i.i988
   %179 = getelementptr i8, ptr %39, i64 688
   %180 = load i8, ptr %179, align 1
   %181 = icmp ne i8 %180, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.460", i1 zeroext %181)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.461")
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.463", i1 zeroext %181)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.464")
   %182 = load i64, ptr %35, align 8
   %183 = add i64 %182, 1
   %184 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i = icmp slt i64 %184, %183
   %.pre.i.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.364.exit.thread.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.365.exit.thread.i.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %"$JsonWriter.integer.exit1005"
   %185 = shl i64 %184, 1
@@ -28631,9 +28634,9 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
   store ptr %186, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.integer.exit1005"
+"$Vector.push.365.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.integer.exit1005"
   %188 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %182, %"$JsonWriter.integer.exit1005" ]
   %189 = phi ptr [ %186, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %"$JsonWriter.integer.exit1005" ]
   %190 = getelementptr i8, ptr %189, i64 %188
@@ -28648,19 +28651,19 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 1, ptr %193, align 8
   br label %"$JsonWriter.string_field.exit.i"
 
-"$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.364.exit.thread.i.i.i.i"
+"$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.365.exit.thread.i.i.i.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %30)
   %194 = getelementptr inbounds i8, ptr %made, i64 20
   %195 = load i32, ptr %194, align 4
   %196 = sext i32 %195 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.462")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.465")
   %197 = load i64, ptr %35, align 8
   %198 = add i64 %197, 1
   %199 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i31.i = icmp slt i64 %199, %198
   %.pre.i.i.i.i32.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.364.exit.thread.i.i.i33.i"
+  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.365.exit.thread.i.i.i33.i"
 
 merge.i.i.i.i.i34.i:                              ; preds = %"$JsonWriter.string_field.exit.i"
   %200 = shl i64 %199, 1
@@ -28674,9 +28677,9 @@ merge7.i.i.i.i.i37.i:                             ; preds = %merge.i.i.i.i.i34.i
   store ptr %201, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i, ptr %36, align 8
   %.pre10.i.i.i.i38.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i33.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i33.i"
 
-"$Vector.push.364.exit.thread.i.i.i33.i":         ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit.i"
+"$Vector.push.365.exit.thread.i.i.i33.i":         ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit.i"
   %203 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %197, %"$JsonWriter.string_field.exit.i" ]
   %204 = phi ptr [ %201, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.string_field.exit.i" ]
   %205 = getelementptr i8, ptr %204, i64 %203
@@ -28691,10 +28694,10 @@ then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %208, align 8
   br label %"$JsonWriter.separate.exit.i965"
 
-"$JsonWriter.separate.exit.i965":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i33.i", %then.i.i.i39.i
+"$JsonWriter.separate.exit.i965":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i33.i", %then.i.i.i39.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i964)
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i964, i64 32, ptr nonnull @"$string.371", i64 %196)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i964, i64 32, ptr nonnull @"$string.372", i64 %196)
   %210 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i964)
   %211 = load i64, ptr %35, align 8
   %212 = add i64 %211, %210
@@ -28738,15 +28741,15 @@ then2.i.i.i.i968:                                 ; preds = %merge.i.i.i.i967
   %223 = load i32, ptr %222, align 8
   %224 = icmp eq i32 %223, 1
   %225 = icmp eq i32 %223, 2
-  %spec.select.i.i = select i1 %225, ptr @"$string.465", ptr @"$string.151"
-  %common.ret.op.i.i = select i1 %224, ptr @"$string.464", ptr %spec.select.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.463")
+  %spec.select.i.i = select i1 %225, ptr @"$string.468", ptr @"$string.152"
+  %common.ret.op.i.i = select i1 %224, ptr @"$string.467", ptr %spec.select.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.466")
   %226 = load i64, ptr %35, align 8
   %227 = add i64 %226, 1
   %228 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i40.i = icmp slt i64 %228, %227
   %.pre.i.i.i.i41.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.364.exit.thread.i.i.i42.i"
+  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.365.exit.thread.i.i.i42.i"
 
 merge.i.i.i.i.i43.i:                              ; preds = %"$JsonWriter.integer.exit984"
   %229 = shl i64 %228, 1
@@ -28760,9 +28763,9 @@ merge7.i.i.i.i.i46.i:                             ; preds = %merge.i.i.i.i.i43.i
   store ptr %230, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i45.i, ptr %36, align 8
   %.pre10.i.i.i.i47.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i42.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i42.i"
 
-"$Vector.push.364.exit.thread.i.i.i42.i":         ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit984"
+"$Vector.push.365.exit.thread.i.i.i42.i":         ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit984"
   %232 = phi i64 [ %.pre10.i.i.i.i47.i, %merge7.i.i.i.i.i46.i ], [ %226, %"$JsonWriter.integer.exit984" ]
   %233 = phi ptr [ %230, %merge7.i.i.i.i.i46.i ], [ %.pre.i.i.i.i41.i, %"$JsonWriter.integer.exit984" ]
   %234 = getelementptr i8, ptr %233, i64 %232
@@ -28777,19 +28780,19 @@ then.i.i.i48.i:                                   ; preds = %merge.i.i.i.i.i43.i
   store i8 1, ptr %237, align 8
   br label %"$JsonWriter.string_field.exit49.i"
 
-"$JsonWriter.string_field.exit49.i":              ; preds = %then.i.i.i48.i, %"$Vector.push.364.exit.thread.i.i.i42.i"
+"$JsonWriter.string_field.exit49.i":              ; preds = %then.i.i.i48.i, %"$Vector.push.365.exit.thread.i.i.i42.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %common.ret.op.i.i)
   %238 = getelementptr inbounds i8, ptr %made, i64 52
   %239 = load i32, ptr %238, align 4
   %240 = sext i32 %239 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.466")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.469")
   %241 = load i64, ptr %35, align 8
   %242 = add i64 %241, 1
   %243 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i50.i = icmp slt i64 %243, %242
   %.pre.i.i.i.i51.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.364.exit.thread.i.i.i52.i"
+  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.365.exit.thread.i.i.i52.i"
 
 merge.i.i.i.i.i53.i:                              ; preds = %"$JsonWriter.string_field.exit49.i"
   %244 = shl i64 %243, 1
@@ -28803,9 +28806,9 @@ merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
   store ptr %245, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i55.i, ptr %36, align 8
   %.pre10.i.i.i.i57.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i52.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i52.i"
 
-"$Vector.push.364.exit.thread.i.i.i52.i":         ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.string_field.exit49.i"
+"$Vector.push.365.exit.thread.i.i.i52.i":         ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.string_field.exit49.i"
   %247 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %241, %"$JsonWriter.string_field.exit49.i" ]
   %248 = phi ptr [ %245, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$JsonWriter.string_field.exit49.i" ]
   %249 = getelementptr i8, ptr %248, i64 %247
@@ -28820,10 +28823,10 @@ then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
   store i8 1, ptr %252, align 8
   br label %"$JsonWriter.separate.exit.i944"
 
-"$JsonWriter.separate.exit.i944":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i52.i", %then.i.i.i58.i
+"$JsonWriter.separate.exit.i944":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i52.i", %then.i.i.i58.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i943)
-  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i943, i64 32, ptr nonnull @"$string.371", i64 %240)
+  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i943, i64 32, ptr nonnull @"$string.372", i64 %240)
   %254 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i943)
   %255 = load i64, ptr %35, align 8
   %256 = add i64 %255, %254
@@ -28866,13 +28869,13 @@ then2.i.i.i.i947:                                 ; preds = %merge.i.i.i.i946
   %266 = getelementptr inbounds i8, ptr %made, i64 48
   %267 = load i32, ptr %266, align 8
   %268 = sext i32 %267 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.467")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.470")
   %269 = load i64, ptr %35, align 8
   %270 = add i64 %269, 1
   %271 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i60.i = icmp slt i64 %271, %270
   %.pre.i.i.i.i61.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.364.exit.thread.i.i.i62.i"
+  br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.365.exit.thread.i.i.i62.i"
 
 merge.i.i.i.i.i63.i:                              ; preds = %"$JsonWriter.integer.exit963"
   %272 = shl i64 %271, 1
@@ -28886,9 +28889,9 @@ merge7.i.i.i.i.i66.i:                             ; preds = %merge.i.i.i.i.i63.i
   store ptr %273, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i65.i, ptr %36, align 8
   %.pre10.i.i.i.i67.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i62.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i62.i"
 
-"$Vector.push.364.exit.thread.i.i.i62.i":         ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit963"
+"$Vector.push.365.exit.thread.i.i.i62.i":         ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit963"
   %275 = phi i64 [ %.pre10.i.i.i.i67.i, %merge7.i.i.i.i.i66.i ], [ %269, %"$JsonWriter.integer.exit963" ]
   %276 = phi ptr [ %273, %merge7.i.i.i.i.i66.i ], [ %.pre.i.i.i.i61.i, %"$JsonWriter.integer.exit963" ]
   %277 = getelementptr i8, ptr %276, i64 %275
@@ -28903,10 +28906,10 @@ then.i.i.i68.i:                                   ; preds = %merge.i.i.i.i.i63.i
   store i8 1, ptr %280, align 8
   br label %"$JsonWriter.separate.exit.i923"
 
-"$JsonWriter.separate.exit.i923":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i62.i", %then.i.i.i68.i
+"$JsonWriter.separate.exit.i923":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i62.i", %then.i.i.i68.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i922)
-  %281 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i922, i64 32, ptr nonnull @"$string.371", i64 %268)
+  %281 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i922, i64 32, ptr nonnull @"$string.372", i64 %268)
   %282 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i922)
   %283 = load i64, ptr %35, align 8
   %284 = add i64 %283, %282
@@ -28949,13 +28952,13 @@ then2.i.i.i.i926:                                 ; preds = %merge.i.i.i.i925
   %294 = getelementptr inbounds i8, ptr %made, i64 72
   %295 = load i32, ptr %294, align 8
   %296 = sext i32 %295 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.468")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.471")
   %297 = load i64, ptr %35, align 8
   %298 = add i64 %297, 1
   %299 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i70.i = icmp slt i64 %299, %298
   %.pre.i.i.i.i71.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.364.exit.thread.i.i.i72.i"
+  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.365.exit.thread.i.i.i72.i"
 
 merge.i.i.i.i.i73.i:                              ; preds = %"$JsonWriter.integer.exit942"
   %300 = shl i64 %299, 1
@@ -28969,9 +28972,9 @@ merge7.i.i.i.i.i76.i:                             ; preds = %merge.i.i.i.i.i73.i
   store ptr %301, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i75.i, ptr %36, align 8
   %.pre10.i.i.i.i77.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i72.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i72.i"
 
-"$Vector.push.364.exit.thread.i.i.i72.i":         ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit942"
+"$Vector.push.365.exit.thread.i.i.i72.i":         ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit942"
   %303 = phi i64 [ %.pre10.i.i.i.i77.i, %merge7.i.i.i.i.i76.i ], [ %297, %"$JsonWriter.integer.exit942" ]
   %304 = phi ptr [ %301, %merge7.i.i.i.i.i76.i ], [ %.pre.i.i.i.i71.i, %"$JsonWriter.integer.exit942" ]
   %305 = getelementptr i8, ptr %304, i64 %303
@@ -28986,10 +28989,10 @@ then.i.i.i78.i:                                   ; preds = %merge.i.i.i.i.i73.i
   store i8 1, ptr %308, align 8
   br label %"$JsonWriter.separate.exit.i902"
 
-"$JsonWriter.separate.exit.i902":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i72.i", %then.i.i.i78.i
+"$JsonWriter.separate.exit.i902":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i72.i", %then.i.i.i78.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i901)
-  %309 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i901, i64 32, ptr nonnull @"$string.371", i64 %296)
+  %309 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i901, i64 32, ptr nonnull @"$string.372", i64 %296)
   %310 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i901)
   %311 = load i64, ptr %35, align 8
   %312 = add i64 %311, %310
@@ -29036,7 +29039,7 @@ then2.i.i.i.i905:                                 ; preds = %merge.i.i.i.i904
 
 merge53.i.i.i.i:                                  ; preds = %switch.hole_check, %"$JsonWriter.integer.exit921"
   %325 = icmp eq i32 %323, 32
-  %spec.select.i.i.i.i = select i1 %325, ptr @"$string.313", ptr @"$string.107"
+  %spec.select.i.i.i.i = select i1 %325, ptr @"$string.314", ptr @"$string.108"
   br label %"$kv_dtype_name.exit.i.i"
 
 switch.hole_check:                                ; preds = %"$JsonWriter.integer.exit921"
@@ -29052,13 +29055,13 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$kv_dtype_name.exit.i.i":                        ; preds = %switch.lookup, %merge53.i.i.i.i
   %common.ret.op.i.i.i = phi ptr [ %spec.select.i.i.i.i, %merge53.i.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.469")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.472")
   %327 = load i64, ptr %35, align 8
   %328 = add i64 %327, 1
   %329 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i80.i = icmp slt i64 %329, %328
   %.pre.i.i.i.i.i81.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i80.i, label %merge.i.i.i.i.i.i85.i, label %"$Vector.push.364.exit.thread.i.i.i.i82.i"
+  br i1 %.not.i.i.i.i.i.i80.i, label %merge.i.i.i.i.i.i85.i, label %"$Vector.push.365.exit.thread.i.i.i.i82.i"
 
 merge.i.i.i.i.i.i85.i:                            ; preds = %"$kv_dtype_name.exit.i.i"
   %330 = shl i64 %329, 1
@@ -29072,9 +29075,9 @@ merge7.i.i.i.i.i.i88.i:                           ; preds = %merge.i.i.i.i.i.i85
   store ptr %331, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i87.i, ptr %36, align 8
   %.pre10.i.i.i.i.i89.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i.i82.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i.i82.i"
 
-"$Vector.push.364.exit.thread.i.i.i.i82.i":       ; preds = %merge7.i.i.i.i.i.i88.i, %"$kv_dtype_name.exit.i.i"
+"$Vector.push.365.exit.thread.i.i.i.i82.i":       ; preds = %merge7.i.i.i.i.i.i88.i, %"$kv_dtype_name.exit.i.i"
   %333 = phi i64 [ %.pre10.i.i.i.i.i89.i, %merge7.i.i.i.i.i.i88.i ], [ %327, %"$kv_dtype_name.exit.i.i" ]
   %334 = phi ptr [ %331, %merge7.i.i.i.i.i.i88.i ], [ %.pre.i.i.i.i.i81.i, %"$kv_dtype_name.exit.i.i" ]
   %335 = getelementptr i8, ptr %334, i64 %333
@@ -29089,7 +29092,7 @@ then.i.i.i.i90.i:                                 ; preds = %merge.i.i.i.i.i.i85
   store i8 1, ptr %338, align 8
   br label %"$JsonWriter.string_field.exit.i83.i"
 
-"$JsonWriter.string_field.exit.i83.i":            ; preds = %then.i.i.i.i90.i, %"$Vector.push.364.exit.thread.i.i.i.i82.i"
+"$JsonWriter.string_field.exit.i83.i":            ; preds = %then.i.i.i.i90.i, %"$Vector.push.365.exit.thread.i.i.i.i82.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %common.ret.op.i.i.i)
   %339 = load i32, ptr %322, align 4
@@ -29115,7 +29118,7 @@ switch.hole_check1098:                            ; preds = %"$JsonWriter.string
 
 switch.lookup1099:                                ; preds = %switch.hole_check1098
   %348 = zext nneg i32 %339 to i64
-  %switch.gep1102 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.750", i64 0, i64 %348
+  %switch.gep1102 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.753", i64 0, i64 %348
   %switch.load1103 = load i64, ptr %switch.gep1102, align 8
   br label %"$Plan.kv_bytes_per_token.exit.i.i"
 
@@ -29128,13 +29131,13 @@ switch.lookup1099:                                ; preds = %switch.hole_check10
   %353 = sext i32 %345 to i64
   %354 = mul i64 %352, %353
   %355 = mul i64 %354, %common.ret.op.i.i.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.470")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.473")
   %356 = load i64, ptr %35, align 8
   %357 = add i64 %356, 1
   %358 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i31.i.i = icmp slt i64 %358, %357
   %.pre.i.i.i.i32.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.364.exit.thread.i.i.i33.i.i"
+  br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.365.exit.thread.i.i.i33.i.i"
 
 merge.i.i.i.i.i34.i.i:                            ; preds = %"$Plan.kv_bytes_per_token.exit.i.i"
   %359 = shl i64 %358, 1
@@ -29148,9 +29151,9 @@ merge7.i.i.i.i.i37.i.i:                           ; preds = %merge.i.i.i.i.i34.i
   store ptr %360, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i.i, ptr %36, align 8
   %.pre10.i.i.i.i38.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i33.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i33.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i33.i.i":       ; preds = %merge7.i.i.i.i.i37.i.i, %"$Plan.kv_bytes_per_token.exit.i.i"
+"$Vector.push.365.exit.thread.i.i.i33.i.i":       ; preds = %merge7.i.i.i.i.i37.i.i, %"$Plan.kv_bytes_per_token.exit.i.i"
   %362 = phi i64 [ %.pre10.i.i.i.i38.i.i, %merge7.i.i.i.i.i37.i.i ], [ %356, %"$Plan.kv_bytes_per_token.exit.i.i" ]
   %363 = phi ptr [ %360, %merge7.i.i.i.i.i37.i.i ], [ %.pre.i.i.i.i32.i.i, %"$Plan.kv_bytes_per_token.exit.i.i" ]
   %364 = getelementptr i8, ptr %363, i64 %362
@@ -29165,10 +29168,10 @@ then.i.i.i39.i.i:                                 ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %367, align 8
   br label %"$JsonWriter.separate.exit.i881"
 
-"$JsonWriter.separate.exit.i881":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i33.i.i", %then.i.i.i39.i.i
+"$JsonWriter.separate.exit.i881":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i33.i.i", %then.i.i.i39.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i880)
-  %368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i880, i64 32, ptr nonnull @"$string.371", i64 %355)
+  %368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i880, i64 32, ptr nonnull @"$string.372", i64 %355)
   %369 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i880)
   %370 = load i64, ptr %35, align 8
   %371 = add i64 %370, %369
@@ -29221,13 +29224,13 @@ then2.i.i.i.i884:                                 ; preds = %merge.i.i.i.i883
   %390 = shl nsw i64 %387, 2
   %391 = mul i64 %390, %388
   %392 = mul i64 %391, %389
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.471")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.474")
   %393 = load i64, ptr %35, align 8
   %394 = add i64 %393, 1
   %395 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i42.i.i = icmp slt i64 %395, %394
   %.pre.i.i.i.i43.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i42.i.i, label %merge.i.i.i.i.i45.i.i, label %"$Vector.push.364.exit.thread.i.i.i44.i.i"
+  br i1 %.not.i.i.i.i.i42.i.i, label %merge.i.i.i.i.i45.i.i, label %"$Vector.push.365.exit.thread.i.i.i44.i.i"
 
 merge.i.i.i.i.i45.i.i:                            ; preds = %"$JsonWriter.integer.exit900"
   %396 = shl i64 %395, 1
@@ -29241,9 +29244,9 @@ merge7.i.i.i.i.i48.i.i:                           ; preds = %merge.i.i.i.i.i45.i
   store ptr %397, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i47.i.i, ptr %36, align 8
   %.pre10.i.i.i.i49.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i44.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i44.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i44.i.i":       ; preds = %merge7.i.i.i.i.i48.i.i, %"$JsonWriter.integer.exit900"
+"$Vector.push.365.exit.thread.i.i.i44.i.i":       ; preds = %merge7.i.i.i.i.i48.i.i, %"$JsonWriter.integer.exit900"
   %399 = phi i64 [ %.pre10.i.i.i.i49.i.i, %merge7.i.i.i.i.i48.i.i ], [ %393, %"$JsonWriter.integer.exit900" ]
   %400 = phi ptr [ %397, %merge7.i.i.i.i.i48.i.i ], [ %.pre.i.i.i.i43.i.i, %"$JsonWriter.integer.exit900" ]
   %401 = getelementptr i8, ptr %400, i64 %399
@@ -29258,10 +29261,10 @@ then.i.i.i50.i.i:                                 ; preds = %merge.i.i.i.i.i45.i
   store i8 1, ptr %404, align 8
   br label %"$JsonWriter.separate.exit.i860"
 
-"$JsonWriter.separate.exit.i860":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i44.i.i", %then.i.i.i50.i.i
+"$JsonWriter.separate.exit.i860":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i44.i.i", %then.i.i.i50.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i859)
-  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i859, i64 32, ptr nonnull @"$string.371", i64 %392)
+  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i859, i64 32, ptr nonnull @"$string.372", i64 %392)
   %406 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i859)
   %407 = load i64, ptr %35, align 8
   %408 = add i64 %407, %406
@@ -29304,13 +29307,13 @@ then2.i.i.i.i863:                                 ; preds = %merge.i.i.i.i862
   %418 = getelementptr inbounds i8, ptr %made, i64 56
   %419 = load i32, ptr %418, align 8
   %420 = sext i32 %419 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.472")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.475")
   %421 = load i64, ptr %35, align 8
   %422 = add i64 %421, 1
   %423 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i52.i.i = icmp slt i64 %423, %422
   %.pre.i.i.i.i53.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i52.i.i, label %merge.i.i.i.i.i55.i.i, label %"$Vector.push.364.exit.thread.i.i.i54.i.i"
+  br i1 %.not.i.i.i.i.i52.i.i, label %merge.i.i.i.i.i55.i.i, label %"$Vector.push.365.exit.thread.i.i.i54.i.i"
 
 merge.i.i.i.i.i55.i.i:                            ; preds = %"$JsonWriter.integer.exit879"
   %424 = shl i64 %423, 1
@@ -29324,9 +29327,9 @@ merge7.i.i.i.i.i58.i.i:                           ; preds = %merge.i.i.i.i.i55.i
   store ptr %425, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i57.i.i, ptr %36, align 8
   %.pre10.i.i.i.i59.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i54.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i54.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i54.i.i":       ; preds = %merge7.i.i.i.i.i58.i.i, %"$JsonWriter.integer.exit879"
+"$Vector.push.365.exit.thread.i.i.i54.i.i":       ; preds = %merge7.i.i.i.i.i58.i.i, %"$JsonWriter.integer.exit879"
   %427 = phi i64 [ %.pre10.i.i.i.i59.i.i, %merge7.i.i.i.i.i58.i.i ], [ %421, %"$JsonWriter.integer.exit879" ]
   %428 = phi ptr [ %425, %merge7.i.i.i.i.i58.i.i ], [ %.pre.i.i.i.i53.i.i, %"$JsonWriter.integer.exit879" ]
   %429 = getelementptr i8, ptr %428, i64 %427
@@ -29341,10 +29344,10 @@ then.i.i.i60.i.i:                                 ; preds = %merge.i.i.i.i.i55.i
   store i8 1, ptr %432, align 8
   br label %"$JsonWriter.separate.exit.i839"
 
-"$JsonWriter.separate.exit.i839":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i54.i.i", %then.i.i.i60.i.i
+"$JsonWriter.separate.exit.i839":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i54.i.i", %then.i.i.i60.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i838)
-  %433 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i838, i64 32, ptr nonnull @"$string.371", i64 %420)
+  %433 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i838, i64 32, ptr nonnull @"$string.372", i64 %420)
   %434 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i838)
   %435 = load i64, ptr %35, align 8
   %436 = add i64 %435, %434
@@ -29386,13 +29389,13 @@ then2.i.i.i.i842:                                 ; preds = %merge.i.i.i.i841
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i838)
   %446 = getelementptr inbounds i8, ptr %made, i64 192
   %447 = load i64, ptr %446, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.473")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.476")
   %448 = load i64, ptr %35, align 8
   %449 = add i64 %448, 1
   %450 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i62.i.i = icmp slt i64 %450, %449
   %.pre.i.i.i.i63.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i62.i.i, label %merge.i.i.i.i.i65.i.i, label %"$Vector.push.364.exit.thread.i.i.i64.i.i"
+  br i1 %.not.i.i.i.i.i62.i.i, label %merge.i.i.i.i.i65.i.i, label %"$Vector.push.365.exit.thread.i.i.i64.i.i"
 
 merge.i.i.i.i.i65.i.i:                            ; preds = %"$JsonWriter.integer.exit858"
   %451 = shl i64 %450, 1
@@ -29406,9 +29409,9 @@ merge7.i.i.i.i.i68.i.i:                           ; preds = %merge.i.i.i.i.i65.i
   store ptr %452, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i67.i.i, ptr %36, align 8
   %.pre10.i.i.i.i69.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i64.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i64.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i64.i.i":       ; preds = %merge7.i.i.i.i.i68.i.i, %"$JsonWriter.integer.exit858"
+"$Vector.push.365.exit.thread.i.i.i64.i.i":       ; preds = %merge7.i.i.i.i.i68.i.i, %"$JsonWriter.integer.exit858"
   %454 = phi i64 [ %.pre10.i.i.i.i69.i.i, %merge7.i.i.i.i.i68.i.i ], [ %448, %"$JsonWriter.integer.exit858" ]
   %455 = phi ptr [ %452, %merge7.i.i.i.i.i68.i.i ], [ %.pre.i.i.i.i63.i.i, %"$JsonWriter.integer.exit858" ]
   %456 = getelementptr i8, ptr %455, i64 %454
@@ -29423,10 +29426,10 @@ then.i.i.i70.i.i:                                 ; preds = %merge.i.i.i.i.i65.i
   store i8 1, ptr %459, align 8
   br label %"$JsonWriter.separate.exit.i818"
 
-"$JsonWriter.separate.exit.i818":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i64.i.i", %then.i.i.i70.i.i
+"$JsonWriter.separate.exit.i818":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i64.i.i", %then.i.i.i70.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i817)
-  %460 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i817, i64 32, ptr nonnull @"$string.371", i64 %447)
+  %460 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i817, i64 32, ptr nonnull @"$string.372", i64 %447)
   %461 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i817)
   %462 = load i64, ptr %35, align 8
   %463 = add i64 %462, %461
@@ -29469,13 +29472,13 @@ then2.i.i.i.i821:                                 ; preds = %merge.i.i.i.i820
   %473 = getelementptr inbounds i8, ptr %made, i64 184
   %474 = load i32, ptr %473, align 8
   %475 = sext i32 %474 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.474")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.477")
   %476 = load i64, ptr %35, align 8
   %477 = add i64 %476, 1
   %478 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i72.i.i = icmp slt i64 %478, %477
   %.pre.i.i.i.i73.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i72.i.i, label %merge.i.i.i.i.i75.i.i, label %"$Vector.push.364.exit.thread.i.i.i74.i.i"
+  br i1 %.not.i.i.i.i.i72.i.i, label %merge.i.i.i.i.i75.i.i, label %"$Vector.push.365.exit.thread.i.i.i74.i.i"
 
 merge.i.i.i.i.i75.i.i:                            ; preds = %"$JsonWriter.integer.exit837"
   %479 = shl i64 %478, 1
@@ -29489,9 +29492,9 @@ merge7.i.i.i.i.i78.i.i:                           ; preds = %merge.i.i.i.i.i75.i
   store ptr %480, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i77.i.i, ptr %36, align 8
   %.pre10.i.i.i.i79.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i74.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i74.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i74.i.i":       ; preds = %merge7.i.i.i.i.i78.i.i, %"$JsonWriter.integer.exit837"
+"$Vector.push.365.exit.thread.i.i.i74.i.i":       ; preds = %merge7.i.i.i.i.i78.i.i, %"$JsonWriter.integer.exit837"
   %482 = phi i64 [ %.pre10.i.i.i.i79.i.i, %merge7.i.i.i.i.i78.i.i ], [ %476, %"$JsonWriter.integer.exit837" ]
   %483 = phi ptr [ %480, %merge7.i.i.i.i.i78.i.i ], [ %.pre.i.i.i.i73.i.i, %"$JsonWriter.integer.exit837" ]
   %484 = getelementptr i8, ptr %483, i64 %482
@@ -29506,10 +29509,10 @@ then.i.i.i80.i.i:                                 ; preds = %merge.i.i.i.i.i75.i
   store i8 1, ptr %487, align 8
   br label %"$JsonWriter.separate.exit.i797"
 
-"$JsonWriter.separate.exit.i797":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i74.i.i", %then.i.i.i80.i.i
+"$JsonWriter.separate.exit.i797":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i74.i.i", %then.i.i.i80.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i796)
-  %488 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i796, i64 32, ptr nonnull @"$string.371", i64 %475)
+  %488 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i796, i64 32, ptr nonnull @"$string.372", i64 %475)
   %489 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i796)
   %490 = load i64, ptr %35, align 8
   %491 = add i64 %490, %489
@@ -29554,13 +29557,13 @@ then2.i.i.i.i800:                                 ; preds = %merge.i.i.i.i799
   %503 = load i32, ptr %418, align 8
   %504 = sext i32 %503 to i64
   %505 = mul nsw i64 %504, %502
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.475")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.478")
   %506 = load i64, ptr %35, align 8
   %507 = add i64 %506, 1
   %508 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i82.i.i = icmp slt i64 %508, %507
   %.pre.i.i.i.i83.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i82.i.i, label %merge.i.i.i.i.i85.i.i, label %"$Vector.push.364.exit.thread.i.i.i84.i.i"
+  br i1 %.not.i.i.i.i.i82.i.i, label %merge.i.i.i.i.i85.i.i, label %"$Vector.push.365.exit.thread.i.i.i84.i.i"
 
 merge.i.i.i.i.i85.i.i:                            ; preds = %"$JsonWriter.integer.exit816"
   %509 = shl i64 %508, 1
@@ -29574,9 +29577,9 @@ merge7.i.i.i.i.i88.i.i:                           ; preds = %merge.i.i.i.i.i85.i
   store ptr %510, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i87.i.i, ptr %36, align 8
   %.pre10.i.i.i.i89.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i84.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i84.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i84.i.i":       ; preds = %merge7.i.i.i.i.i88.i.i, %"$JsonWriter.integer.exit816"
+"$Vector.push.365.exit.thread.i.i.i84.i.i":       ; preds = %merge7.i.i.i.i.i88.i.i, %"$JsonWriter.integer.exit816"
   %512 = phi i64 [ %.pre10.i.i.i.i89.i.i, %merge7.i.i.i.i.i88.i.i ], [ %506, %"$JsonWriter.integer.exit816" ]
   %513 = phi ptr [ %510, %merge7.i.i.i.i.i88.i.i ], [ %.pre.i.i.i.i83.i.i, %"$JsonWriter.integer.exit816" ]
   %514 = getelementptr i8, ptr %513, i64 %512
@@ -29591,10 +29594,10 @@ then.i.i.i90.i.i:                                 ; preds = %merge.i.i.i.i.i85.i
   store i8 1, ptr %517, align 8
   br label %"$JsonWriter.separate.exit.i776"
 
-"$JsonWriter.separate.exit.i776":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i84.i.i", %then.i.i.i90.i.i
+"$JsonWriter.separate.exit.i776":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i84.i.i", %then.i.i.i90.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i775)
-  %518 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i775, i64 32, ptr nonnull @"$string.371", i64 %505)
+  %518 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i775, i64 32, ptr nonnull @"$string.372", i64 %505)
   %519 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i775)
   %520 = load i64, ptr %35, align 8
   %521 = add i64 %520, %519
@@ -29638,13 +29641,13 @@ then2.i.i.i.i779:                                 ; preds = %merge.i.i.i.i778
   %532 = getelementptr inbounds i8, ptr %made, i64 168
   %533 = load i32, ptr %532, align 8
   %534 = load i32, ptr %266, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.476")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.479")
   %535 = load i64, ptr %35, align 8
   %536 = add i64 %535, 1
   %537 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i92.i.i = icmp slt i64 %537, %536
   %.pre.i.i.i.i93.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i92.i.i, label %merge.i.i.i.i.i95.i.i, label %"$Vector.push.364.exit.thread.i.i.i94.i.i"
+  br i1 %.not.i.i.i.i.i92.i.i, label %merge.i.i.i.i.i95.i.i, label %"$Vector.push.365.exit.thread.i.i.i94.i.i"
 
 merge.i.i.i.i.i95.i.i:                            ; preds = %"$JsonWriter.integer.exit795"
   %538 = shl i64 %537, 1
@@ -29658,9 +29661,9 @@ merge7.i.i.i.i.i98.i.i:                           ; preds = %merge.i.i.i.i.i95.i
   store ptr %539, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i97.i.i, ptr %36, align 8
   %.pre10.i.i.i.i99.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i94.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i94.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i94.i.i":       ; preds = %merge7.i.i.i.i.i98.i.i, %"$JsonWriter.integer.exit795"
+"$Vector.push.365.exit.thread.i.i.i94.i.i":       ; preds = %merge7.i.i.i.i.i98.i.i, %"$JsonWriter.integer.exit795"
   %541 = phi i64 [ %.pre10.i.i.i.i99.i.i, %merge7.i.i.i.i.i98.i.i ], [ %535, %"$JsonWriter.integer.exit795" ]
   %542 = phi ptr [ %539, %merge7.i.i.i.i.i98.i.i ], [ %.pre.i.i.i.i93.i.i, %"$JsonWriter.integer.exit795" ]
   %543 = getelementptr i8, ptr %542, i64 %541
@@ -29675,13 +29678,13 @@ then.i.i.i100.i.i:                                ; preds = %merge.i.i.i.i.i95.i
   store i8 1, ptr %546, align 8
   br label %"$JsonWriter.separate.exit.i755"
 
-"$JsonWriter.separate.exit.i755":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i94.i.i", %then.i.i.i100.i.i
+"$JsonWriter.separate.exit.i755":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i94.i.i", %then.i.i.i100.i.i
   %547 = sdiv i32 %531, %533
   %spec.select.i.i.i = call i32 @llvm.smin.i32(i32 %547, i32 %534)
   %548 = sext i32 %spec.select.i.i.i to i64
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i754)
-  %549 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i754, i64 32, ptr nonnull @"$string.371", i64 %548)
+  %549 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i754, i64 32, ptr nonnull @"$string.372", i64 %548)
   %550 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i754)
   %551 = load i64, ptr %35, align 8
   %552 = add i64 %551, %550
@@ -29723,13 +29726,13 @@ then2.i.i.i.i758:                                 ; preds = %merge.i.i.i.i757
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i754)
   %562 = getelementptr inbounds i8, ptr %made, i64 160
   %563 = load i64, ptr %562, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.477")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.480")
   %564 = load i64, ptr %35, align 8
   %565 = add i64 %564, 1
   %566 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i91.i = icmp slt i64 %566, %565
   %.pre.i.i.i.i92.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i91.i, label %merge.i.i.i.i.i94.i, label %"$Vector.push.364.exit.thread.i.i.i93.i"
+  br i1 %.not.i.i.i.i.i91.i, label %merge.i.i.i.i.i94.i, label %"$Vector.push.365.exit.thread.i.i.i93.i"
 
 merge.i.i.i.i.i94.i:                              ; preds = %"$JsonWriter.integer.exit774"
   %567 = shl i64 %566, 1
@@ -29743,9 +29746,9 @@ merge7.i.i.i.i.i97.i:                             ; preds = %merge.i.i.i.i.i94.i
   store ptr %568, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i96.i, ptr %36, align 8
   %.pre10.i.i.i.i98.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i93.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i93.i"
 
-"$Vector.push.364.exit.thread.i.i.i93.i":         ; preds = %merge7.i.i.i.i.i97.i, %"$JsonWriter.integer.exit774"
+"$Vector.push.365.exit.thread.i.i.i93.i":         ; preds = %merge7.i.i.i.i.i97.i, %"$JsonWriter.integer.exit774"
   %570 = phi i64 [ %.pre10.i.i.i.i98.i, %merge7.i.i.i.i.i97.i ], [ %564, %"$JsonWriter.integer.exit774" ]
   %571 = phi ptr [ %568, %merge7.i.i.i.i.i97.i ], [ %.pre.i.i.i.i92.i, %"$JsonWriter.integer.exit774" ]
   %572 = getelementptr i8, ptr %571, i64 %570
@@ -29760,10 +29763,10 @@ then.i.i.i99.i:                                   ; preds = %merge.i.i.i.i.i94.i
   store i8 1, ptr %575, align 8
   br label %"$JsonWriter.separate.exit.i734"
 
-"$JsonWriter.separate.exit.i734":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i93.i", %then.i.i.i99.i
+"$JsonWriter.separate.exit.i734":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i93.i", %then.i.i.i99.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i733)
-  %576 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i733, i64 32, ptr nonnull @"$string.371", i64 %563)
+  %576 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i733, i64 32, ptr nonnull @"$string.372", i64 %563)
   %577 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i733)
   %578 = load i64, ptr %35, align 8
   %579 = add i64 %578, %577
@@ -29806,15 +29809,15 @@ then2.i.i.i.i737:                                 ; preds = %merge.i.i.i.i736
   %589 = getelementptr inbounds i8, ptr %made, i64 316
   %590 = load i8, ptr %589, align 4
   %591 = icmp ne i8 %590, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.478", i1 zeroext %591)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.481", i1 zeroext %591)
   %592 = getelementptr inbounds i8, ptr %made, i64 317
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.479")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.482")
   %593 = load i64, ptr %35, align 8
   %594 = add i64 %593, 1
   %595 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i101.i = icmp slt i64 %595, %594
   %.pre.i.i.i.i102.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i101.i, label %merge.i.i.i.i.i104.i, label %"$Vector.push.364.exit.thread.i.i.i103.i"
+  br i1 %.not.i.i.i.i.i101.i, label %merge.i.i.i.i.i104.i, label %"$Vector.push.365.exit.thread.i.i.i103.i"
 
 merge.i.i.i.i.i104.i:                             ; preds = %"$JsonWriter.integer.exit753"
   %596 = shl i64 %595, 1
@@ -29828,9 +29831,9 @@ merge7.i.i.i.i.i107.i:                            ; preds = %merge.i.i.i.i.i104.
   store ptr %597, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i106.i, ptr %36, align 8
   %.pre10.i.i.i.i108.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i103.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i103.i"
 
-"$Vector.push.364.exit.thread.i.i.i103.i":        ; preds = %merge7.i.i.i.i.i107.i, %"$JsonWriter.integer.exit753"
+"$Vector.push.365.exit.thread.i.i.i103.i":        ; preds = %merge7.i.i.i.i.i107.i, %"$JsonWriter.integer.exit753"
   %599 = phi i64 [ %.pre10.i.i.i.i108.i, %merge7.i.i.i.i.i107.i ], [ %593, %"$JsonWriter.integer.exit753" ]
   %600 = phi ptr [ %597, %merge7.i.i.i.i.i107.i ], [ %.pre.i.i.i.i102.i, %"$JsonWriter.integer.exit753" ]
   %601 = getelementptr i8, ptr %600, i64 %599
@@ -29845,7 +29848,7 @@ then.i.i.i109.i:                                  ; preds = %merge.i.i.i.i.i104.
   store i8 1, ptr %604, align 8
   br label %"$JsonWriter.string_field.exit110.i"
 
-"$JsonWriter.string_field.exit110.i":             ; preds = %then.i.i.i109.i, %"$Vector.push.364.exit.thread.i.i.i103.i"
+"$JsonWriter.string_field.exit110.i":             ; preds = %then.i.i.i109.i, %"$Vector.push.365.exit.thread.i.i.i103.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %592)
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %5)
@@ -29883,13 +29886,13 @@ then.i.i.i109.i:                                  ; preds = %merge.i.i.i.i.i104.
   %shape.sroa.60.0.copyload.i.i = load i64, ptr %shape.sroa.60.0..sroa_idx.i.i, align 8
   %shape.sroa.62.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 128
   %shape.sroa.62.0.copyload.i.i = load i64, ptr %shape.sroa.62.0..sroa_idx.i.i, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.480")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.483")
   %605 = load i64, ptr %35, align 8
   %606 = add i64 %605, 1
   %607 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i111.i = icmp slt i64 %607, %606
   %.pre.i.i.i.i112.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i111.i, label %merge.i.i.i.i.i153.i, label %"$Vector.push.364.exit.thread.i.i.i113.i"
+  br i1 %.not.i.i.i.i.i111.i, label %merge.i.i.i.i.i153.i, label %"$Vector.push.365.exit.thread.i.i.i113.i"
 
 merge.i.i.i.i.i153.i:                             ; preds = %"$JsonWriter.string_field.exit110.i"
   %608 = shl i64 %607, 1
@@ -29903,9 +29906,9 @@ merge7.i.i.i.i.i156.i:                            ; preds = %merge.i.i.i.i.i153.
   store ptr %609, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i155.i, ptr %36, align 8
   %.pre10.i.i.i.i157.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i113.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i113.i"
 
-"$Vector.push.364.exit.thread.i.i.i113.i":        ; preds = %merge7.i.i.i.i.i156.i, %"$JsonWriter.string_field.exit110.i"
+"$Vector.push.365.exit.thread.i.i.i113.i":        ; preds = %merge7.i.i.i.i.i156.i, %"$JsonWriter.string_field.exit110.i"
   %611 = phi i64 [ %.pre10.i.i.i.i157.i, %merge7.i.i.i.i.i156.i ], [ %605, %"$JsonWriter.string_field.exit110.i" ]
   %612 = phi ptr [ %609, %merge7.i.i.i.i.i156.i ], [ %.pre.i.i.i.i112.i, %"$JsonWriter.string_field.exit110.i" ]
   %613 = getelementptr i8, ptr %612, i64 %611
@@ -29921,14 +29924,14 @@ then.i.i.i158.i:                                  ; preds = %merge.i.i.i.i.i153.
   %.pre = load i64, ptr %35, align 8
   br label %"$JsonWriter.separate.exit.i711"
 
-"$JsonWriter.separate.exit.i711":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i113.i", %then.i.i.i158.i
-  %617 = phi i64 [ %615, %"$Vector.push.364.exit.thread.i.i.i113.i" ], [ %.pre, %then.i.i.i158.i ]
+"$JsonWriter.separate.exit.i711":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i113.i", %then.i.i.i158.i
+  %617 = phi i64 [ %615, %"$Vector.push.365.exit.thread.i.i.i113.i" ], [ %.pre, %then.i.i.i158.i ]
   store i8 1, ptr %34, align 8
   %618 = add i64 %617, 1
   %619 = load i64, ptr %36, align 8
   %.not.i.i.i.i712 = icmp slt i64 %619, %618
   %.pre.i.i.i713 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i712, label %merge.i.i.i.i716, label %"$Vector.push.364.exit.thread.i.i714"
+  br i1 %.not.i.i.i.i712, label %merge.i.i.i.i716, label %"$Vector.push.365.exit.thread.i.i714"
 
 merge.i.i.i.i716:                                 ; preds = %"$JsonWriter.separate.exit.i711"
   %620 = shl i64 %619, 1
@@ -29942,9 +29945,9 @@ merge7.i.i.i.i719:                                ; preds = %merge.i.i.i.i716
   store ptr %621, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i718, ptr %36, align 8
   %.pre10.i.i.i720 = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i714"
+  br label %"$Vector.push.365.exit.thread.i.i714"
 
-"$Vector.push.364.exit.thread.i.i714":            ; preds = %merge7.i.i.i.i719, %"$JsonWriter.separate.exit.i711"
+"$Vector.push.365.exit.thread.i.i714":            ; preds = %merge7.i.i.i.i719, %"$JsonWriter.separate.exit.i711"
   %623 = phi i64 [ %.pre10.i.i.i720, %merge7.i.i.i.i719 ], [ %617, %"$JsonWriter.separate.exit.i711" ]
   %624 = phi ptr [ %621, %merge7.i.i.i.i719 ], [ %.pre.i.i.i713, %"$JsonWriter.separate.exit.i711" ]
   %625 = getelementptr i8, ptr %624, i64 %623
@@ -29959,17 +29962,17 @@ then.i3.i721:                                     ; preds = %merge.i.i.i.i716
   store i8 1, ptr %628, align 8
   br label %"$JsonWriter.open.exit732"
 
-"$JsonWriter.open.exit732":                       ; preds = %"$Vector.push.364.exit.thread.i.i714", %then.i3.i721
+"$JsonWriter.open.exit732":                       ; preds = %"$Vector.push.365.exit.thread.i.i714", %then.i3.i721
   store i8 0, ptr %34, align 8
   %629 = mul i64 %shape.sroa.19.0.copyload.i.i, %shape.sroa.4.0.copyload.i.i
   %630 = mul i64 %629, %shape.sroa.28.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.481")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.484")
   %631 = load i64, ptr %35, align 8
   %632 = add i64 %631, 1
   %633 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i114.i = icmp slt i64 %633, %632
   %.pre.i.i.i.i.i115.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i114.i, label %merge.i.i.i.i.i.i147.i, label %"$Vector.push.364.exit.thread.i.i.i.i116.i"
+  br i1 %.not.i.i.i.i.i.i114.i, label %merge.i.i.i.i.i.i147.i, label %"$Vector.push.365.exit.thread.i.i.i.i116.i"
 
 merge.i.i.i.i.i.i147.i:                           ; preds = %"$JsonWriter.open.exit732"
   %634 = shl i64 %633, 1
@@ -29983,9 +29986,9 @@ merge7.i.i.i.i.i.i150.i:                          ; preds = %merge.i.i.i.i.i.i14
   store ptr %635, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i149.i, ptr %36, align 8
   %.pre10.i.i.i.i.i151.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i.i116.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i.i116.i"
 
-"$Vector.push.364.exit.thread.i.i.i.i116.i":      ; preds = %merge7.i.i.i.i.i.i150.i, %"$JsonWriter.open.exit732"
+"$Vector.push.365.exit.thread.i.i.i.i116.i":      ; preds = %merge7.i.i.i.i.i.i150.i, %"$JsonWriter.open.exit732"
   %637 = phi i64 [ %.pre10.i.i.i.i.i151.i, %merge7.i.i.i.i.i.i150.i ], [ %631, %"$JsonWriter.open.exit732" ]
   %638 = phi ptr [ %635, %merge7.i.i.i.i.i.i150.i ], [ %.pre.i.i.i.i.i115.i, %"$JsonWriter.open.exit732" ]
   %639 = getelementptr i8, ptr %638, i64 %637
@@ -30000,10 +30003,10 @@ then.i.i.i.i152.i:                                ; preds = %merge.i.i.i.i.i.i14
   store i8 1, ptr %642, align 8
   br label %"$JsonWriter.separate.exit.i691"
 
-"$JsonWriter.separate.exit.i691":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i.i116.i", %then.i.i.i.i152.i
+"$JsonWriter.separate.exit.i691":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i.i116.i", %then.i.i.i.i152.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i690)
-  %643 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i690, i64 32, ptr nonnull @"$string.371", i64 %630)
+  %643 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i690, i64 32, ptr nonnull @"$string.372", i64 %630)
   %644 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i690)
   %645 = load i64, ptr %35, align 8
   %646 = add i64 %645, %644
@@ -30043,13 +30046,13 @@ then2.i.i.i.i694:                                 ; preds = %merge.i.i.i.i693
 
 "$JsonWriter.integer.exit710":                    ; preds = %then.i.i.i.i699, %merge.i.i.i.i693, %then2.i.i.i.i694
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i690)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.482")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.485")
   %656 = load i64, ptr %35, align 8
   %657 = add i64 %656, 1
   %658 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i72.i118.i = icmp slt i64 %658, %657
   %.pre.i.i.i.i73.i119.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i72.i118.i, label %merge.i.i.i.i.i75.i141.i, label %"$Vector.push.364.exit.thread.i.i.i74.i120.i"
+  br i1 %.not.i.i.i.i.i72.i118.i, label %merge.i.i.i.i.i75.i141.i, label %"$Vector.push.365.exit.thread.i.i.i74.i120.i"
 
 merge.i.i.i.i.i75.i141.i:                         ; preds = %"$JsonWriter.integer.exit710"
   %659 = shl i64 %658, 1
@@ -30063,9 +30066,9 @@ merge7.i.i.i.i.i78.i144.i:                        ; preds = %merge.i.i.i.i.i75.i
   store ptr %660, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i77.i143.i, ptr %36, align 8
   %.pre10.i.i.i.i79.i145.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i74.i120.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i74.i120.i"
 
-"$Vector.push.364.exit.thread.i.i.i74.i120.i":    ; preds = %merge7.i.i.i.i.i78.i144.i, %"$JsonWriter.integer.exit710"
+"$Vector.push.365.exit.thread.i.i.i74.i120.i":    ; preds = %merge7.i.i.i.i.i78.i144.i, %"$JsonWriter.integer.exit710"
   %662 = phi i64 [ %.pre10.i.i.i.i79.i145.i, %merge7.i.i.i.i.i78.i144.i ], [ %656, %"$JsonWriter.integer.exit710" ]
   %663 = phi ptr [ %660, %merge7.i.i.i.i.i78.i144.i ], [ %.pre.i.i.i.i73.i119.i, %"$JsonWriter.integer.exit710" ]
   %664 = getelementptr i8, ptr %663, i64 %662
@@ -30080,10 +30083,10 @@ then.i.i.i80.i146.i:                              ; preds = %merge.i.i.i.i.i75.i
   store i8 1, ptr %667, align 8
   br label %"$JsonWriter.separate.exit.i670"
 
-"$JsonWriter.separate.exit.i670":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i74.i120.i", %then.i.i.i80.i146.i
+"$JsonWriter.separate.exit.i670":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i74.i120.i", %then.i.i.i80.i146.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i669)
-  %668 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i669, i64 32, ptr nonnull @"$string.371", i64 %630)
+  %668 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i669, i64 32, ptr nonnull @"$string.372", i64 %630)
   %669 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i669)
   %670 = load i64, ptr %35, align 8
   %671 = add i64 %670, %669
@@ -30123,13 +30126,13 @@ then2.i.i.i.i673:                                 ; preds = %merge.i.i.i.i672
 
 "$JsonWriter.integer.exit689":                    ; preds = %then.i.i.i.i678, %merge.i.i.i.i672, %then2.i.i.i.i673
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i669)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.483")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.486")
   %681 = load i64, ptr %35, align 8
   %682 = add i64 %681, 1
   %683 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i82.i122.i = icmp slt i64 %683, %682
   %.pre.i.i.i.i83.i123.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i82.i122.i, label %merge.i.i.i.i.i85.i135.i, label %"$Vector.push.364.exit.thread.i.i.i84.i124.i"
+  br i1 %.not.i.i.i.i.i82.i122.i, label %merge.i.i.i.i.i85.i135.i, label %"$Vector.push.365.exit.thread.i.i.i84.i124.i"
 
 merge.i.i.i.i.i85.i135.i:                         ; preds = %"$JsonWriter.integer.exit689"
   %684 = shl i64 %683, 1
@@ -30143,9 +30146,9 @@ merge7.i.i.i.i.i88.i138.i:                        ; preds = %merge.i.i.i.i.i85.i
   store ptr %685, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i87.i137.i, ptr %36, align 8
   %.pre10.i.i.i.i89.i139.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i84.i124.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i84.i124.i"
 
-"$Vector.push.364.exit.thread.i.i.i84.i124.i":    ; preds = %merge7.i.i.i.i.i88.i138.i, %"$JsonWriter.integer.exit689"
+"$Vector.push.365.exit.thread.i.i.i84.i124.i":    ; preds = %merge7.i.i.i.i.i88.i138.i, %"$JsonWriter.integer.exit689"
   %687 = phi i64 [ %.pre10.i.i.i.i89.i139.i, %merge7.i.i.i.i.i88.i138.i ], [ %681, %"$JsonWriter.integer.exit689" ]
   %688 = phi ptr [ %685, %merge7.i.i.i.i.i88.i138.i ], [ %.pre.i.i.i.i83.i123.i, %"$JsonWriter.integer.exit689" ]
   %689 = getelementptr i8, ptr %688, i64 %687
@@ -30160,10 +30163,10 @@ then.i.i.i90.i140.i:                              ; preds = %merge.i.i.i.i.i85.i
   store i8 1, ptr %692, align 8
   br label %"$JsonWriter.separate.exit.i649"
 
-"$JsonWriter.separate.exit.i649":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i84.i124.i", %then.i.i.i90.i140.i
+"$JsonWriter.separate.exit.i649":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i84.i124.i", %then.i.i.i90.i140.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i648)
-  %693 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i648, i64 32, ptr nonnull @"$string.371", i64 %630)
+  %693 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i648, i64 32, ptr nonnull @"$string.372", i64 %630)
   %694 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i648)
   %695 = load i64, ptr %35, align 8
   %696 = add i64 %695, %694
@@ -30206,13 +30209,13 @@ then2.i.i.i.i652:                                 ; preds = %merge.i.i.i.i651
   %706 = mul i64 %shape.sroa.39.0.copyload.i.i, %shape.sroa.34.0.copyload.i.i
   %707 = call i64 @llvm.smax.i64(i64 %shape.sroa.28.0.copyload.i.i, i64 %706)
   %708 = mul i64 %707, %shape.sroa.4.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.484")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.487")
   %709 = load i64, ptr %35, align 8
   %710 = add i64 %709, 1
   %711 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i92.i126.i = icmp slt i64 %711, %710
   %.pre.i.i.i.i93.i127.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i92.i126.i, label %merge.i.i.i.i.i95.i129.i, label %"$Vector.push.364.exit.thread.i.i.i94.i128.i"
+  br i1 %.not.i.i.i.i.i92.i126.i, label %merge.i.i.i.i.i95.i129.i, label %"$Vector.push.365.exit.thread.i.i.i94.i128.i"
 
 merge.i.i.i.i.i95.i129.i:                         ; preds = %"$JsonWriter.integer.exit668"
   %712 = shl i64 %711, 1
@@ -30226,9 +30229,9 @@ merge7.i.i.i.i.i98.i132.i:                        ; preds = %merge.i.i.i.i.i95.i
   store ptr %713, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i97.i131.i, ptr %36, align 8
   %.pre10.i.i.i.i99.i133.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i94.i128.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i94.i128.i"
 
-"$Vector.push.364.exit.thread.i.i.i94.i128.i":    ; preds = %merge7.i.i.i.i.i98.i132.i, %"$JsonWriter.integer.exit668"
+"$Vector.push.365.exit.thread.i.i.i94.i128.i":    ; preds = %merge7.i.i.i.i.i98.i132.i, %"$JsonWriter.integer.exit668"
   %715 = phi i64 [ %.pre10.i.i.i.i99.i133.i, %merge7.i.i.i.i.i98.i132.i ], [ %709, %"$JsonWriter.integer.exit668" ]
   %716 = phi ptr [ %713, %merge7.i.i.i.i.i98.i132.i ], [ %.pre.i.i.i.i93.i127.i, %"$JsonWriter.integer.exit668" ]
   %717 = getelementptr i8, ptr %716, i64 %715
@@ -30243,10 +30246,10 @@ then.i.i.i100.i134.i:                             ; preds = %merge.i.i.i.i.i95.i
   store i8 1, ptr %720, align 8
   br label %"$JsonWriter.separate.exit.i628"
 
-"$JsonWriter.separate.exit.i628":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i94.i128.i", %then.i.i.i100.i134.i
+"$JsonWriter.separate.exit.i628":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i94.i128.i", %then.i.i.i100.i134.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i627)
-  %721 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i627, i64 32, ptr nonnull @"$string.371", i64 %708)
+  %721 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i627, i64 32, ptr nonnull @"$string.372", i64 %708)
   %722 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i627)
   %723 = load i64, ptr %35, align 8
   %724 = add i64 %723, %722
@@ -30287,13 +30290,13 @@ then2.i.i.i.i631:                                 ; preds = %merge.i.i.i.i630
 "$JsonWriter.integer.exit647":                    ; preds = %then.i.i.i.i636, %merge.i.i.i.i630, %then2.i.i.i.i631
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i627)
   %734 = shl i64 %shape.sroa.4.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.485")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.488")
   %735 = load i64, ptr %35, align 8
   %736 = add i64 %735, 1
   %737 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i102.i.i = icmp slt i64 %737, %736
   %.pre.i.i.i.i103.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i102.i.i, label %merge.i.i.i.i.i105.i.i, label %"$Vector.push.364.exit.thread.i.i.i104.i.i"
+  br i1 %.not.i.i.i.i.i102.i.i, label %merge.i.i.i.i.i105.i.i, label %"$Vector.push.365.exit.thread.i.i.i104.i.i"
 
 merge.i.i.i.i.i105.i.i:                           ; preds = %"$JsonWriter.integer.exit647"
   %738 = shl i64 %737, 1
@@ -30307,9 +30310,9 @@ merge7.i.i.i.i.i108.i.i:                          ; preds = %merge.i.i.i.i.i105.
   store ptr %739, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i107.i.i, ptr %36, align 8
   %.pre10.i.i.i.i109.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i104.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i104.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i104.i.i":      ; preds = %merge7.i.i.i.i.i108.i.i, %"$JsonWriter.integer.exit647"
+"$Vector.push.365.exit.thread.i.i.i104.i.i":      ; preds = %merge7.i.i.i.i.i108.i.i, %"$JsonWriter.integer.exit647"
   %741 = phi i64 [ %.pre10.i.i.i.i109.i.i, %merge7.i.i.i.i.i108.i.i ], [ %735, %"$JsonWriter.integer.exit647" ]
   %742 = phi ptr [ %739, %merge7.i.i.i.i.i108.i.i ], [ %.pre.i.i.i.i103.i.i, %"$JsonWriter.integer.exit647" ]
   %743 = getelementptr i8, ptr %742, i64 %741
@@ -30324,10 +30327,10 @@ then.i.i.i110.i.i:                                ; preds = %merge.i.i.i.i.i105.
   store i8 1, ptr %746, align 8
   br label %"$JsonWriter.separate.exit.i607"
 
-"$JsonWriter.separate.exit.i607":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i104.i.i", %then.i.i.i110.i.i
+"$JsonWriter.separate.exit.i607":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i104.i.i", %then.i.i.i110.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i606)
-  %747 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i606, i64 32, ptr nonnull @"$string.371", i64 %734)
+  %747 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i606, i64 32, ptr nonnull @"$string.372", i64 %734)
   %748 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i606)
   %749 = load i64, ptr %35, align 8
   %750 = add i64 %749, %748
@@ -30371,13 +30374,13 @@ then2.i.i.i.i610:                                 ; preds = %merge.i.i.i.i609
   %761 = add i64 %760, %shape.sroa.39.0.copyload.i.i
   %762 = mul i64 %shape.sroa.34.0.copyload.i.i, %629
   %763 = mul i64 %762, %761
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.486")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.489")
   %764 = load i64, ptr %35, align 8
   %765 = add i64 %764, 1
   %766 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i112.i.i = icmp slt i64 %766, %765
   %.pre.i.i.i.i113.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i112.i.i, label %merge.i.i.i.i.i115.i.i, label %"$Vector.push.364.exit.thread.i.i.i114.i.i"
+  br i1 %.not.i.i.i.i.i112.i.i, label %merge.i.i.i.i.i115.i.i, label %"$Vector.push.365.exit.thread.i.i.i114.i.i"
 
 merge.i.i.i.i.i115.i.i:                           ; preds = %"$JsonWriter.integer.exit626"
   %767 = shl i64 %766, 1
@@ -30391,9 +30394,9 @@ merge7.i.i.i.i.i118.i.i:                          ; preds = %merge.i.i.i.i.i115.
   store ptr %768, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i117.i.i, ptr %36, align 8
   %.pre10.i.i.i.i119.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i114.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i114.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i114.i.i":      ; preds = %merge7.i.i.i.i.i118.i.i, %"$JsonWriter.integer.exit626"
+"$Vector.push.365.exit.thread.i.i.i114.i.i":      ; preds = %merge7.i.i.i.i.i118.i.i, %"$JsonWriter.integer.exit626"
   %770 = phi i64 [ %.pre10.i.i.i.i119.i.i, %merge7.i.i.i.i.i118.i.i ], [ %764, %"$JsonWriter.integer.exit626" ]
   %771 = phi ptr [ %768, %merge7.i.i.i.i.i118.i.i ], [ %.pre.i.i.i.i113.i.i, %"$JsonWriter.integer.exit626" ]
   %772 = getelementptr i8, ptr %771, i64 %770
@@ -30408,10 +30411,10 @@ then.i.i.i120.i.i:                                ; preds = %merge.i.i.i.i.i115.
   store i8 1, ptr %775, align 8
   br label %"$JsonWriter.separate.exit.i586"
 
-"$JsonWriter.separate.exit.i586":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i114.i.i", %then.i.i.i120.i.i
+"$JsonWriter.separate.exit.i586":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i114.i.i", %then.i.i.i120.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i585)
-  %776 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i585, i64 32, ptr nonnull @"$string.371", i64 %763)
+  %776 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i585, i64 32, ptr nonnull @"$string.372", i64 %763)
   %777 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i585)
   %778 = load i64, ptr %35, align 8
   %779 = add i64 %778, %777
@@ -30452,13 +30455,13 @@ then2.i.i.i.i589:                                 ; preds = %merge.i.i.i.i588
 "$JsonWriter.integer.exit605":                    ; preds = %then.i.i.i.i594, %merge.i.i.i.i588, %then2.i.i.i.i589
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i585)
   %789 = mul i64 %706, %629
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.487")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.490")
   %790 = load i64, ptr %35, align 8
   %791 = add i64 %790, 1
   %792 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i122.i.i = icmp slt i64 %792, %791
   %.pre.i.i.i.i123.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i122.i.i, label %merge.i.i.i.i.i125.i.i, label %"$Vector.push.364.exit.thread.i.i.i124.i.i"
+  br i1 %.not.i.i.i.i.i122.i.i, label %merge.i.i.i.i.i125.i.i, label %"$Vector.push.365.exit.thread.i.i.i124.i.i"
 
 merge.i.i.i.i.i125.i.i:                           ; preds = %"$JsonWriter.integer.exit605"
   %793 = shl i64 %792, 1
@@ -30472,9 +30475,9 @@ merge7.i.i.i.i.i128.i.i:                          ; preds = %merge.i.i.i.i.i125.
   store ptr %794, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i127.i.i, ptr %36, align 8
   %.pre10.i.i.i.i129.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i124.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i124.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i124.i.i":      ; preds = %merge7.i.i.i.i.i128.i.i, %"$JsonWriter.integer.exit605"
+"$Vector.push.365.exit.thread.i.i.i124.i.i":      ; preds = %merge7.i.i.i.i.i128.i.i, %"$JsonWriter.integer.exit605"
   %796 = phi i64 [ %.pre10.i.i.i.i129.i.i, %merge7.i.i.i.i.i128.i.i ], [ %790, %"$JsonWriter.integer.exit605" ]
   %797 = phi ptr [ %794, %merge7.i.i.i.i.i128.i.i ], [ %.pre.i.i.i.i123.i.i, %"$JsonWriter.integer.exit605" ]
   %798 = getelementptr i8, ptr %797, i64 %796
@@ -30489,10 +30492,10 @@ then.i.i.i130.i.i:                                ; preds = %merge.i.i.i.i.i125.
   store i8 1, ptr %801, align 8
   br label %"$JsonWriter.separate.exit.i565"
 
-"$JsonWriter.separate.exit.i565":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i124.i.i", %then.i.i.i130.i.i
+"$JsonWriter.separate.exit.i565":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i124.i.i", %then.i.i.i130.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i564)
-  %802 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i564, i64 32, ptr nonnull @"$string.371", i64 %789)
+  %802 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i564, i64 32, ptr nonnull @"$string.372", i64 %789)
   %803 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i564)
   %804 = load i64, ptr %35, align 8
   %805 = add i64 %804, %803
@@ -30532,13 +30535,13 @@ then2.i.i.i.i568:                                 ; preds = %merge.i.i.i.i567
 
 "$JsonWriter.integer.exit584":                    ; preds = %then.i.i.i.i573, %merge.i.i.i.i567, %then2.i.i.i.i568
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i564)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.488")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.491")
   %815 = load i64, ptr %35, align 8
   %816 = add i64 %815, 1
   %817 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i132.i.i = icmp slt i64 %817, %816
   %.pre.i.i.i.i133.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i132.i.i, label %merge.i.i.i.i.i135.i.i, label %"$Vector.push.364.exit.thread.i.i.i134.i.i"
+  br i1 %.not.i.i.i.i.i132.i.i, label %merge.i.i.i.i.i135.i.i, label %"$Vector.push.365.exit.thread.i.i.i134.i.i"
 
 merge.i.i.i.i.i135.i.i:                           ; preds = %"$JsonWriter.integer.exit584"
   %818 = shl i64 %817, 1
@@ -30552,9 +30555,9 @@ merge7.i.i.i.i.i138.i.i:                          ; preds = %merge.i.i.i.i.i135.
   store ptr %819, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i137.i.i, ptr %36, align 8
   %.pre10.i.i.i.i139.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i134.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i134.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i134.i.i":      ; preds = %merge7.i.i.i.i.i138.i.i, %"$JsonWriter.integer.exit584"
+"$Vector.push.365.exit.thread.i.i.i134.i.i":      ; preds = %merge7.i.i.i.i.i138.i.i, %"$JsonWriter.integer.exit584"
   %821 = phi i64 [ %.pre10.i.i.i.i139.i.i, %merge7.i.i.i.i.i138.i.i ], [ %815, %"$JsonWriter.integer.exit584" ]
   %822 = phi ptr [ %819, %merge7.i.i.i.i.i138.i.i ], [ %.pre.i.i.i.i133.i.i, %"$JsonWriter.integer.exit584" ]
   %823 = getelementptr i8, ptr %822, i64 %821
@@ -30569,10 +30572,10 @@ then.i.i.i140.i.i:                                ; preds = %merge.i.i.i.i.i135.
   store i8 1, ptr %826, align 8
   br label %"$JsonWriter.separate.exit.i544"
 
-"$JsonWriter.separate.exit.i544":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i134.i.i", %then.i.i.i140.i.i
+"$JsonWriter.separate.exit.i544":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i134.i.i", %then.i.i.i140.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i543)
-  %827 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i543, i64 32, ptr nonnull @"$string.371", i64 %789)
+  %827 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i543, i64 32, ptr nonnull @"$string.372", i64 %789)
   %828 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i543)
   %829 = load i64, ptr %35, align 8
   %830 = add i64 %829, %828
@@ -30614,13 +30617,13 @@ then2.i.i.i.i547:                                 ; preds = %merge.i.i.i.i546
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i543)
   %840 = shl i64 %629, 1
   %841 = mul i64 %840, %shape.sroa.45.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.489")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.492")
   %842 = load i64, ptr %35, align 8
   %843 = add i64 %842, 1
   %844 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i142.i.i = icmp slt i64 %844, %843
   %.pre.i.i.i.i143.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i142.i.i, label %merge.i.i.i.i.i145.i.i, label %"$Vector.push.364.exit.thread.i.i.i144.i.i"
+  br i1 %.not.i.i.i.i.i142.i.i, label %merge.i.i.i.i.i145.i.i, label %"$Vector.push.365.exit.thread.i.i.i144.i.i"
 
 merge.i.i.i.i.i145.i.i:                           ; preds = %"$JsonWriter.integer.exit563"
   %845 = shl i64 %844, 1
@@ -30634,9 +30637,9 @@ merge7.i.i.i.i.i148.i.i:                          ; preds = %merge.i.i.i.i.i145.
   store ptr %846, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i147.i.i, ptr %36, align 8
   %.pre10.i.i.i.i149.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i144.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i144.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i144.i.i":      ; preds = %merge7.i.i.i.i.i148.i.i, %"$JsonWriter.integer.exit563"
+"$Vector.push.365.exit.thread.i.i.i144.i.i":      ; preds = %merge7.i.i.i.i.i148.i.i, %"$JsonWriter.integer.exit563"
   %848 = phi i64 [ %.pre10.i.i.i.i149.i.i, %merge7.i.i.i.i.i148.i.i ], [ %842, %"$JsonWriter.integer.exit563" ]
   %849 = phi ptr [ %846, %merge7.i.i.i.i.i148.i.i ], [ %.pre.i.i.i.i143.i.i, %"$JsonWriter.integer.exit563" ]
   %850 = getelementptr i8, ptr %849, i64 %848
@@ -30651,10 +30654,10 @@ then.i.i.i150.i.i:                                ; preds = %merge.i.i.i.i.i145.
   store i8 1, ptr %853, align 8
   br label %"$JsonWriter.separate.exit.i523"
 
-"$JsonWriter.separate.exit.i523":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i144.i.i", %then.i.i.i150.i.i
+"$JsonWriter.separate.exit.i523":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i144.i.i", %then.i.i.i150.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i522)
-  %854 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i522, i64 32, ptr nonnull @"$string.371", i64 %841)
+  %854 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i522, i64 32, ptr nonnull @"$string.372", i64 %841)
   %855 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i522)
   %856 = load i64, ptr %35, align 8
   %857 = add i64 %856, %855
@@ -30696,13 +30699,13 @@ then2.i.i.i.i526:                                 ; preds = %merge.i.i.i.i525
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i522)
   %867 = mul i64 %shape.sroa.45.0.copyload.i.i, %shape.sroa.4.0.copyload.i.i
   %868 = mul i64 %867, %shape.sroa.19.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.490")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.493")
   %869 = load i64, ptr %35, align 8
   %870 = add i64 %869, 1
   %871 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i152.i.i = icmp slt i64 %871, %870
   %.pre.i.i.i.i153.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i152.i.i, label %merge.i.i.i.i.i155.i.i, label %"$Vector.push.364.exit.thread.i.i.i154.i.i"
+  br i1 %.not.i.i.i.i.i152.i.i, label %merge.i.i.i.i.i155.i.i, label %"$Vector.push.365.exit.thread.i.i.i154.i.i"
 
 merge.i.i.i.i.i155.i.i:                           ; preds = %"$JsonWriter.integer.exit542"
   %872 = shl i64 %871, 1
@@ -30716,9 +30719,9 @@ merge7.i.i.i.i.i158.i.i:                          ; preds = %merge.i.i.i.i.i155.
   store ptr %873, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i157.i.i, ptr %36, align 8
   %.pre10.i.i.i.i159.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i154.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i154.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i154.i.i":      ; preds = %merge7.i.i.i.i.i158.i.i, %"$JsonWriter.integer.exit542"
+"$Vector.push.365.exit.thread.i.i.i154.i.i":      ; preds = %merge7.i.i.i.i.i158.i.i, %"$JsonWriter.integer.exit542"
   %875 = phi i64 [ %.pre10.i.i.i.i159.i.i, %merge7.i.i.i.i.i158.i.i ], [ %869, %"$JsonWriter.integer.exit542" ]
   %876 = phi ptr [ %873, %merge7.i.i.i.i.i158.i.i ], [ %.pre.i.i.i.i153.i.i, %"$JsonWriter.integer.exit542" ]
   %877 = getelementptr i8, ptr %876, i64 %875
@@ -30733,10 +30736,10 @@ then.i.i.i160.i.i:                                ; preds = %merge.i.i.i.i.i155.
   store i8 1, ptr %880, align 8
   br label %"$JsonWriter.separate.exit.i502"
 
-"$JsonWriter.separate.exit.i502":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i154.i.i", %then.i.i.i160.i.i
+"$JsonWriter.separate.exit.i502":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i154.i.i", %then.i.i.i160.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i501)
-  %881 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i501, i64 32, ptr nonnull @"$string.371", i64 %868)
+  %881 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i501, i64 32, ptr nonnull @"$string.372", i64 %868)
   %882 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i501)
   %883 = load i64, ptr %35, align 8
   %884 = add i64 %883, %882
@@ -30776,13 +30779,13 @@ then2.i.i.i.i505:                                 ; preds = %merge.i.i.i.i504
 
 "$JsonWriter.integer.exit521":                    ; preds = %then.i.i.i.i510, %merge.i.i.i.i504, %then2.i.i.i.i505
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i501)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.491")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.494")
   %894 = load i64, ptr %35, align 8
   %895 = add i64 %894, 1
   %896 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i162.i.i = icmp slt i64 %896, %895
   %.pre.i.i.i.i163.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i162.i.i, label %merge.i.i.i.i.i165.i.i, label %"$Vector.push.364.exit.thread.i.i.i164.i.i"
+  br i1 %.not.i.i.i.i.i162.i.i, label %merge.i.i.i.i.i165.i.i, label %"$Vector.push.365.exit.thread.i.i.i164.i.i"
 
 merge.i.i.i.i.i165.i.i:                           ; preds = %"$JsonWriter.integer.exit521"
   %897 = shl i64 %896, 1
@@ -30796,9 +30799,9 @@ merge7.i.i.i.i.i168.i.i:                          ; preds = %merge.i.i.i.i.i165.
   store ptr %898, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i167.i.i, ptr %36, align 8
   %.pre10.i.i.i.i169.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i164.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i164.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i164.i.i":      ; preds = %merge7.i.i.i.i.i168.i.i, %"$JsonWriter.integer.exit521"
+"$Vector.push.365.exit.thread.i.i.i164.i.i":      ; preds = %merge7.i.i.i.i.i168.i.i, %"$JsonWriter.integer.exit521"
   %900 = phi i64 [ %.pre10.i.i.i.i169.i.i, %merge7.i.i.i.i.i168.i.i ], [ %894, %"$JsonWriter.integer.exit521" ]
   %901 = phi ptr [ %898, %merge7.i.i.i.i.i168.i.i ], [ %.pre.i.i.i.i163.i.i, %"$JsonWriter.integer.exit521" ]
   %902 = getelementptr i8, ptr %901, i64 %900
@@ -30813,10 +30816,10 @@ then.i.i.i170.i.i:                                ; preds = %merge.i.i.i.i.i165.
   store i8 1, ptr %905, align 8
   br label %"$JsonWriter.separate.exit.i481"
 
-"$JsonWriter.separate.exit.i481":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i164.i.i", %then.i.i.i170.i.i
+"$JsonWriter.separate.exit.i481":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i164.i.i", %then.i.i.i170.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i480)
-  %906 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i480, i64 32, ptr nonnull @"$string.371", i64 %867)
+  %906 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i480, i64 32, ptr nonnull @"$string.372", i64 %867)
   %907 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i480)
   %908 = load i64, ptr %35, align 8
   %909 = add i64 %908, %907
@@ -30856,13 +30859,13 @@ then2.i.i.i.i484:                                 ; preds = %merge.i.i.i.i483
 
 "$JsonWriter.integer.exit500":                    ; preds = %then.i.i.i.i489, %merge.i.i.i.i483, %then2.i.i.i.i484
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i480)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.492")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.495")
   %919 = load i64, ptr %35, align 8
   %920 = add i64 %919, 1
   %921 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i172.i.i = icmp slt i64 %921, %920
   %.pre.i.i.i.i173.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i172.i.i, label %merge.i.i.i.i.i175.i.i, label %"$Vector.push.364.exit.thread.i.i.i174.i.i"
+  br i1 %.not.i.i.i.i.i172.i.i, label %merge.i.i.i.i.i175.i.i, label %"$Vector.push.365.exit.thread.i.i.i174.i.i"
 
 merge.i.i.i.i.i175.i.i:                           ; preds = %"$JsonWriter.integer.exit500"
   %922 = shl i64 %921, 1
@@ -30876,9 +30879,9 @@ merge7.i.i.i.i.i178.i.i:                          ; preds = %merge.i.i.i.i.i175.
   store ptr %923, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i177.i.i, ptr %36, align 8
   %.pre10.i.i.i.i179.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i174.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i174.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i174.i.i":      ; preds = %merge7.i.i.i.i.i178.i.i, %"$JsonWriter.integer.exit500"
+"$Vector.push.365.exit.thread.i.i.i174.i.i":      ; preds = %merge7.i.i.i.i.i178.i.i, %"$JsonWriter.integer.exit500"
   %925 = phi i64 [ %.pre10.i.i.i.i179.i.i, %merge7.i.i.i.i.i178.i.i ], [ %919, %"$JsonWriter.integer.exit500" ]
   %926 = phi ptr [ %923, %merge7.i.i.i.i.i178.i.i ], [ %.pre.i.i.i.i173.i.i, %"$JsonWriter.integer.exit500" ]
   %927 = getelementptr i8, ptr %926, i64 %925
@@ -30893,10 +30896,10 @@ then.i.i.i180.i.i:                                ; preds = %merge.i.i.i.i.i175.
   store i8 1, ptr %930, align 8
   br label %"$JsonWriter.separate.exit.i460"
 
-"$JsonWriter.separate.exit.i460":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i174.i.i", %then.i.i.i180.i.i
+"$JsonWriter.separate.exit.i460":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i174.i.i", %then.i.i.i180.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i459)
-  %931 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i459, i64 32, ptr nonnull @"$string.371", i64 %734)
+  %931 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i459, i64 32, ptr nonnull @"$string.372", i64 %734)
   %932 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i459)
   %933 = load i64, ptr %35, align 8
   %934 = add i64 %933, %932
@@ -30936,13 +30939,13 @@ then2.i.i.i.i463:                                 ; preds = %merge.i.i.i.i462
 
 "$JsonWriter.integer.exit479":                    ; preds = %then.i.i.i.i468, %merge.i.i.i.i462, %then2.i.i.i.i463
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i459)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.493")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.496")
   %944 = load i64, ptr %35, align 8
   %945 = add i64 %944, 1
   %946 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i182.i.i = icmp slt i64 %946, %945
   %.pre.i.i.i.i183.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i182.i.i, label %merge.i.i.i.i.i185.i.i, label %"$Vector.push.364.exit.thread.i.i.i184.i.i"
+  br i1 %.not.i.i.i.i.i182.i.i, label %merge.i.i.i.i.i185.i.i, label %"$Vector.push.365.exit.thread.i.i.i184.i.i"
 
 merge.i.i.i.i.i185.i.i:                           ; preds = %"$JsonWriter.integer.exit479"
   %947 = shl i64 %946, 1
@@ -30956,9 +30959,9 @@ merge7.i.i.i.i.i188.i.i:                          ; preds = %merge.i.i.i.i.i185.
   store ptr %948, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i187.i.i, ptr %36, align 8
   %.pre10.i.i.i.i189.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i184.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i184.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i184.i.i":      ; preds = %merge7.i.i.i.i.i188.i.i, %"$JsonWriter.integer.exit479"
+"$Vector.push.365.exit.thread.i.i.i184.i.i":      ; preds = %merge7.i.i.i.i.i188.i.i, %"$JsonWriter.integer.exit479"
   %950 = phi i64 [ %.pre10.i.i.i.i189.i.i, %merge7.i.i.i.i.i188.i.i ], [ %944, %"$JsonWriter.integer.exit479" ]
   %951 = phi ptr [ %948, %merge7.i.i.i.i.i188.i.i ], [ %.pre.i.i.i.i183.i.i, %"$JsonWriter.integer.exit479" ]
   %952 = getelementptr i8, ptr %951, i64 %950
@@ -30973,10 +30976,10 @@ then.i.i.i190.i.i:                                ; preds = %merge.i.i.i.i.i185.
   store i8 1, ptr %955, align 8
   br label %"$JsonWriter.separate.exit.i439"
 
-"$JsonWriter.separate.exit.i439":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i184.i.i", %then.i.i.i190.i.i
+"$JsonWriter.separate.exit.i439":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i184.i.i", %then.i.i.i190.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i438)
-  %956 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i438, i64 32, ptr nonnull @"$string.371", i64 %630)
+  %956 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i438, i64 32, ptr nonnull @"$string.372", i64 %630)
   %957 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i438)
   %958 = load i64, ptr %35, align 8
   %959 = add i64 %958, %957
@@ -31017,13 +31020,13 @@ then2.i.i.i.i442:                                 ; preds = %merge.i.i.i.i441
 "$JsonWriter.integer.exit458":                    ; preds = %then.i.i.i.i447, %merge.i.i.i.i441, %then2.i.i.i.i442
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i438)
   %969 = mul i64 %shape.sroa.48.0.copyload.i.i, %734
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.494")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.497")
   %970 = load i64, ptr %35, align 8
   %971 = add i64 %970, 1
   %972 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i192.i.i = icmp slt i64 %972, %971
   %.pre.i.i.i.i193.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i192.i.i, label %merge.i.i.i.i.i195.i.i, label %"$Vector.push.364.exit.thread.i.i.i194.i.i"
+  br i1 %.not.i.i.i.i.i192.i.i, label %merge.i.i.i.i.i195.i.i, label %"$Vector.push.365.exit.thread.i.i.i194.i.i"
 
 merge.i.i.i.i.i195.i.i:                           ; preds = %"$JsonWriter.integer.exit458"
   %973 = shl i64 %972, 1
@@ -31037,9 +31040,9 @@ merge7.i.i.i.i.i198.i.i:                          ; preds = %merge.i.i.i.i.i195.
   store ptr %974, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i197.i.i, ptr %36, align 8
   %.pre10.i.i.i.i199.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i194.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i194.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i194.i.i":      ; preds = %merge7.i.i.i.i.i198.i.i, %"$JsonWriter.integer.exit458"
+"$Vector.push.365.exit.thread.i.i.i194.i.i":      ; preds = %merge7.i.i.i.i.i198.i.i, %"$JsonWriter.integer.exit458"
   %976 = phi i64 [ %.pre10.i.i.i.i199.i.i, %merge7.i.i.i.i.i198.i.i ], [ %970, %"$JsonWriter.integer.exit458" ]
   %977 = phi ptr [ %974, %merge7.i.i.i.i.i198.i.i ], [ %.pre.i.i.i.i193.i.i, %"$JsonWriter.integer.exit458" ]
   %978 = getelementptr i8, ptr %977, i64 %976
@@ -31054,10 +31057,10 @@ then.i.i.i200.i.i:                                ; preds = %merge.i.i.i.i.i195.
   store i8 1, ptr %981, align 8
   br label %"$JsonWriter.separate.exit.i418"
 
-"$JsonWriter.separate.exit.i418":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i194.i.i", %then.i.i.i200.i.i
+"$JsonWriter.separate.exit.i418":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i194.i.i", %then.i.i.i200.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i417)
-  %982 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i417, i64 32, ptr nonnull @"$string.371", i64 %969)
+  %982 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i417, i64 32, ptr nonnull @"$string.372", i64 %969)
   %983 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i417)
   %984 = load i64, ptr %35, align 8
   %985 = add i64 %984, %983
@@ -31097,13 +31100,13 @@ then2.i.i.i.i421:                                 ; preds = %merge.i.i.i.i420
 
 "$JsonWriter.integer.exit437":                    ; preds = %then.i.i.i.i426, %merge.i.i.i.i420, %then2.i.i.i.i421
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i417)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.495")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.498")
   %995 = load i64, ptr %35, align 8
   %996 = add i64 %995, 1
   %997 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i202.i.i = icmp slt i64 %997, %996
   %.pre.i.i.i.i203.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i202.i.i, label %merge.i.i.i.i.i205.i.i, label %"$Vector.push.364.exit.thread.i.i.i204.i.i"
+  br i1 %.not.i.i.i.i.i202.i.i, label %merge.i.i.i.i.i205.i.i, label %"$Vector.push.365.exit.thread.i.i.i204.i.i"
 
 merge.i.i.i.i.i205.i.i:                           ; preds = %"$JsonWriter.integer.exit437"
   %998 = shl i64 %997, 1
@@ -31117,9 +31120,9 @@ merge7.i.i.i.i.i208.i.i:                          ; preds = %merge.i.i.i.i.i205.
   store ptr %999, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i207.i.i, ptr %36, align 8
   %.pre10.i.i.i.i209.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i204.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i204.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i204.i.i":      ; preds = %merge7.i.i.i.i.i208.i.i, %"$JsonWriter.integer.exit437"
+"$Vector.push.365.exit.thread.i.i.i204.i.i":      ; preds = %merge7.i.i.i.i.i208.i.i, %"$JsonWriter.integer.exit437"
   %1001 = phi i64 [ %.pre10.i.i.i.i209.i.i, %merge7.i.i.i.i.i208.i.i ], [ %995, %"$JsonWriter.integer.exit437" ]
   %1002 = phi ptr [ %999, %merge7.i.i.i.i.i208.i.i ], [ %.pre.i.i.i.i203.i.i, %"$JsonWriter.integer.exit437" ]
   %1003 = getelementptr i8, ptr %1002, i64 %1001
@@ -31134,10 +31137,10 @@ then.i.i.i210.i.i:                                ; preds = %merge.i.i.i.i.i205.
   store i8 1, ptr %1006, align 8
   br label %"$JsonWriter.separate.exit.i397"
 
-"$JsonWriter.separate.exit.i397":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i204.i.i", %then.i.i.i210.i.i
+"$JsonWriter.separate.exit.i397":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i204.i.i", %then.i.i.i210.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i396)
-  %1007 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i396, i64 32, ptr nonnull @"$string.371", i64 %969)
+  %1007 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i396, i64 32, ptr nonnull @"$string.372", i64 %969)
   %1008 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i396)
   %1009 = load i64, ptr %35, align 8
   %1010 = add i64 %1009, %1008
@@ -31179,13 +31182,13 @@ then2.i.i.i.i400:                                 ; preds = %merge.i.i.i.i399
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i396)
   %1020 = shl i64 %shape.sroa.50.0.copyload.i.i, 2
   %1021 = mul i64 %1020, %shape.sroa.53.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.496")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.499")
   %1022 = load i64, ptr %35, align 8
   %1023 = add i64 %1022, 1
   %1024 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i212.i.i = icmp slt i64 %1024, %1023
   %.pre.i.i.i.i213.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i212.i.i, label %merge.i.i.i.i.i215.i.i, label %"$Vector.push.364.exit.thread.i.i.i214.i.i"
+  br i1 %.not.i.i.i.i.i212.i.i, label %merge.i.i.i.i.i215.i.i, label %"$Vector.push.365.exit.thread.i.i.i214.i.i"
 
 merge.i.i.i.i.i215.i.i:                           ; preds = %"$JsonWriter.integer.exit416"
   %1025 = shl i64 %1024, 1
@@ -31199,9 +31202,9 @@ merge7.i.i.i.i.i218.i.i:                          ; preds = %merge.i.i.i.i.i215.
   store ptr %1026, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i217.i.i, ptr %36, align 8
   %.pre10.i.i.i.i219.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i214.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i214.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i214.i.i":      ; preds = %merge7.i.i.i.i.i218.i.i, %"$JsonWriter.integer.exit416"
+"$Vector.push.365.exit.thread.i.i.i214.i.i":      ; preds = %merge7.i.i.i.i.i218.i.i, %"$JsonWriter.integer.exit416"
   %1028 = phi i64 [ %.pre10.i.i.i.i219.i.i, %merge7.i.i.i.i.i218.i.i ], [ %1022, %"$JsonWriter.integer.exit416" ]
   %1029 = phi ptr [ %1026, %merge7.i.i.i.i.i218.i.i ], [ %.pre.i.i.i.i213.i.i, %"$JsonWriter.integer.exit416" ]
   %1030 = getelementptr i8, ptr %1029, i64 %1028
@@ -31216,10 +31219,10 @@ then.i.i.i220.i.i:                                ; preds = %merge.i.i.i.i.i215.
   store i8 1, ptr %1033, align 8
   br label %"$JsonWriter.separate.exit.i376"
 
-"$JsonWriter.separate.exit.i376":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i214.i.i", %then.i.i.i220.i.i
+"$JsonWriter.separate.exit.i376":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i214.i.i", %then.i.i.i220.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i375)
-  %1034 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i375, i64 32, ptr nonnull @"$string.371", i64 %1021)
+  %1034 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i375, i64 32, ptr nonnull @"$string.372", i64 %1021)
   %1035 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i375)
   %1036 = load i64, ptr %35, align 8
   %1037 = add i64 %1036, %1035
@@ -31260,13 +31263,13 @@ then2.i.i.i.i379:                                 ; preds = %merge.i.i.i.i378
 "$JsonWriter.integer.exit395":                    ; preds = %then.i.i.i.i384, %merge.i.i.i.i378, %then2.i.i.i.i379
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i375)
   %1047 = mul i64 %shape.sroa.54.0.copyload.i.i, %1020
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.36")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.37")
   %1048 = load i64, ptr %35, align 8
   %1049 = add i64 %1048, 1
   %1050 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i222.i.i = icmp slt i64 %1050, %1049
   %.pre.i.i.i.i223.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i222.i.i, label %merge.i.i.i.i.i225.i.i, label %"$Vector.push.364.exit.thread.i.i.i224.i.i"
+  br i1 %.not.i.i.i.i.i222.i.i, label %merge.i.i.i.i.i225.i.i, label %"$Vector.push.365.exit.thread.i.i.i224.i.i"
 
 merge.i.i.i.i.i225.i.i:                           ; preds = %"$JsonWriter.integer.exit395"
   %1051 = shl i64 %1050, 1
@@ -31280,9 +31283,9 @@ merge7.i.i.i.i.i228.i.i:                          ; preds = %merge.i.i.i.i.i225.
   store ptr %1052, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i227.i.i, ptr %36, align 8
   %.pre10.i.i.i.i229.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i224.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i224.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i224.i.i":      ; preds = %merge7.i.i.i.i.i228.i.i, %"$JsonWriter.integer.exit395"
+"$Vector.push.365.exit.thread.i.i.i224.i.i":      ; preds = %merge7.i.i.i.i.i228.i.i, %"$JsonWriter.integer.exit395"
   %1054 = phi i64 [ %.pre10.i.i.i.i229.i.i, %merge7.i.i.i.i.i228.i.i ], [ %1048, %"$JsonWriter.integer.exit395" ]
   %1055 = phi ptr [ %1052, %merge7.i.i.i.i.i228.i.i ], [ %.pre.i.i.i.i223.i.i, %"$JsonWriter.integer.exit395" ]
   %1056 = getelementptr i8, ptr %1055, i64 %1054
@@ -31297,10 +31300,10 @@ then.i.i.i230.i.i:                                ; preds = %merge.i.i.i.i.i225.
   store i8 1, ptr %1059, align 8
   br label %"$JsonWriter.separate.exit.i355"
 
-"$JsonWriter.separate.exit.i355":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i224.i.i", %then.i.i.i230.i.i
+"$JsonWriter.separate.exit.i355":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i224.i.i", %then.i.i.i230.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i354)
-  %1060 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i354, i64 32, ptr nonnull @"$string.371", i64 %1047)
+  %1060 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i354, i64 32, ptr nonnull @"$string.372", i64 %1047)
   %1061 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i354)
   %1062 = load i64, ptr %35, align 8
   %1063 = add i64 %1062, %1061
@@ -31344,13 +31347,13 @@ then2.i.i.i.i358:                                 ; preds = %merge.i.i.i.i357
   %1074 = shl i64 %shape.sroa.54.0.copyload.i.i, 2
   %1075 = mul i64 %1074, %shape.sroa.56.0.copyload.i.i
   %1076 = select i1 %1073, i64 %1075, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.497")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.500")
   %1077 = load i64, ptr %35, align 8
   %1078 = add i64 %1077, 1
   %1079 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i232.i.i = icmp slt i64 %1079, %1078
   %.pre.i.i.i.i233.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i232.i.i, label %merge.i.i.i.i.i235.i.i, label %"$Vector.push.364.exit.thread.i.i.i234.i.i"
+  br i1 %.not.i.i.i.i.i232.i.i, label %merge.i.i.i.i.i235.i.i, label %"$Vector.push.365.exit.thread.i.i.i234.i.i"
 
 merge.i.i.i.i.i235.i.i:                           ; preds = %"$JsonWriter.integer.exit374"
   %1080 = shl i64 %1079, 1
@@ -31364,9 +31367,9 @@ merge7.i.i.i.i.i238.i.i:                          ; preds = %merge.i.i.i.i.i235.
   store ptr %1081, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i237.i.i, ptr %36, align 8
   %.pre10.i.i.i.i239.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i234.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i234.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i234.i.i":      ; preds = %merge7.i.i.i.i.i238.i.i, %"$JsonWriter.integer.exit374"
+"$Vector.push.365.exit.thread.i.i.i234.i.i":      ; preds = %merge7.i.i.i.i.i238.i.i, %"$JsonWriter.integer.exit374"
   %1083 = phi i64 [ %.pre10.i.i.i.i239.i.i, %merge7.i.i.i.i.i238.i.i ], [ %1077, %"$JsonWriter.integer.exit374" ]
   %1084 = phi ptr [ %1081, %merge7.i.i.i.i.i238.i.i ], [ %.pre.i.i.i.i233.i.i, %"$JsonWriter.integer.exit374" ]
   %1085 = getelementptr i8, ptr %1084, i64 %1083
@@ -31381,10 +31384,10 @@ then.i.i.i240.i.i:                                ; preds = %merge.i.i.i.i.i235.
   store i8 1, ptr %1088, align 8
   br label %"$JsonWriter.separate.exit.i334"
 
-"$JsonWriter.separate.exit.i334":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i234.i.i", %then.i.i.i240.i.i
+"$JsonWriter.separate.exit.i334":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i234.i.i", %then.i.i.i240.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i333)
-  %1089 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i333, i64 32, ptr nonnull @"$string.371", i64 %1076)
+  %1089 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i333, i64 32, ptr nonnull @"$string.372", i64 %1076)
   %1090 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i333)
   %1091 = load i64, ptr %35, align 8
   %1092 = add i64 %1091, %1090
@@ -31425,13 +31428,13 @@ then2.i.i.i.i337:                                 ; preds = %merge.i.i.i.i336
 "$JsonWriter.integer.exit353":                    ; preds = %then.i.i.i.i342, %merge.i.i.i.i336, %then2.i.i.i.i337
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i333)
   %1102 = shl i64 %shape.sroa.57.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.498")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.501")
   %1103 = load i64, ptr %35, align 8
   %1104 = add i64 %1103, 1
   %1105 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i242.i.i = icmp slt i64 %1105, %1104
   %.pre.i.i.i.i243.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i242.i.i, label %merge.i.i.i.i.i245.i.i, label %"$Vector.push.364.exit.thread.i.i.i244.i.i"
+  br i1 %.not.i.i.i.i.i242.i.i, label %merge.i.i.i.i.i245.i.i, label %"$Vector.push.365.exit.thread.i.i.i244.i.i"
 
 merge.i.i.i.i.i245.i.i:                           ; preds = %"$JsonWriter.integer.exit353"
   %1106 = shl i64 %1105, 1
@@ -31445,9 +31448,9 @@ merge7.i.i.i.i.i248.i.i:                          ; preds = %merge.i.i.i.i.i245.
   store ptr %1107, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i247.i.i, ptr %36, align 8
   %.pre10.i.i.i.i249.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i244.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i244.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i244.i.i":      ; preds = %merge7.i.i.i.i.i248.i.i, %"$JsonWriter.integer.exit353"
+"$Vector.push.365.exit.thread.i.i.i244.i.i":      ; preds = %merge7.i.i.i.i.i248.i.i, %"$JsonWriter.integer.exit353"
   %1109 = phi i64 [ %.pre10.i.i.i.i249.i.i, %merge7.i.i.i.i.i248.i.i ], [ %1103, %"$JsonWriter.integer.exit353" ]
   %1110 = phi ptr [ %1107, %merge7.i.i.i.i.i248.i.i ], [ %.pre.i.i.i.i243.i.i, %"$JsonWriter.integer.exit353" ]
   %1111 = getelementptr i8, ptr %1110, i64 %1109
@@ -31462,10 +31465,10 @@ then.i.i.i250.i.i:                                ; preds = %merge.i.i.i.i.i245.
   store i8 1, ptr %1114, align 8
   br label %"$JsonWriter.separate.exit.i313"
 
-"$JsonWriter.separate.exit.i313":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i244.i.i", %then.i.i.i250.i.i
+"$JsonWriter.separate.exit.i313":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i244.i.i", %then.i.i.i250.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i312)
-  %1115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i312, i64 32, ptr nonnull @"$string.371", i64 %1102)
+  %1115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i312, i64 32, ptr nonnull @"$string.372", i64 %1102)
   %1116 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i312)
   %1117 = load i64, ptr %35, align 8
   %1118 = add i64 %1117, %1116
@@ -31509,13 +31512,13 @@ then2.i.i.i.i316:                                 ; preds = %merge.i.i.i.i315
   %1129 = shl i64 %shape.sroa.226.0.copyload.i.i, 2
   %1130 = mul i64 %1129, %shape.sroa.50.0.copyload.i.i
   %1131 = select i1 %1128, i64 %1130, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.499")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.502")
   %1132 = load i64, ptr %35, align 8
   %1133 = add i64 %1132, 1
   %1134 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i252.i.i = icmp slt i64 %1134, %1133
   %.pre.i.i.i.i253.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i252.i.i, label %merge.i.i.i.i.i255.i.i, label %"$Vector.push.364.exit.thread.i.i.i254.i.i"
+  br i1 %.not.i.i.i.i.i252.i.i, label %merge.i.i.i.i.i255.i.i, label %"$Vector.push.365.exit.thread.i.i.i254.i.i"
 
 merge.i.i.i.i.i255.i.i:                           ; preds = %"$JsonWriter.integer.exit332"
   %1135 = shl i64 %1134, 1
@@ -31529,9 +31532,9 @@ merge7.i.i.i.i.i258.i.i:                          ; preds = %merge.i.i.i.i.i255.
   store ptr %1136, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i257.i.i, ptr %36, align 8
   %.pre10.i.i.i.i259.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i254.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i254.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i254.i.i":      ; preds = %merge7.i.i.i.i.i258.i.i, %"$JsonWriter.integer.exit332"
+"$Vector.push.365.exit.thread.i.i.i254.i.i":      ; preds = %merge7.i.i.i.i.i258.i.i, %"$JsonWriter.integer.exit332"
   %1138 = phi i64 [ %.pre10.i.i.i.i259.i.i, %merge7.i.i.i.i.i258.i.i ], [ %1132, %"$JsonWriter.integer.exit332" ]
   %1139 = phi ptr [ %1136, %merge7.i.i.i.i.i258.i.i ], [ %.pre.i.i.i.i253.i.i, %"$JsonWriter.integer.exit332" ]
   %1140 = getelementptr i8, ptr %1139, i64 %1138
@@ -31546,10 +31549,10 @@ then.i.i.i260.i.i:                                ; preds = %merge.i.i.i.i.i255.
   store i8 1, ptr %1143, align 8
   br label %"$JsonWriter.separate.exit.i292"
 
-"$JsonWriter.separate.exit.i292":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i254.i.i", %then.i.i.i260.i.i
+"$JsonWriter.separate.exit.i292":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i254.i.i", %then.i.i.i260.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i291)
-  %1144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i291, i64 32, ptr nonnull @"$string.371", i64 %1131)
+  %1144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i291, i64 32, ptr nonnull @"$string.372", i64 %1131)
   %1145 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i291)
   %1146 = load i64, ptr %35, align 8
   %1147 = add i64 %1146, %1145
@@ -31591,13 +31594,13 @@ then2.i.i.i.i295:                                 ; preds = %merge.i.i.i.i294
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i291)
   %1157 = sdiv i64 %shape.sroa.60.0.copyload.i.i, 2
   %1158 = mul i64 %1157, %1102
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.500")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.503")
   %1159 = load i64, ptr %35, align 8
   %1160 = add i64 %1159, 1
   %1161 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i262.i.i = icmp slt i64 %1161, %1160
   %.pre.i.i.i.i263.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i262.i.i, label %merge.i.i.i.i.i265.i.i, label %"$Vector.push.364.exit.thread.i.i.i264.i.i"
+  br i1 %.not.i.i.i.i.i262.i.i, label %merge.i.i.i.i.i265.i.i, label %"$Vector.push.365.exit.thread.i.i.i264.i.i"
 
 merge.i.i.i.i.i265.i.i:                           ; preds = %"$JsonWriter.integer.exit311"
   %1162 = shl i64 %1161, 1
@@ -31611,9 +31614,9 @@ merge7.i.i.i.i.i268.i.i:                          ; preds = %merge.i.i.i.i.i265.
   store ptr %1163, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i267.i.i, ptr %36, align 8
   %.pre10.i.i.i.i269.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i264.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i264.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i264.i.i":      ; preds = %merge7.i.i.i.i.i268.i.i, %"$JsonWriter.integer.exit311"
+"$Vector.push.365.exit.thread.i.i.i264.i.i":      ; preds = %merge7.i.i.i.i.i268.i.i, %"$JsonWriter.integer.exit311"
   %1165 = phi i64 [ %.pre10.i.i.i.i269.i.i, %merge7.i.i.i.i.i268.i.i ], [ %1159, %"$JsonWriter.integer.exit311" ]
   %1166 = phi ptr [ %1163, %merge7.i.i.i.i.i268.i.i ], [ %.pre.i.i.i.i263.i.i, %"$JsonWriter.integer.exit311" ]
   %1167 = getelementptr i8, ptr %1166, i64 %1165
@@ -31628,10 +31631,10 @@ then.i.i.i270.i.i:                                ; preds = %merge.i.i.i.i.i265.
   store i8 1, ptr %1170, align 8
   br label %"$JsonWriter.separate.exit.i271"
 
-"$JsonWriter.separate.exit.i271":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i264.i.i", %then.i.i.i270.i.i
+"$JsonWriter.separate.exit.i271":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i264.i.i", %then.i.i.i270.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i270)
-  %1171 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i270, i64 32, ptr nonnull @"$string.371", i64 %1158)
+  %1171 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i270, i64 32, ptr nonnull @"$string.372", i64 %1158)
   %1172 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i270)
   %1173 = load i64, ptr %35, align 8
   %1174 = add i64 %1173, %1172
@@ -31671,13 +31674,13 @@ then2.i.i.i.i274:                                 ; preds = %merge.i.i.i.i273
 
 "$JsonWriter.integer.exit290":                    ; preds = %then.i.i.i.i279, %merge.i.i.i.i273, %then2.i.i.i.i274
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i270)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.501")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.504")
   %1184 = load i64, ptr %35, align 8
   %1185 = add i64 %1184, 1
   %1186 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i272.i.i = icmp slt i64 %1186, %1185
   %.pre.i.i.i.i273.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i272.i.i, label %merge.i.i.i.i.i275.i.i, label %"$Vector.push.364.exit.thread.i.i.i274.i.i"
+  br i1 %.not.i.i.i.i.i272.i.i, label %merge.i.i.i.i.i275.i.i, label %"$Vector.push.365.exit.thread.i.i.i274.i.i"
 
 merge.i.i.i.i.i275.i.i:                           ; preds = %"$JsonWriter.integer.exit290"
   %1187 = shl i64 %1186, 1
@@ -31691,9 +31694,9 @@ merge7.i.i.i.i.i278.i.i:                          ; preds = %merge.i.i.i.i.i275.
   store ptr %1188, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i277.i.i, ptr %36, align 8
   %.pre10.i.i.i.i279.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i274.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i274.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i274.i.i":      ; preds = %merge7.i.i.i.i.i278.i.i, %"$JsonWriter.integer.exit290"
+"$Vector.push.365.exit.thread.i.i.i274.i.i":      ; preds = %merge7.i.i.i.i.i278.i.i, %"$JsonWriter.integer.exit290"
   %1190 = phi i64 [ %.pre10.i.i.i.i279.i.i, %merge7.i.i.i.i.i278.i.i ], [ %1184, %"$JsonWriter.integer.exit290" ]
   %1191 = phi ptr [ %1188, %merge7.i.i.i.i.i278.i.i ], [ %.pre.i.i.i.i273.i.i, %"$JsonWriter.integer.exit290" ]
   %1192 = getelementptr i8, ptr %1191, i64 %1190
@@ -31708,10 +31711,10 @@ then.i.i.i280.i.i:                                ; preds = %merge.i.i.i.i.i275.
   store i8 1, ptr %1195, align 8
   br label %"$JsonWriter.separate.exit.i250"
 
-"$JsonWriter.separate.exit.i250":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i274.i.i", %then.i.i.i280.i.i
+"$JsonWriter.separate.exit.i250":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i274.i.i", %then.i.i.i280.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i249)
-  %1196 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i249, i64 32, ptr nonnull @"$string.371", i64 %1158)
+  %1196 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i249, i64 32, ptr nonnull @"$string.372", i64 %1158)
   %1197 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i249)
   %1198 = load i64, ptr %35, align 8
   %1199 = add i64 %1198, %1197
@@ -31751,13 +31754,13 @@ then2.i.i.i.i253:                                 ; preds = %merge.i.i.i.i252
 
 "$JsonWriter.integer.exit269":                    ; preds = %then.i.i.i.i258, %merge.i.i.i.i252, %then2.i.i.i.i253
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i249)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.502")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.505")
   %1209 = load i64, ptr %35, align 8
   %1210 = add i64 %1209, 1
   %1211 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i282.i.i = icmp slt i64 %1211, %1210
   %.pre.i.i.i.i283.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i282.i.i, label %merge.i.i.i.i.i285.i.i, label %"$Vector.push.364.exit.thread.i.i.i284.i.i"
+  br i1 %.not.i.i.i.i.i282.i.i, label %merge.i.i.i.i.i285.i.i, label %"$Vector.push.365.exit.thread.i.i.i284.i.i"
 
 merge.i.i.i.i.i285.i.i:                           ; preds = %"$JsonWriter.integer.exit269"
   %1212 = shl i64 %1211, 1
@@ -31771,9 +31774,9 @@ merge7.i.i.i.i.i288.i.i:                          ; preds = %merge.i.i.i.i.i285.
   store ptr %1213, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i287.i.i, ptr %36, align 8
   %.pre10.i.i.i.i289.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i284.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i284.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i284.i.i":      ; preds = %merge7.i.i.i.i.i288.i.i, %"$JsonWriter.integer.exit269"
+"$Vector.push.365.exit.thread.i.i.i284.i.i":      ; preds = %merge7.i.i.i.i.i288.i.i, %"$JsonWriter.integer.exit269"
   %1215 = phi i64 [ %.pre10.i.i.i.i289.i.i, %merge7.i.i.i.i.i288.i.i ], [ %1209, %"$JsonWriter.integer.exit269" ]
   %1216 = phi ptr [ %1213, %merge7.i.i.i.i.i288.i.i ], [ %.pre.i.i.i.i283.i.i, %"$JsonWriter.integer.exit269" ]
   %1217 = getelementptr i8, ptr %1216, i64 %1215
@@ -31788,10 +31791,10 @@ then.i.i.i290.i.i:                                ; preds = %merge.i.i.i.i.i285.
   store i8 1, ptr %1220, align 8
   br label %"$JsonWriter.separate.exit.i229"
 
-"$JsonWriter.separate.exit.i229":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i284.i.i", %then.i.i.i290.i.i
+"$JsonWriter.separate.exit.i229":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i284.i.i", %then.i.i.i290.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i228)
-  %1221 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i228, i64 32, ptr nonnull @"$string.371", i64 %shape.sroa.62.0.copyload.i.i)
+  %1221 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i228, i64 32, ptr nonnull @"$string.372", i64 %shape.sroa.62.0.copyload.i.i)
   %1222 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i228)
   %1223 = load i64, ptr %35, align 8
   %1224 = add i64 %1223, %1222
@@ -31836,7 +31839,7 @@ then2.i.i.i.i232:                                 ; preds = %merge.i.i.i.i231
   %1236 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i292.i.i = icmp slt i64 %1236, %1235
   %.pre.i.i.i.i293.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i292.i.i, label %merge.i.i.i.i.i295.i.i, label %"$Vector.push.364.exit.thread.i.i.i294.i.i"
+  br i1 %.not.i.i.i.i.i292.i.i, label %merge.i.i.i.i.i295.i.i, label %"$Vector.push.365.exit.thread.i.i.i294.i.i"
 
 merge.i.i.i.i.i295.i.i:                           ; preds = %"$JsonWriter.integer.exit248"
   %1237 = shl i64 %1236, 1
@@ -31850,9 +31853,9 @@ merge7.i.i.i.i.i298.i.i:                          ; preds = %merge.i.i.i.i.i295.
   store ptr %1238, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i297.i.i, ptr %36, align 8
   %.pre10.i.i.i.i299.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i294.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i294.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i294.i.i":      ; preds = %merge7.i.i.i.i.i298.i.i, %"$JsonWriter.integer.exit248"
+"$Vector.push.365.exit.thread.i.i.i294.i.i":      ; preds = %merge7.i.i.i.i.i298.i.i, %"$JsonWriter.integer.exit248"
   %1240 = phi i64 [ %.pre10.i.i.i.i299.i.i, %merge7.i.i.i.i.i298.i.i ], [ %1234, %"$JsonWriter.integer.exit248" ]
   %1241 = phi ptr [ %1238, %merge7.i.i.i.i.i298.i.i ], [ %.pre.i.i.i.i293.i.i, %"$JsonWriter.integer.exit248" ]
   %1242 = getelementptr i8, ptr %1241, i64 %1240
@@ -31867,16 +31870,16 @@ then.i.i.i300.i.i:                                ; preds = %merge.i.i.i.i.i295.
   store i8 1, ptr %1245, align 8
   br label %"$write_buffers.exit.i"
 
-"$write_buffers.exit.i":                          ; preds = %then.i.i.i300.i.i, %"$Vector.push.364.exit.thread.i.i.i294.i.i"
+"$write_buffers.exit.i":                          ; preds = %then.i.i.i300.i.i, %"$Vector.push.365.exit.thread.i.i.i294.i.i"
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %5)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.503")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.506")
   %1246 = load i64, ptr %35, align 8
   %1247 = add i64 %1246, 1
   %1248 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i = icmp slt i64 %1248, %1247
   %.pre.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.364.exit.thread.i.i.i"
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.365.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$write_buffers.exit.i"
   %1249 = shl i64 %1248, 1
@@ -31890,9 +31893,9 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   store ptr %1250, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %"$write_buffers.exit.i"
+"$Vector.push.365.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %"$write_buffers.exit.i"
   %1252 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %1246, %"$write_buffers.exit.i" ]
   %1253 = phi ptr [ %1250, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %"$write_buffers.exit.i" ]
   %1254 = getelementptr i8, ptr %1253, i64 %1252
@@ -31908,14 +31911,14 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   %.pre1093 = load i64, ptr %35, align 8
   br label %"$JsonWriter.separate.exit.i206"
 
-"$JsonWriter.separate.exit.i206":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i", %then.i.i.i
-  %1258 = phi i64 [ %1256, %"$Vector.push.364.exit.thread.i.i.i" ], [ %.pre1093, %then.i.i.i ]
+"$JsonWriter.separate.exit.i206":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i", %then.i.i.i
+  %1258 = phi i64 [ %1256, %"$Vector.push.365.exit.thread.i.i.i" ], [ %.pre1093, %then.i.i.i ]
   store i8 1, ptr %34, align 8
   %1259 = add i64 %1258, 1
   %1260 = load i64, ptr %36, align 8
   %.not.i.i.i.i207 = icmp slt i64 %1260, %1259
   %.pre.i.i.i208 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i207, label %merge.i.i.i.i211, label %"$Vector.push.364.exit.thread.i.i209"
+  br i1 %.not.i.i.i.i207, label %merge.i.i.i.i211, label %"$Vector.push.365.exit.thread.i.i209"
 
 merge.i.i.i.i211:                                 ; preds = %"$JsonWriter.separate.exit.i206"
   %1261 = shl i64 %1260, 1
@@ -31929,9 +31932,9 @@ merge7.i.i.i.i214:                                ; preds = %merge.i.i.i.i211
   store ptr %1262, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i213, ptr %36, align 8
   %.pre10.i.i.i215 = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i209"
+  br label %"$Vector.push.365.exit.thread.i.i209"
 
-"$Vector.push.364.exit.thread.i.i209":            ; preds = %merge7.i.i.i.i214, %"$JsonWriter.separate.exit.i206"
+"$Vector.push.365.exit.thread.i.i209":            ; preds = %merge7.i.i.i.i214, %"$JsonWriter.separate.exit.i206"
   %1264 = phi i64 [ %.pre10.i.i.i215, %merge7.i.i.i.i214 ], [ %1258, %"$JsonWriter.separate.exit.i206" ]
   %1265 = phi ptr [ %1262, %merge7.i.i.i.i214 ], [ %.pre.i.i.i208, %"$JsonWriter.separate.exit.i206" ]
   %1266 = getelementptr i8, ptr %1265, i64 %1264
@@ -31946,7 +31949,7 @@ then.i3.i216:                                     ; preds = %merge.i.i.i.i211
   store i8 1, ptr %1269, align 8
   br label %"$JsonWriter.open.exit227"
 
-"$JsonWriter.open.exit227":                       ; preds = %"$Vector.push.364.exit.thread.i.i209", %then.i3.i216
+"$JsonWriter.open.exit227":                       ; preds = %"$Vector.push.365.exit.thread.i.i209", %then.i3.i216
   store i8 0, ptr %34, align 8
   %1270 = load i32, ptr %194, align 4
   %1271 = icmp sgt i32 %1270, 0
@@ -31998,7 +32001,7 @@ then.i.i196:                                      ; preds = %forbody.i
   %1298 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i197 = icmp slt i64 %1298, %1297
   %.pre.i.i.i.i198 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i197, label %merge.i.i.i.i.i200, label %"$Vector.push.364.exit.thread.i.i.i199"
+  br i1 %.not.i.i.i.i.i197, label %merge.i.i.i.i.i200, label %"$Vector.push.365.exit.thread.i.i.i199"
 
 merge.i.i.i.i.i200:                               ; preds = %then.i.i196
   %1299 = shl i64 %1298, 1
@@ -32012,9 +32015,9 @@ merge7.i.i.i.i.i203:                              ; preds = %merge.i.i.i.i.i200
   store ptr %1300, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i202, ptr %36, align 8
   %.pre10.i.i.i.i204 = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i199"
+  br label %"$Vector.push.365.exit.thread.i.i.i199"
 
-"$Vector.push.364.exit.thread.i.i.i199":          ; preds = %merge7.i.i.i.i.i203, %then.i.i196
+"$Vector.push.365.exit.thread.i.i.i199":          ; preds = %merge7.i.i.i.i.i203, %then.i.i196
   %1302 = phi i64 [ %.pre10.i.i.i.i204, %merge7.i.i.i.i.i203 ], [ %.pre1095, %then.i.i196 ]
   %1303 = phi ptr [ %1300, %merge7.i.i.i.i.i203 ], [ %.pre.i.i.i.i198, %then.i.i196 ]
   %1304 = getelementptr i8, ptr %1303, i64 %1302
@@ -32029,14 +32032,14 @@ then.i.i.i205:                                    ; preds = %merge.i.i.i.i.i200
   %.pre1094 = load i64, ptr %35, align 8
   br label %"$JsonWriter.separate.exit.i186"
 
-"$JsonWriter.separate.exit.i186":                 ; preds = %then.i.i.i205, %"$Vector.push.364.exit.thread.i.i.i199", %forbody.i
-  %1307 = phi i64 [ %.pre1094, %then.i.i.i205 ], [ %1306, %"$Vector.push.364.exit.thread.i.i.i199" ], [ %.pre1095, %forbody.i ]
+"$JsonWriter.separate.exit.i186":                 ; preds = %then.i.i.i205, %"$Vector.push.365.exit.thread.i.i.i199", %forbody.i
+  %1307 = phi i64 [ %.pre1094, %then.i.i.i205 ], [ %1306, %"$Vector.push.365.exit.thread.i.i.i199" ], [ %.pre1095, %forbody.i ]
   store i8 1, ptr %34, align 8
   %1308 = add i64 %1307, 1
   %1309 = load i64, ptr %36, align 8
   %.not.i.i.i.i187 = icmp slt i64 %1309, %1308
   %.pre.i.i.i188 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i187, label %merge.i.i.i.i191, label %"$Vector.push.364.exit.thread.i.i189"
+  br i1 %.not.i.i.i.i187, label %merge.i.i.i.i191, label %"$Vector.push.365.exit.thread.i.i189"
 
 merge.i.i.i.i191:                                 ; preds = %"$JsonWriter.separate.exit.i186"
   %1310 = shl i64 %1309, 1
@@ -32050,9 +32053,9 @@ merge7.i.i.i.i194:                                ; preds = %merge.i.i.i.i191
   store ptr %1311, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i193, ptr %36, align 8
   %.pre10.i.i.i195 = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i189"
+  br label %"$Vector.push.365.exit.thread.i.i189"
 
-"$Vector.push.364.exit.thread.i.i189":            ; preds = %merge7.i.i.i.i194, %"$JsonWriter.separate.exit.i186"
+"$Vector.push.365.exit.thread.i.i189":            ; preds = %merge7.i.i.i.i194, %"$JsonWriter.separate.exit.i186"
   %1313 = phi i64 [ %.pre10.i.i.i195, %merge7.i.i.i.i194 ], [ %1307, %"$JsonWriter.separate.exit.i186" ]
   %1314 = phi ptr [ %1311, %merge7.i.i.i.i194 ], [ %.pre.i.i.i188, %"$JsonWriter.separate.exit.i186" ]
   %1315 = getelementptr i8, ptr %1314, i64 %1313
@@ -32066,15 +32069,15 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i191
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.open.exit"
 
-"$JsonWriter.open.exit":                          ; preds = %"$Vector.push.364.exit.thread.i.i189", %then.i3.i
+"$JsonWriter.open.exit":                          ; preds = %"$Vector.push.365.exit.thread.i.i189", %then.i3.i
   store i8 0, ptr %34, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.504")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.507")
   %1318 = load i64, ptr %35, align 8
   %1319 = add i64 %1318, 1
   %1320 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i160.i = icmp slt i64 %1320, %1319
   %.pre.i.i.i.i.i161.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i160.i, label %merge.i.i.i.i.i.i173.i, label %"$Vector.push.364.exit.thread.i.i.i.i162.i"
+  br i1 %.not.i.i.i.i.i.i160.i, label %merge.i.i.i.i.i.i173.i, label %"$Vector.push.365.exit.thread.i.i.i.i162.i"
 
 merge.i.i.i.i.i.i173.i:                           ; preds = %"$JsonWriter.open.exit"
   %1321 = shl i64 %1320, 1
@@ -32088,9 +32091,9 @@ merge7.i.i.i.i.i.i176.i:                          ; preds = %merge.i.i.i.i.i.i17
   store ptr %1322, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i175.i, ptr %36, align 8
   %.pre10.i.i.i.i.i177.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i.i162.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i.i162.i"
 
-"$Vector.push.364.exit.thread.i.i.i.i162.i":      ; preds = %merge7.i.i.i.i.i.i176.i, %"$JsonWriter.open.exit"
+"$Vector.push.365.exit.thread.i.i.i.i162.i":      ; preds = %merge7.i.i.i.i.i.i176.i, %"$JsonWriter.open.exit"
   %1324 = phi i64 [ %.pre10.i.i.i.i.i177.i, %merge7.i.i.i.i.i.i176.i ], [ %1318, %"$JsonWriter.open.exit" ]
   %1325 = phi ptr [ %1322, %merge7.i.i.i.i.i.i176.i ], [ %.pre.i.i.i.i.i161.i, %"$JsonWriter.open.exit" ]
   %1326 = getelementptr i8, ptr %1325, i64 %1324
@@ -32104,10 +32107,10 @@ then.i.i.i.i178.i:                                ; preds = %merge.i.i.i.i.i.i17
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.separate.exit.i166"
 
-"$JsonWriter.separate.exit.i166":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i.i162.i", %then.i.i.i.i178.i
+"$JsonWriter.separate.exit.i166":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i.i162.i", %then.i.i.i.i178.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i165)
-  %1329 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i165, i64 32, ptr nonnull @"$string.371", i64 %indvars.iv.i)
+  %1329 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i165, i64 32, ptr nonnull @"$string.372", i64 %indvars.iv.i)
   %1330 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i165)
   %1331 = load i64, ptr %35, align 8
   %1332 = add i64 %1331, %1330
@@ -32146,13 +32149,13 @@ then2.i.i.i.i169:                                 ; preds = %merge.i.i.i.i168
 
 "$JsonWriter.integer.exit185":                    ; preds = %then.i.i.i.i174, %merge.i.i.i.i168, %then2.i.i.i.i169
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i165)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.505")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.508")
   %1341 = load i64, ptr %35, align 8
   %1342 = add i64 %1341, 1
   %1343 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i11.i.i = icmp slt i64 %1343, %1342
   %.pre.i.i.i.i12.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i11.i.i, label %merge.i.i.i.i.i14.i.i, label %"$Vector.push.364.exit.thread.i.i.i13.i.i"
+  br i1 %.not.i.i.i.i.i11.i.i, label %merge.i.i.i.i.i14.i.i, label %"$Vector.push.365.exit.thread.i.i.i13.i.i"
 
 merge.i.i.i.i.i14.i.i:                            ; preds = %"$JsonWriter.integer.exit185"
   %1344 = shl i64 %1343, 1
@@ -32166,9 +32169,9 @@ merge7.i.i.i.i.i17.i.i:                           ; preds = %merge.i.i.i.i.i14.i
   store ptr %1345, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i16.i.i, ptr %36, align 8
   %.pre10.i.i.i.i18.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i13.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i13.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i13.i.i":       ; preds = %merge7.i.i.i.i.i17.i.i, %"$JsonWriter.integer.exit185"
+"$Vector.push.365.exit.thread.i.i.i13.i.i":       ; preds = %merge7.i.i.i.i.i17.i.i, %"$JsonWriter.integer.exit185"
   %1347 = phi i64 [ %.pre10.i.i.i.i18.i.i, %merge7.i.i.i.i.i17.i.i ], [ %1341, %"$JsonWriter.integer.exit185" ]
   %1348 = phi ptr [ %1345, %merge7.i.i.i.i.i17.i.i ], [ %.pre.i.i.i.i12.i.i, %"$JsonWriter.integer.exit185" ]
   %1349 = getelementptr i8, ptr %1348, i64 %1347
@@ -32182,10 +32185,10 @@ then.i.i.i19.i.i:                                 ; preds = %merge.i.i.i.i.i14.i
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.separate.exit.i145"
 
-"$JsonWriter.separate.exit.i145":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i13.i.i", %then.i.i.i19.i.i
+"$JsonWriter.separate.exit.i145":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i13.i.i", %then.i.i.i19.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i144)
-  %1352 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i144, i64 32, ptr nonnull @"$string.371", i64 %1278)
+  %1352 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i144, i64 32, ptr nonnull @"$string.372", i64 %1278)
   %1353 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i144)
   %1354 = load i64, ptr %35, align 8
   %1355 = add i64 %1354, %1353
@@ -32224,13 +32227,13 @@ then2.i.i.i.i148:                                 ; preds = %merge.i.i.i.i147
 
 "$JsonWriter.integer.exit164":                    ; preds = %then.i.i.i.i153, %merge.i.i.i.i147, %then2.i.i.i.i148
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i144)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.506")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.509")
   %1364 = load i64, ptr %35, align 8
   %1365 = add i64 %1364, 1
   %1366 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i21.i.i = icmp slt i64 %1366, %1365
   %.pre.i.i.i.i22.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.364.exit.thread.i.i.i23.i.i"
+  br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.365.exit.thread.i.i.i23.i.i"
 
 merge.i.i.i.i.i24.i.i:                            ; preds = %"$JsonWriter.integer.exit164"
   %1367 = shl i64 %1366, 1
@@ -32244,9 +32247,9 @@ merge7.i.i.i.i.i27.i.i:                           ; preds = %merge.i.i.i.i.i24.i
   store ptr %1368, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i.i, ptr %36, align 8
   %.pre10.i.i.i.i28.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i23.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i23.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i23.i.i":       ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit164"
+"$Vector.push.365.exit.thread.i.i.i23.i.i":       ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit164"
   %1370 = phi i64 [ %.pre10.i.i.i.i28.i.i, %merge7.i.i.i.i.i27.i.i ], [ %1364, %"$JsonWriter.integer.exit164" ]
   %1371 = phi ptr [ %1368, %merge7.i.i.i.i.i27.i.i ], [ %.pre.i.i.i.i22.i.i, %"$JsonWriter.integer.exit164" ]
   %1372 = getelementptr i8, ptr %1371, i64 %1370
@@ -32260,10 +32263,10 @@ then.i.i.i29.i.i:                                 ; preds = %merge.i.i.i.i.i24.i
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.separate.exit.i124"
 
-"$JsonWriter.separate.exit.i124":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
+"$JsonWriter.separate.exit.i124":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i123)
-  %1375 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i123, i64 32, ptr nonnull @"$string.371", i64 %1291)
+  %1375 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i123, i64 32, ptr nonnull @"$string.372", i64 %1291)
   %1376 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i123)
   %1377 = load i64, ptr %35, align 8
   %1378 = add i64 %1377, %1376
@@ -32302,13 +32305,13 @@ then2.i.i.i.i127:                                 ; preds = %merge.i.i.i.i126
 
 "$JsonWriter.integer.exit143":                    ; preds = %then.i.i.i.i132, %merge.i.i.i.i126, %then2.i.i.i.i127
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i123)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.507")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.510")
   %1387 = load i64, ptr %35, align 8
   %1388 = add i64 %1387, 1
   %1389 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i31.i164.i = icmp slt i64 %1389, %1388
   %.pre.i.i.i.i32.i165.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i164.i, label %merge.i.i.i.i.i34.i167.i, label %"$Vector.push.364.exit.thread.i.i.i33.i166.i"
+  br i1 %.not.i.i.i.i.i31.i164.i, label %merge.i.i.i.i.i34.i167.i, label %"$Vector.push.365.exit.thread.i.i.i33.i166.i"
 
 merge.i.i.i.i.i34.i167.i:                         ; preds = %"$JsonWriter.integer.exit143"
   %1390 = shl i64 %1389, 1
@@ -32322,9 +32325,9 @@ merge7.i.i.i.i.i37.i170.i:                        ; preds = %merge.i.i.i.i.i34.i
   store ptr %1391, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i169.i, ptr %36, align 8
   %.pre10.i.i.i.i38.i171.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i33.i166.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i33.i166.i"
 
-"$Vector.push.364.exit.thread.i.i.i33.i166.i":    ; preds = %merge7.i.i.i.i.i37.i170.i, %"$JsonWriter.integer.exit143"
+"$Vector.push.365.exit.thread.i.i.i33.i166.i":    ; preds = %merge7.i.i.i.i.i37.i170.i, %"$JsonWriter.integer.exit143"
   %1393 = phi i64 [ %.pre10.i.i.i.i38.i171.i, %merge7.i.i.i.i.i37.i170.i ], [ %1387, %"$JsonWriter.integer.exit143" ]
   %1394 = phi ptr [ %1391, %merge7.i.i.i.i.i37.i170.i ], [ %.pre.i.i.i.i32.i165.i, %"$JsonWriter.integer.exit143" ]
   %1395 = getelementptr i8, ptr %1394, i64 %1393
@@ -32338,10 +32341,10 @@ then.i.i.i39.i172.i:                              ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.separate.exit.i103"
 
-"$JsonWriter.separate.exit.i103":                 ; preds = %"$Vector.push.364.exit.thread.i.i.i33.i166.i", %then.i.i.i39.i172.i
+"$JsonWriter.separate.exit.i103":                 ; preds = %"$Vector.push.365.exit.thread.i.i.i33.i166.i", %then.i.i.i39.i172.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i102)
-  %1398 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i102, i64 32, ptr nonnull @"$string.371", i64 %1281)
+  %1398 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i102, i64 32, ptr nonnull @"$string.372", i64 %1281)
   %1399 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i102)
   %1400 = load i64, ptr %35, align 8
   %1401 = add i64 %1400, %1399
@@ -32380,13 +32383,13 @@ then2.i.i.i.i106:                                 ; preds = %merge.i.i.i.i105
 
 "$JsonWriter.integer.exit122":                    ; preds = %then.i.i.i.i111, %merge.i.i.i.i105, %then2.i.i.i.i106
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i102)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.508")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.511")
   %1410 = load i64, ptr %35, align 8
   %1411 = add i64 %1410, 1
   %1412 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i41.i.i = icmp slt i64 %1412, %1411
   %.pre.i.i.i.i42.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i41.i.i, label %merge.i.i.i.i.i44.i.i, label %"$Vector.push.364.exit.thread.i.i.i43.i.i"
+  br i1 %.not.i.i.i.i.i41.i.i, label %merge.i.i.i.i.i44.i.i, label %"$Vector.push.365.exit.thread.i.i.i43.i.i"
 
 merge.i.i.i.i.i44.i.i:                            ; preds = %"$JsonWriter.integer.exit122"
   %1413 = shl i64 %1412, 1
@@ -32400,9 +32403,9 @@ merge7.i.i.i.i.i47.i.i:                           ; preds = %merge.i.i.i.i.i44.i
   store ptr %1414, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i46.i.i, ptr %36, align 8
   %.pre10.i.i.i.i48.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i43.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i43.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i43.i.i":       ; preds = %merge7.i.i.i.i.i47.i.i, %"$JsonWriter.integer.exit122"
+"$Vector.push.365.exit.thread.i.i.i43.i.i":       ; preds = %merge7.i.i.i.i.i47.i.i, %"$JsonWriter.integer.exit122"
   %1416 = phi i64 [ %.pre10.i.i.i.i48.i.i, %merge7.i.i.i.i.i47.i.i ], [ %1410, %"$JsonWriter.integer.exit122" ]
   %1417 = phi ptr [ %1414, %merge7.i.i.i.i.i47.i.i ], [ %.pre.i.i.i.i42.i.i, %"$JsonWriter.integer.exit122" ]
   %1418 = getelementptr i8, ptr %1417, i64 %1416
@@ -32416,10 +32419,10 @@ then.i.i.i49.i.i:                                 ; preds = %merge.i.i.i.i.i44.i
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.separate.exit.i82"
 
-"$JsonWriter.separate.exit.i82":                  ; preds = %"$Vector.push.364.exit.thread.i.i.i43.i.i", %then.i.i.i49.i.i
+"$JsonWriter.separate.exit.i82":                  ; preds = %"$Vector.push.365.exit.thread.i.i.i43.i.i", %then.i.i.i49.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i81)
-  %1421 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i81, i64 32, ptr nonnull @"$string.371", i64 %1282)
+  %1421 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i81, i64 32, ptr nonnull @"$string.372", i64 %1282)
   %1422 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i81)
   %1423 = load i64, ptr %35, align 8
   %1424 = add i64 %1423, %1422
@@ -32458,13 +32461,13 @@ then2.i.i.i.i85:                                  ; preds = %merge.i.i.i.i84
 
 "$JsonWriter.integer.exit101":                    ; preds = %then.i.i.i.i90, %merge.i.i.i.i84, %then2.i.i.i.i85
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i81)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.509")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.512")
   %1433 = load i64, ptr %35, align 8
   %1434 = add i64 %1433, 1
   %1435 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i51.i.i = icmp slt i64 %1435, %1434
   %.pre.i.i.i.i52.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i51.i.i, label %merge.i.i.i.i.i54.i.i, label %"$Vector.push.364.exit.thread.i.i.i53.i.i"
+  br i1 %.not.i.i.i.i.i51.i.i, label %merge.i.i.i.i.i54.i.i, label %"$Vector.push.365.exit.thread.i.i.i53.i.i"
 
 merge.i.i.i.i.i54.i.i:                            ; preds = %"$JsonWriter.integer.exit101"
   %1436 = shl i64 %1435, 1
@@ -32478,9 +32481,9 @@ merge7.i.i.i.i.i57.i.i:                           ; preds = %merge.i.i.i.i.i54.i
   store ptr %1437, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i56.i.i, ptr %36, align 8
   %.pre10.i.i.i.i58.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i53.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i53.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i53.i.i":       ; preds = %merge7.i.i.i.i.i57.i.i, %"$JsonWriter.integer.exit101"
+"$Vector.push.365.exit.thread.i.i.i53.i.i":       ; preds = %merge7.i.i.i.i.i57.i.i, %"$JsonWriter.integer.exit101"
   %1439 = phi i64 [ %.pre10.i.i.i.i58.i.i, %merge7.i.i.i.i.i57.i.i ], [ %1433, %"$JsonWriter.integer.exit101" ]
   %1440 = phi ptr [ %1437, %merge7.i.i.i.i.i57.i.i ], [ %.pre.i.i.i.i52.i.i, %"$JsonWriter.integer.exit101" ]
   %1441 = getelementptr i8, ptr %1440, i64 %1439
@@ -32494,10 +32497,10 @@ then.i.i.i59.i.i:                                 ; preds = %merge.i.i.i.i.i54.i
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.separate.exit.i61"
 
-"$JsonWriter.separate.exit.i61":                  ; preds = %"$Vector.push.364.exit.thread.i.i.i53.i.i", %then.i.i.i59.i.i
+"$JsonWriter.separate.exit.i61":                  ; preds = %"$Vector.push.365.exit.thread.i.i.i53.i.i", %then.i.i.i59.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i60)
-  %1444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i60, i64 32, ptr nonnull @"$string.371", i64 %spec.select)
+  %1444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i60, i64 32, ptr nonnull @"$string.372", i64 %spec.select)
   %1445 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i60)
   %1446 = load i64, ptr %35, align 8
   %1447 = add i64 %1446, %1445
@@ -32536,13 +32539,13 @@ then2.i.i.i.i64:                                  ; preds = %merge.i.i.i.i63
 
 "$JsonWriter.integer.exit80":                     ; preds = %then.i.i.i.i69, %merge.i.i.i.i63, %then2.i.i.i.i64
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i60)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.510")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.513")
   %1456 = load i64, ptr %35, align 8
   %1457 = add i64 %1456, 1
   %1458 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i61.i.i = icmp slt i64 %1458, %1457
   %.pre.i.i.i.i62.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i61.i.i, label %merge.i.i.i.i.i64.i.i, label %"$Vector.push.364.exit.thread.i.i.i63.i.i"
+  br i1 %.not.i.i.i.i.i61.i.i, label %merge.i.i.i.i.i64.i.i, label %"$Vector.push.365.exit.thread.i.i.i63.i.i"
 
 merge.i.i.i.i.i64.i.i:                            ; preds = %"$JsonWriter.integer.exit80"
   %1459 = shl i64 %1458, 1
@@ -32556,9 +32559,9 @@ merge7.i.i.i.i.i67.i.i:                           ; preds = %merge.i.i.i.i.i64.i
   store ptr %1460, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i66.i.i, ptr %36, align 8
   %.pre10.i.i.i.i68.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i63.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i63.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i63.i.i":       ; preds = %merge7.i.i.i.i.i67.i.i, %"$JsonWriter.integer.exit80"
+"$Vector.push.365.exit.thread.i.i.i63.i.i":       ; preds = %merge7.i.i.i.i.i67.i.i, %"$JsonWriter.integer.exit80"
   %1462 = phi i64 [ %.pre10.i.i.i.i68.i.i, %merge7.i.i.i.i.i67.i.i ], [ %1456, %"$JsonWriter.integer.exit80" ]
   %1463 = phi ptr [ %1460, %merge7.i.i.i.i.i67.i.i ], [ %.pre.i.i.i.i62.i.i, %"$JsonWriter.integer.exit80" ]
   %1464 = getelementptr i8, ptr %1463, i64 %1462
@@ -32572,10 +32575,10 @@ then.i.i.i69.i.i:                                 ; preds = %merge.i.i.i.i.i64.i
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.separate.exit.i40"
 
-"$JsonWriter.separate.exit.i40":                  ; preds = %"$Vector.push.364.exit.thread.i.i.i63.i.i", %then.i.i.i69.i.i
+"$JsonWriter.separate.exit.i40":                  ; preds = %"$Vector.push.365.exit.thread.i.i.i63.i.i", %then.i.i.i69.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i39)
-  %1467 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i39, i64 32, ptr nonnull @"$string.371", i64 %1293)
+  %1467 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i39, i64 32, ptr nonnull @"$string.372", i64 %1293)
   %1468 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i39)
   %1469 = load i64, ptr %35, align 8
   %1470 = add i64 %1469, %1468
@@ -32614,13 +32617,13 @@ then2.i.i.i.i43:                                  ; preds = %merge.i.i.i.i42
 
 "$JsonWriter.integer.exit59":                     ; preds = %then.i.i.i.i48, %merge.i.i.i.i42, %then2.i.i.i.i43
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i39)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.511")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.514")
   %1479 = load i64, ptr %35, align 8
   %1480 = add i64 %1479, 1
   %1481 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i71.i.i = icmp slt i64 %1481, %1480
   %.pre.i.i.i.i72.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i71.i.i, label %merge.i.i.i.i.i74.i.i, label %"$Vector.push.364.exit.thread.i.i.i73.i.i"
+  br i1 %.not.i.i.i.i.i71.i.i, label %merge.i.i.i.i.i74.i.i, label %"$Vector.push.365.exit.thread.i.i.i73.i.i"
 
 merge.i.i.i.i.i74.i.i:                            ; preds = %"$JsonWriter.integer.exit59"
   %1482 = shl i64 %1481, 1
@@ -32634,9 +32637,9 @@ merge7.i.i.i.i.i77.i.i:                           ; preds = %merge.i.i.i.i.i74.i
   store ptr %1483, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i76.i.i, ptr %36, align 8
   %.pre10.i.i.i.i78.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i73.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i73.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i73.i.i":       ; preds = %merge7.i.i.i.i.i77.i.i, %"$JsonWriter.integer.exit59"
+"$Vector.push.365.exit.thread.i.i.i73.i.i":       ; preds = %merge7.i.i.i.i.i77.i.i, %"$JsonWriter.integer.exit59"
   %1485 = phi i64 [ %.pre10.i.i.i.i78.i.i, %merge7.i.i.i.i.i77.i.i ], [ %1479, %"$JsonWriter.integer.exit59" ]
   %1486 = phi ptr [ %1483, %merge7.i.i.i.i.i77.i.i ], [ %.pre.i.i.i.i72.i.i, %"$JsonWriter.integer.exit59" ]
   %1487 = getelementptr i8, ptr %1486, i64 %1485
@@ -32650,10 +32653,10 @@ then.i.i.i79.i.i:                                 ; preds = %merge.i.i.i.i.i74.i
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %"$Vector.push.364.exit.thread.i.i.i73.i.i", %then.i.i.i79.i.i
+"$JsonWriter.separate.exit.i":                    ; preds = %"$Vector.push.365.exit.thread.i.i.i73.i.i", %then.i.i.i79.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i)
-  %1490 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.371", i64 %1294)
+  %1490 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.372", i64 %1294)
   %1491 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i)
   %1492 = load i64, ptr %35, align 8
   %1493 = add i64 %1492, %1491
@@ -32697,7 +32700,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i23
   %1504 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i81.i.i = icmp slt i64 %1504, %1503
   %.pre.i.i.i.i82.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i81.i.i, label %merge.i.i.i.i.i84.i.i, label %"$Vector.push.364.exit.thread.i.i.i83.i.i"
+  br i1 %.not.i.i.i.i.i81.i.i, label %merge.i.i.i.i.i84.i.i, label %"$Vector.push.365.exit.thread.i.i.i83.i.i"
 
 merge.i.i.i.i.i84.i.i:                            ; preds = %"$JsonWriter.integer.exit"
   %1505 = shl i64 %1504, 1
@@ -32711,9 +32714,9 @@ merge7.i.i.i.i.i87.i.i:                           ; preds = %merge.i.i.i.i.i84.i
   store ptr %1506, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i86.i.i, ptr %36, align 8
   %.pre10.i.i.i.i88.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i83.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i83.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i83.i.i":       ; preds = %merge7.i.i.i.i.i87.i.i, %"$JsonWriter.integer.exit"
+"$Vector.push.365.exit.thread.i.i.i83.i.i":       ; preds = %merge7.i.i.i.i.i87.i.i, %"$JsonWriter.integer.exit"
   %1508 = phi i64 [ %.pre10.i.i.i.i88.i.i, %merge7.i.i.i.i.i87.i.i ], [ %1502, %"$JsonWriter.integer.exit" ]
   %1509 = phi ptr [ %1506, %merge7.i.i.i.i.i87.i.i ], [ %.pre.i.i.i.i82.i.i, %"$JsonWriter.integer.exit" ]
   %1510 = getelementptr i8, ptr %1509, i64 %1508
@@ -32727,7 +32730,7 @@ then.i.i.i89.i.i:                                 ; preds = %merge.i.i.i.i.i84.i
   store i8 1, ptr %1276, align 8
   br label %"$write_rank.exit.i"
 
-"$write_rank.exit.i":                             ; preds = %then.i.i.i89.i.i, %"$Vector.push.364.exit.thread.i.i.i83.i.i"
+"$write_rank.exit.i":                             ; preds = %then.i.i.i89.i.i, %"$Vector.push.365.exit.thread.i.i.i83.i.i"
   store i8 1, ptr %34, align 8
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
@@ -32739,7 +32742,7 @@ merge.i16:                                        ; preds = %"$write_rank.exit.i
   %1515 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i181.i = icmp slt i64 %1515, %1514
   %.pre.i.i.i.i182.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i181.i, label %merge.i.i.i.i.i184.i, label %"$Vector.push.364.exit.thread.i.i.i183.i"
+  br i1 %.not.i.i.i.i.i181.i, label %merge.i.i.i.i.i184.i, label %"$Vector.push.365.exit.thread.i.i.i183.i"
 
 merge.i.i.i.i.i184.i:                             ; preds = %merge.i16
   %1516 = shl i64 %1515, 1
@@ -32753,9 +32756,9 @@ merge7.i.i.i.i.i187.i:                            ; preds = %merge.i.i.i.i.i184.
   store ptr %1517, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i186.i, ptr %36, align 8
   %.pre10.i.i.i.i188.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i183.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i183.i"
 
-"$Vector.push.364.exit.thread.i.i.i183.i":        ; preds = %merge7.i.i.i.i.i187.i, %merge.i16
+"$Vector.push.365.exit.thread.i.i.i183.i":        ; preds = %merge7.i.i.i.i.i187.i, %merge.i16
   %1519 = phi i64 [ %.pre10.i.i.i.i188.i, %merge7.i.i.i.i.i187.i ], [ %1513, %merge.i16 ]
   %1520 = phi ptr [ %1517, %merge7.i.i.i.i.i187.i ], [ %.pre.i.i.i.i182.i, %merge.i16 ]
   %1521 = getelementptr i8, ptr %1520, i64 %1519
@@ -32771,14 +32774,14 @@ then.i.i.i189.i:                                  ; preds = %merge.i.i.i.i.i184.
   %.pre.i = load i64, ptr %35, align 8
   br label %"$JsonWriter.end_array.exit.i"
 
-"$JsonWriter.end_array.exit.i":                   ; preds = %then.i.i.i189.i, %"$Vector.push.364.exit.thread.i.i.i183.i"
-  %1525 = phi i64 [ %1523, %"$Vector.push.364.exit.thread.i.i.i183.i" ], [ %.pre.i, %then.i.i.i189.i ]
+"$JsonWriter.end_array.exit.i":                   ; preds = %then.i.i.i189.i, %"$Vector.push.365.exit.thread.i.i.i183.i"
+  %1525 = phi i64 [ %1523, %"$Vector.push.365.exit.thread.i.i.i183.i" ], [ %.pre.i, %then.i.i.i189.i ]
   store i8 1, ptr %34, align 8
   %1526 = add i64 %1525, 1
   %1527 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i190.i = icmp slt i64 %1527, %1526
   %.pre.i.i.i.i191.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i190.i, label %merge.i.i.i.i.i193.i, label %"$Vector.push.364.exit.thread.i.i.i192.i"
+  br i1 %.not.i.i.i.i.i190.i, label %merge.i.i.i.i.i193.i, label %"$Vector.push.365.exit.thread.i.i.i192.i"
 
 merge.i.i.i.i.i193.i:                             ; preds = %"$JsonWriter.end_array.exit.i"
   %1528 = shl i64 %1527, 1
@@ -32792,9 +32795,9 @@ merge7.i.i.i.i.i196.i:                            ; preds = %merge.i.i.i.i.i193.
   store ptr %1529, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i195.i, ptr %36, align 8
   %.pre10.i.i.i.i197.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i192.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i192.i"
 
-"$Vector.push.364.exit.thread.i.i.i192.i":        ; preds = %merge7.i.i.i.i.i196.i, %"$JsonWriter.end_array.exit.i"
+"$Vector.push.365.exit.thread.i.i.i192.i":        ; preds = %merge7.i.i.i.i.i196.i, %"$JsonWriter.end_array.exit.i"
   %1531 = phi i64 [ %.pre10.i.i.i.i197.i, %merge7.i.i.i.i.i196.i ], [ %1525, %"$JsonWriter.end_array.exit.i" ]
   %1532 = phi ptr [ %1529, %merge7.i.i.i.i.i196.i ], [ %.pre.i.i.i.i191.i, %"$JsonWriter.end_array.exit.i" ]
   %1533 = getelementptr i8, ptr %1532, i64 %1531
@@ -32810,14 +32813,14 @@ then.i.i.i198.i:                                  ; preds = %merge.i.i.i.i.i193.
   %.pre1096 = load i64, ptr %35, align 8
   br label %"$write_plan.exit"
 
-"$write_plan.exit":                               ; preds = %"$Vector.push.364.exit.thread.i.i.i192.i", %then.i.i.i198.i
-  %1537 = phi i64 [ %1535, %"$Vector.push.364.exit.thread.i.i.i192.i" ], [ %.pre1096, %then.i.i.i198.i ]
+"$write_plan.exit":                               ; preds = %"$Vector.push.365.exit.thread.i.i.i192.i", %then.i.i.i198.i
+  %1537 = phi i64 [ %1535, %"$Vector.push.365.exit.thread.i.i.i192.i" ], [ %.pre1096, %then.i.i.i198.i ]
   store i8 1, ptr %34, align 8
   %1538 = add i64 %1537, 1
   %1539 = load i64, ptr %36, align 8
   %.not.i.i.i.i = icmp slt i64 %1539, %1538
   %.pre.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.364.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.365.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$write_plan.exit"
   %1540 = shl i64 %1539, 1
@@ -32831,9 +32834,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %1541, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.364.exit.thread.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i"
 
-"$Vector.push.364.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$write_plan.exit"
+"$Vector.push.365.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$write_plan.exit"
   %1543 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %1537, %"$write_plan.exit" ]
   %1544 = phi ptr [ %1541, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$write_plan.exit" ]
   %1545 = getelementptr i8, ptr %1544, i64 %1543
@@ -32848,7 +32851,7 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   store i8 1, ptr %1548, align 8
   br label %"$StringBuilder.append_byte.exit.i"
 
-"$StringBuilder.append_byte.exit.i":              ; preds = %then.i.i, %"$Vector.push.364.exit.thread.i.i"
+"$StringBuilder.append_byte.exit.i":              ; preds = %then.i.i, %"$Vector.push.365.exit.thread.i.i"
   %1549 = call dereferenceable_or_null(32) ptr @malloc(i64 32)
   %1550 = icmp eq ptr %1549, null
   br i1 %1550, label %then.i, label %or.lhs.false.i
@@ -32867,7 +32870,7 @@ or.lhs.false.i:                                   ; preds = %"$StringBuilder.app
   br i1 %1554, label %then.i, label %merge.i17
 
 then3.i20:                                        ; preds = %then.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %4, ptr noundef nonnull align 1 dereferenceable(29) @"$string.391", i64 29, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %4, ptr noundef nonnull align 1 dereferenceable(29) @"$string.392", i64 29, i1 false)
   br label %common.ret
 
 merge.i17:                                        ; preds = %or.lhs.false.i
@@ -32901,7 +32904,7 @@ then.i.i:                                         ; preds = %entry
   br i1 %.not20.i.i, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %6, ptr noundef nonnull align 1 dereferenceable(16) @"$string.396", i64 16, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %6, ptr noundef nonnull align 1 dereferenceable(16) @"$string.397", i64 16, i1 false)
   br label %common.ret
 
 merge.i.i:                                        ; preds = %entry
@@ -32914,7 +32917,7 @@ then5.i.i:                                        ; preds = %merge.i.i
   br i1 %.not19.i.i, label %common.ret, label %then9.i.i
 
 then9.i.i:                                        ; preds = %then5.i.i
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.397", i32 %14, i32 128)
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.398", i32 %14, i32 128)
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
@@ -33022,7 +33025,7 @@ then.i62.i:                                       ; preds = %"$options.fill_defa
 
 then2.i63.i:                                      ; preds = %then.i62.i
   %51 = sext i32 %28 to i64
-  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.419", i64 %51, i64 1, i64 64)
+  %52 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.420", i64 %51, i64 1, i64 64)
   br label %common.ret
 
 merge.i55.i:                                      ; preds = %"$options.fill_defaults.exit.i"
@@ -33036,7 +33039,7 @@ then5.i61.i:                                      ; preds = %merge.i55.i
 
 then10.i.i:                                       ; preds = %then5.i61.i
   %54 = sext i32 %32 to i64
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.420", i64 %54, i64 1, i64 65536)
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i64 %54, i64 1, i64 65536)
   br label %common.ret
 
 merge4.i56.i:                                     ; preds = %merge.i55.i
@@ -33050,7 +33053,7 @@ then14.i.i:                                       ; preds = %merge4.i56.i
 
 then19.i.i:                                       ; preds = %then14.i.i
   %57 = sext i32 %33 to i64
-  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.421", i64 %57, i64 1, i64 67108864)
+  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.422", i64 %57, i64 1, i64 67108864)
   br label %common.ret
 
 merge13.i.i:                                      ; preds = %merge4.i56.i
@@ -33064,7 +33067,7 @@ then23.i60.i:                                     ; preds = %merge13.i.i
 
 then28.i.i:                                       ; preds = %then23.i60.i
   %60 = sext i32 %37 to i64
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.422", i64 %60, i64 1, i64 65536)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.423", i64 %60, i64 1, i64 65536)
   br label %common.ret
 
 merge22.i57.i:                                    ; preds = %merge13.i.i
@@ -33079,7 +33082,7 @@ then32.i.i:                                       ; preds = %merge22.i57.i
 
 then37.i.i:                                       ; preds = %then32.i.i
   %64 = sext i32 %63 to i64
-  %65 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.423", i64 %64, i64 0, i64 1073741824)
+  %65 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.424", i64 %64, i64 0, i64 1073741824)
   br label %common.ret
 
 merge31.i.i:                                      ; preds = %merge22.i57.i
@@ -33094,7 +33097,7 @@ then41.i.i:                                       ; preds = %merge31.i.i
 
 then46.i.i:                                       ; preds = %then41.i.i
   %68 = sext i32 %67 to i64
-  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.424", i64 %68, i64 0, i64 2)
+  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.425", i64 %68, i64 0, i64 2)
   br label %common.ret
 
 merge40.i.i:                                      ; preds = %merge31.i.i
@@ -33109,7 +33112,7 @@ then50.i.i:                                       ; preds = %merge40.i.i
 
 then55.i.i:                                       ; preds = %then50.i.i
   %72 = sext i32 %71 to i64
-  %73 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.425", i64 %72, i64 0, i64 4096)
+  %73 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.426", i64 %72, i64 0, i64 4096)
   br label %common.ret
 
 merge49.i.i:                                      ; preds = %merge40.i.i
@@ -33123,7 +33126,7 @@ then59.i.i:                                       ; preds = %merge49.i.i
 
 then64.i.i:                                       ; preds = %then59.i.i
   %75 = sext i32 %41 to i64
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.426", i64 %75, i64 1, i64 1048576)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.427", i64 %75, i64 1, i64 1048576)
   br label %common.ret
 
 merge58.i.i:                                      ; preds = %merge49.i.i
@@ -33138,7 +33141,7 @@ then68.i.i:                                       ; preds = %merge58.i.i
 
 then73.i.i:                                       ; preds = %then68.i.i
   %79 = sext i32 %78 to i64
-  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.427", i64 %79, i64 0, i64 67108864)
+  %80 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.428", i64 %79, i64 0, i64 67108864)
   br label %common.ret
 
 merge67.i.i:                                      ; preds = %merge58.i.i
@@ -33152,7 +33155,7 @@ then77.i.i:                                       ; preds = %merge67.i.i
 
 then82.i.i:                                       ; preds = %then77.i.i
   %82 = sext i32 %45 to i64
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.428", i64 %82, i64 1, i64 16777216)
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.429", i64 %82, i64 1, i64 16777216)
   br label %common.ret
 
 merge76.i.i:                                      ; preds = %merge67.i.i
@@ -33167,7 +33170,7 @@ then86.i.i:                                       ; preds = %merge76.i.i
 
 then91.i.i:                                       ; preds = %then86.i.i
   %86 = sext i32 %85 to i64
-  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.429", i64 %86, i64 0, i64 1)
+  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.430", i64 %86, i64 0, i64 1)
   br label %common.ret
 
 merge85.i.i:                                      ; preds = %merge76.i.i
@@ -33183,7 +33186,7 @@ then95.i.i:                                       ; preds = %merge85.i.i
 
 then100.i.i:                                      ; preds = %then95.i.i
   %91 = sext i32 %89 to i64
-  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.430", i64 %91, i64 -1, i64 2)
+  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.431", i64 %91, i64 -1, i64 2)
   br label %common.ret
 
 merge94.i.i:                                      ; preds = %merge85.i.i
@@ -33196,7 +33199,7 @@ then104.i.i:                                      ; preds = %merge94.i.i
 
 then109.i.i:                                      ; preds = %then104.i.i
   %93 = sext i32 %49 to i64
-  %94 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.431", i64 %93, i64 0, i64 65536)
+  %94 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.432", i64 %93, i64 0, i64 65536)
   br label %common.ret
 
 merge103.i.i:                                     ; preds = %merge94.i.i
@@ -33212,7 +33215,7 @@ then113.i.i:                                      ; preds = %merge103.i.i
 
 then118.i.i:                                      ; preds = %then113.i.i
   %98 = sext i32 %96 to i64
-  %99 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.432", i64 %98, i64 -1, i64 1)
+  %99 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.433", i64 %98, i64 -1, i64 1)
   br label %common.ret
 
 merge112.i.i:                                     ; preds = %merge103.i.i
@@ -33228,7 +33231,7 @@ then122.i.i:                                      ; preds = %merge112.i.i
 
 then127.i.i:                                      ; preds = %then122.i.i
   %103 = sext i32 %101 to i64
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.433", i64 %103, i64 -1, i64 1)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.434", i64 %103, i64 -1, i64 1)
   br label %common.ret
 
 merge121.i.i:                                     ; preds = %merge112.i.i
@@ -33243,7 +33246,7 @@ then131.i.i:                                      ; preds = %merge121.i.i
 
 then136.i.i:                                      ; preds = %then131.i.i
   %107 = sext i32 %106 to i64
-  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.434", i64 %107, i64 0, i64 1)
+  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.435", i64 %107, i64 0, i64 1)
   br label %common.ret
 
 merge130.i.i:                                     ; preds = %merge121.i.i
@@ -33258,7 +33261,7 @@ then140.i.i:                                      ; preds = %merge130.i.i
 
 then145.i.i:                                      ; preds = %then140.i.i
   %111 = sext i32 %110 to i64
-  %112 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.435", i64 %111, i64 0, i64 1)
+  %112 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.436", i64 %111, i64 0, i64 1)
   br label %common.ret
 
 merge139.i.i:                                     ; preds = %merge130.i.i
@@ -33273,7 +33276,7 @@ then149.i.i:                                      ; preds = %merge139.i.i
 
 then154.i.i:                                      ; preds = %then149.i.i
   %115 = sext i32 %114 to i64
-  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.436", i64 %115, i64 0, i64 65536)
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.437", i64 %115, i64 0, i64 65536)
   br label %common.ret
 
 merge148.i.i:                                     ; preds = %merge139.i.i
@@ -33290,7 +33293,7 @@ then158.i.i:                                      ; preds = %merge148.i.i
   br i1 %.not.i59.i, label %common.ret, label %then163.i.i
 
 then163.i.i:                                      ; preds = %then158.i.i
-  %122 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.437", i64 %118, i64 0, i64 1152921504606846976)
+  %122 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.438", i64 %118, i64 0, i64 1152921504606846976)
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge148.i.i
@@ -33304,7 +33307,7 @@ then7.i:                                          ; preds = %merge2.i
   br i1 %.not50.i, label %common.ret, label %then10.i
 
 then10.i:                                         ; preds = %then7.i
-  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.438", i32 %114)
+  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.439", i32 %114)
   br label %common.ret
 
 merge6.i:                                         ; preds = %merge2.i
@@ -33318,7 +33321,7 @@ then14.i:                                         ; preds = %merge6.i
   br i1 %.not49.i, label %common.ret, label %then18.i
 
 then18.i:                                         ; preds = %then14.i
-  %128 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.439", i32 %33, i32 %126)
+  %128 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.440", i32 %33, i32 %126)
   br label %common.ret
 
 merge13.i:                                        ; preds = %merge6.i
@@ -33370,7 +33373,7 @@ then.i:                                           ; preds = %merge1
 
 then2.i:                                          ; preds = %then.i
   %145 = getelementptr i8, ptr %3, i64 52
-  %146 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.440", ptr %145)
+  %146 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.441", ptr %145)
   br label %common.ret
 
 merge.i77:                                        ; preds = %merge1
@@ -33449,7 +33452,7 @@ and.lhs.true12.i:                                 ; preds = %or.end.i
 
 then15.i:                                         ; preds = %then10.i79
   %178 = getelementptr i8, ptr %3, i64 52
-  %179 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.441", i32 %37, ptr %178, i32 %175)
+  %179 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.442", i32 %37, ptr %178, i32 %175)
   br label %common.ret
 
 merge5:                                           ; preds = %and.lhs.true12.i, %or.end.i
@@ -33484,7 +33487,7 @@ then.i85:                                         ; preds = %"$Plan.choose_memor
   br i1 %.not.i86, label %common.ret, label %then2.i87
 
 then2.i87:                                        ; preds = %then.i85
-  %195 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.442", i32 %32, i32 %33, i32 %37, i64 2147483647)
+  %195 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %32, i32 %33, i32 %37, i64 2147483647)
   br label %common.ret
 
 merge10:                                          ; preds = %"$Plan.choose_memory.exit"
@@ -33534,7 +33537,7 @@ then.i.i.i:                                       ; preds = %merge10
   br i1 %.not8.i.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %212 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.122", i32 %210)
+  %212 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.444", i32 %28, ptr nonnull @"$string.123", i32 %210)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge.i.i89:                                      ; preds = %merge10
@@ -33549,7 +33552,7 @@ then.i63.i.i:                                     ; preds = %merge.i.i89
   br i1 %.not8.i64.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i65.i.i
 
 then2.i65.i.i:                                    ; preds = %then.i63.i.i
-  %216 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.123", i32 %214)
+  %216 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.444", i32 %28, ptr nonnull @"$string.124", i32 %214)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge2.i.i:                                       ; preds = %merge.i.i89
@@ -33570,7 +33573,7 @@ then.i69.i.i:                                     ; preds = %then7.i.i
   br i1 %.not8.i70.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i71.i.i
 
 then2.i71.i.i:                                    ; preds = %then.i69.i.i
-  %222 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.126", i32 %220)
+  %222 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.444", i32 %28, ptr nonnull @"$string.127", i32 %220)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge6.i.i:                                       ; preds = %then7.i.i, %merge2.i.i
@@ -33594,7 +33597,7 @@ then.i75.i.i:                                     ; preds = %merge14.i.i
   br i1 %.not8.i76.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i77.i.i
 
 then2.i77.i.i:                                    ; preds = %then.i75.i.i
-  %229 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.444", i32 %227)
+  %229 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.444", i32 %28, ptr nonnull @"$string.445", i32 %227)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge19.i.i:                                      ; preds = %merge14.i.i
@@ -33613,7 +33616,7 @@ then.i81.i.i:                                     ; preds = %then24.i.i
   br i1 %.not8.i82.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i83.i.i
 
 then2.i83.i.i:                                    ; preds = %then.i81.i.i
-  %234 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.445", i32 %232)
+  %234 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.444", i32 %28, ptr nonnull @"$string.446", i32 %232)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge23.i.i:                                      ; preds = %merge19.i.i
@@ -33626,7 +33629,7 @@ then.i87.i.i:                                     ; preds = %merge23.i.i
   br i1 %.not8.i88.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i89.i.i
 
 then2.i89.i.i:                                    ; preds = %then.i87.i.i
-  %236 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.443", i32 %28, ptr nonnull @"$string.446", i32 %.val57.i.i)
+  %236 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.444", i32 %28, ptr nonnull @"$string.447", i32 %.val57.i.i)
   br label %"$Plan.measure_weights.exit.thread"
 
 merge.i90:                                        ; preds = %merge23.i.i, %then24.i.i, %merge6.i.i
@@ -33699,7 +33702,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.447", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %16)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$assign_model.exit", %then5, %then2, %then
@@ -33840,7 +33843,7 @@ then2.i.i.i:                                      ; preds = %then.i.i.i
   %86 = load i32, ptr %81, align 4
   %87 = load i32, ptr %66, align 4
   %88 = load i32, ptr %79, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %85, i32 %86, i32 %87, i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.449", i32 %85, i32 %86, i32 %87, i32 %88)
   br label %"$Cursor.matrix.exit.i"
 
 merge.i.i:                                        ; preds = %"$Layout.local_vocab_size.exit.i"
@@ -33928,7 +33931,7 @@ then2.i.i68.i:                                    ; preds = %then.i.i66.i
   %131 = load i32, ptr %127, align 4
   %132 = load i32, ptr %112, align 4
   %133 = load i32, ptr %125, align 4
-  %134 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %130, i32 %131, i32 %132, i32 %133)
+  %134 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.449", i32 %130, i32 %131, i32 %132, i32 %133)
   br label %"$Cursor.matrix.exit72.i"
 
 merge.i69.i:                                      ; preds = %"$WeightTypes.head.exit.i"
@@ -34088,7 +34091,7 @@ then2.i.i83.i:                                    ; preds = %then.i.i81.i
   %231 = load i32, ptr %227, align 4
   %232 = load i32, ptr %213, align 4
   %233 = load i32, ptr %229, align 4
-  %234 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %230, i32 %231, i32 %232, i32 %233)
+  %234 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.449", i32 %230, i32 %231, i32 %232, i32 %233)
   br label %"$Cursor.matrix.exit87.i"
 
 merge.i84.i:                                      ; preds = %merge.i.i.i
@@ -34173,7 +34176,7 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i.i.i
   %275 = load i32, ptr %271, align 4
   %276 = load i32, ptr %258, align 4
   %277 = load i32, ptr %273, align 4
-  %278 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %274, i32 %275, i32 %276, i32 %277)
+  %278 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.449", i32 %274, i32 %275, i32 %276, i32 %277)
   br label %"$assign_attention.exit.i.i"
 
 merge.i.i.i.i:                                    ; preds = %merge1.i.i.i
@@ -34280,7 +34283,7 @@ then2.i.i.i55.i.i:                                ; preds = %then.i.i.i53.i.i
   %329 = load i32, ptr %325, align 4
   %330 = load i32, ptr %313, align 4
   %331 = load i32, ptr %327, align 4
-  %332 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %328, i32 %329, i32 %330, i32 %331)
+  %332 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.449", i32 %328, i32 %329, i32 %330, i32 %331)
   br label %"$Cursor.matrix.exit.i56.i.i"
 
 merge.i48.i.i.i:                                  ; preds = %"$Layout.num_local_experts.exit.i.i.i"
@@ -34398,7 +34401,7 @@ then2.i.i53.i.i.i:                                ; preds = %then.i.i51.i.i.i
   %397 = load i32, ptr %393, align 4
   %398 = load i32, ptr %378, align 4
   %399 = load i32, ptr %395, align 4
-  %400 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %396, i32 %397, i32 %398, i32 %399)
+  %400 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.449", i32 %396, i32 %397, i32 %398, i32 %399)
   br label %then5
 
 merge.i54.i.i.i:                                  ; preds = %376
@@ -34466,7 +34469,7 @@ then2.i.i60.i.i.i:                                ; preds = %then.i.i58.i.i.i
   %437 = load i32, ptr %433, align 4
   %438 = load i32, ptr %419, align 4
   %439 = load i32, ptr %435, align 4
-  %440 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %436, i32 %437, i32 %438, i32 %439)
+  %440 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.449", i32 %436, i32 %437, i32 %438, i32 %439)
   br label %then5
 
 merge.i61.i.i.i:                                  ; preds = %merge5.i.i.i
@@ -34609,7 +34612,7 @@ then2.i.i.i27:                                    ; preds = %then.i.i.i25
   %505 = load i32, ptr %501, align 4
   %506 = load i32, ptr %487, align 4
   %507 = load i32, ptr %503, align 4
-  %508 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %504, i32 %505, i32 %506, i32 %507)
+  %508 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.449", i32 %504, i32 %505, i32 %506, i32 %507)
   br label %"$assign_mlp.exit.thread"
 
 merge.i.i30:                                      ; preds = %"$assign_layer.exit.i"
@@ -34677,7 +34680,7 @@ then2.i.i16.i:                                    ; preds = %then.i.i14.i
   %540 = load i32, ptr %536, align 4
   %541 = load i32, ptr %524, align 4
   %542 = load i32, ptr %538, align 4
-  %543 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.448", i32 %539, i32 %540, i32 %541, i32 %542)
+  %543 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.449", i32 %539, i32 %540, i32 %541, i32 %542)
   br label %"$assign_mlp.exit"
 
 merge.i17.i:                                      ; preds = %merge.i31
@@ -34788,7 +34791,7 @@ then2:                                            ; preds = %then
 
 merge53.i:                                        ; preds = %switch.hole_check, %then2
   %25 = icmp eq i32 %23, 32
-  %spec.select.i = select i1 %25, ptr @"$string.313", ptr @"$string.107"
+  %spec.select.i = select i1 %25, ptr @"$string.314", ptr @"$string.108"
   br label %"$dtypes.name.exit"
 
 switch.hole_check:                                ; preds = %then2
@@ -34807,7 +34810,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %27 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
   %28 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
   %29 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.449", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.450", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
   br label %common.ret
 
 common.ret:                                       ; preds = %or.lhs.false, %"$dtypes.name.exit", %then
@@ -34940,7 +34943,7 @@ then.i48:                                         ; preds = %"$Layout.local_mlp_
 then2:                                            ; preds = %"$Layout.num_local_experts.exit"
   %71 = load i32, ptr %11, align 4
   %72 = load i32, ptr %16, align 4
-  %73 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.450", i32 %71, i32 %72)
+  %73 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.451", i32 %71, i32 %72)
   br label %common.ret
 
 common.ret:                                       ; preds = %then2, %"$Layout.num_local_experts.exit"
@@ -34973,7 +34976,7 @@ switch.hole_check:                                ; preds = %entry
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %13 = zext nneg i32 %10 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.750", i64 0, i64 %13
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.753", i64 0, i64 %13
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -36069,7 +36072,7 @@ then7:                                            ; preds = %"$Plan.room_for_pag
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %40 = getelementptr i8, ptr %0, i64 52
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.453", i64 %num_pages.0, i32 %35, i32 %41, i32 %26)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.454", i64 %num_pages.0, i32 %35, i32 %41, i32 %26)
   %43 = getelementptr i8, ptr %0, i64 316
   store i8 0, ptr %43, align 1
   %44 = getelementptr i8, ptr %0, i64 317
@@ -36085,7 +36088,7 @@ then10:                                           ; preds = %else8
   %47 = getelementptr i8, ptr %0, i64 316
   store i8 0, ptr %47, align 1
   %48 = getelementptr i8, ptr %0, i64 317
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %48, ptr noundef nonnull align 1 dereferenceable(52) @"$string.454", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %48, ptr noundef nonnull align 1 dereferenceable(52) @"$string.455", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -36159,59 +36162,80 @@ then.i4.i.i:                                      ; preds = %entry
   %31 = sub i64 %30, %.pn.i.i
   %32 = mul i64 %common.ret.op.i.i.i, %28
   %33 = sdiv i64 %31, %32
-  %34 = icmp sgt i64 %33, 0
-  br i1 %34, label %then.i18, label %else.i
+  %34 = getelementptr i8, ptr %0, i64 56
+  %35 = load i32, ptr %34, align 4
+  %36 = icmp slt i64 %33, 1
+  br i1 %36, label %then.i18, label %else.i
 
 then.i18:                                         ; preds = %"$Plan.room_for_pages.exit.i"
-  %35 = getelementptr i8, ptr %0, i64 56
-  %36 = load i32, ptr %35, align 4
-  %37 = sext i32 %36 to i64
-  %38 = mul i64 %33, %37
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.455", i64 %38)
-  %.pre = load i64, ptr %2, align 8
-  %.pre35 = load i8, ptr %7, align 1
-  br label %"$Plan.suggest.exit"
-
-else.i:                                           ; preds = %"$Plan.room_for_pages.exit.i"
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.456", i64 101, i1 false)
   br label %"$Plan.suggest.exit"
 
-"$Plan.suggest.exit":                             ; preds = %then.i18, %else.i
-  %40 = phi i8 [ %.pre35, %then.i18 ], [ %8, %else.i ]
-  %41 = phi i64 [ %.pre, %then.i18 ], [ %3, %else.i ]
-  %42 = trunc i8 %40 to i1
-  br i1 %42, label %then.i26, label %"$Plan.num_sharing.exit24"
+else.i:                                           ; preds = %"$Plan.room_for_pages.exit.i"
+  %37 = getelementptr i8, ptr %0, i64 60
+  %38 = load i32, ptr %37, align 4
+  %39 = icmp eq i32 %38, 0
+  br i1 %39, label %then1.i, label %else2.i
+
+then1.i:                                          ; preds = %else.i
+  %40 = sext i32 %35 to i64
+  %41 = mul i64 %33, %40
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.457", i64 %41)
+  br label %"$Plan.suggest.exit"
+
+else2.i:                                          ; preds = %else.i
+  %43 = getelementptr i8, ptr %0, i64 168
+  %44 = load i32, ptr %43, align 4
+  %45 = sext i32 %44 to i64
+  %.not.i = icmp slt i64 %33, %45
+  br i1 %.not.i, label %else4.i, label %then3.i
+
+then3.i:                                          ; preds = %else2.i
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.458", i64 %33)
+  br label %"$Plan.suggest.exit"
+
+else4.i:                                          ; preds = %else2.i
+  %47 = sext i32 %35 to i64
+  %48 = mul nsw i64 %33, %47
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.459", i64 %33, i64 %48)
+  br label %"$Plan.suggest.exit"
+
+"$Plan.suggest.exit":                             ; preds = %then.i18, %then1.i, %then3.i, %else4.i
+  %50 = load i64, ptr %2, align 8
+  %51 = load i8, ptr %7, align 1
+  %52 = trunc i8 %51 to i1
+  br i1 %52, label %then.i26, label %"$Plan.num_sharing.exit24"
 
 "$Plan.num_sharing.exit24":                       ; preds = %"$Plan.suggest.exit"
-  %43 = load i64, ptr %4, align 8
+  %53 = load i64, ptr %4, align 8
   br label %"$Plan.num_sharing.exit27"
 
 then.i26:                                         ; preds = %"$Plan.suggest.exit"
-  %44 = getelementptr i8, ptr %0, i64 20
-  %45 = load i32, ptr %44, align 4
-  %46 = sext i32 %45 to i64
-  %47 = mul i64 %41, %46
-  %48 = load i64, ptr %4, align 8
-  %49 = mul i64 %48, %46
+  %54 = getelementptr i8, ptr %0, i64 20
+  %55 = load i32, ptr %54, align 4
+  %56 = sext i32 %55 to i64
+  %57 = mul i64 %50, %56
+  %58 = load i64, ptr %4, align 8
+  %59 = mul i64 %58, %56
   br label %"$Plan.num_sharing.exit27"
 
 "$Plan.num_sharing.exit27":                       ; preds = %"$Plan.num_sharing.exit24", %then.i26
-  %50 = phi i64 [ %49, %then.i26 ], [ %43, %"$Plan.num_sharing.exit24" ]
-  %51 = phi i64 [ %47, %then.i26 ], [ %41, %"$Plan.num_sharing.exit24" ]
-  %common.ret.op.i25 = phi i64 [ %46, %then.i26 ], [ 1, %"$Plan.num_sharing.exit24" ]
-  %52 = load i64, ptr %27, align 8
-  %53 = mul i64 %52, %common.ret.op.i25
-  %54 = getelementptr i8, ptr %0, i64 52
-  %55 = load i32, ptr %54, align 4
-  %56 = getelementptr i8, ptr %0, i64 168
-  %57 = load i32, ptr %56, align 4
-  %58 = load i64, ptr %29, align 8
-  %59 = sub i64 %26, %58
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.457", i64 %51, i64 %50, i64 %1, i64 %53, i32 %55, i32 %57, i64 %26, i64 %58, i64 %59, ptr nonnull %suggestion)
-  %61 = getelementptr i8, ptr %0, i64 316
-  store i8 0, ptr %61, align 1
-  %62 = getelementptr i8, ptr %0, i64 317
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %62, i64 512, ptr nonnull @"$string.9", ptr nonnull %reason)
+  %60 = phi i64 [ %59, %then.i26 ], [ %53, %"$Plan.num_sharing.exit24" ]
+  %61 = phi i64 [ %57, %then.i26 ], [ %50, %"$Plan.num_sharing.exit24" ]
+  %common.ret.op.i25 = phi i64 [ %56, %then.i26 ], [ 1, %"$Plan.num_sharing.exit24" ]
+  %62 = load i64, ptr %27, align 8
+  %63 = mul i64 %62, %common.ret.op.i25
+  %64 = getelementptr i8, ptr %0, i64 52
+  %65 = load i32, ptr %64, align 4
+  %66 = getelementptr i8, ptr %0, i64 168
+  %67 = load i32, ptr %66, align 4
+  %68 = load i64, ptr %29, align 8
+  %69 = sub i64 %26, %68
+  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.460", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
+  %71 = getelementptr i8, ptr %0, i64 316
+  store i8 0, ptr %71, align 1
+  %72 = getelementptr i8, ptr %0, i64 317
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %72, i64 512, ptr nonnull @"$string.9", ptr nonnull %reason)
   ret void
 }
 
@@ -36352,7 +36376,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.47")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.48")
   br label %common.ret
 
 common.ret:                                       ; preds = %merge.i.i, %then2.i.i, %then.i.i, %then2, %then
@@ -36397,7 +36421,7 @@ then.i.i:                                         ; preds = %forcond.i.i.i, %"$s
   br i1 %.not, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.48", i64 %1)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.49", i64 %1)
   br label %common.ret
 
 merge.i.i:                                        ; preds = %forbody.i.i.i
@@ -36421,7 +36445,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %3 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.47")
+  %3 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.48")
   br label %common.ret
 
 common.ret:                                       ; preds = %then2, %then, %"$Engine.begin_profile.exit"
@@ -36471,7 +36495,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not22.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.512", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.515", i64 29, i1 false)
   br label %"$Engine.begin_profile.exit"
 
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
@@ -36512,7 +36536,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i, label %then.i.i.i, label %merge.i.i.i
 
 then3.i.i.i:                                      ; preds = %then.i.i.i
-  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.513", i32 %25)
+  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.516", i32 %25)
   br label %then5.i.i
 
 merge.i.i.i:                                      ; preds = %or.lhs.false1.i.i.i
@@ -36766,7 +36790,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.47")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.48")
   br label %common.ret
 
 common.ret:                                       ; preds = %then10, %then6, %then3, %then, %"$Engine.end_profile.exit"
@@ -36782,7 +36806,7 @@ then6:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then10
 
 then10:                                           ; preds = %then6
-  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.514")
+  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.517")
   br label %common.ret
 
 merge5:                                           ; preds = %merge
@@ -36824,7 +36848,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.515", i64 21, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.518", i64 21, i1 false)
   br label %"$Engine.end_profile.exit"
 
 else.i:                                           ; preds = %"$Loop.enter_turn.exit.i"
@@ -36835,9 +36859,9 @@ else.i:                                           ; preds = %"$Loop.enter_turn.e
   %26 = getelementptr inbounds i8, ptr %out.i.i, i64 16
   %malloc.i.i = tail call dereferenceable_or_null(8) ptr @malloc(i64 8)
   %27 = icmp eq ptr %malloc.i.i, null
-  br i1 %27, label %then.i3.i.i.i, label %"$Vector.push.364.exit.thread.i.i74.i.i"
+  br i1 %27, label %then.i3.i.i.i, label %"$Vector.push.365.exit.thread.i.i74.i.i"
 
-"$Vector.push.364.exit.thread.i.i74.i.i":         ; preds = %else.i
+"$Vector.push.365.exit.thread.i.i74.i.i":         ; preds = %else.i
   store ptr %malloc.i.i, ptr %out.i.i, align 8
   store i64 8, ptr %26, align 8
   store i8 123, ptr %malloc.i.i, align 1
@@ -36849,17 +36873,17 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 1, ptr %28, align 8
   br label %"$JsonWriter.open.exit.i.i"
 
-"$JsonWriter.open.exit.i.i":                      ; preds = %then.i3.i.i.i, %"$Vector.push.364.exit.thread.i.i74.i.i"
+"$JsonWriter.open.exit.i.i":                      ; preds = %then.i3.i.i.i, %"$Vector.push.365.exit.thread.i.i74.i.i"
   store i8 0, ptr %24, align 8
   %29 = getelementptr i8, ptr %22, i64 1600
   %30 = load i64, ptr %29, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.516")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.519")
   %31 = load i64, ptr %25, align 8
   %32 = add i64 %31, 1
   %33 = load i64, ptr %26, align 8
   %.not.i.i.i.i.i.i.i = icmp slt i64 %33, %32
   %.pre.i.i.i.i.i.i = load ptr, ptr %out.i.i, align 8
-  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.364.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.365.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i.i.i.i:                              ; preds = %"$JsonWriter.open.exit.i.i"
   %34 = shl i64 %33, 1
@@ -36872,9 +36896,9 @@ merge.i.i.i.i.i.i.i:                              ; preds = %"$JsonWriter.open.e
 merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
   store ptr %35, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i.i.i, ptr %26, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit.i.i"
+"$Vector.push.365.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit.i.i"
   %37 = phi ptr [ %35, %merge7.i.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$JsonWriter.open.exit.i.i" ]
   %38 = getelementptr i8, ptr %37, i64 %31
   store i8 58, ptr %38, align 1
@@ -36888,10 +36912,10 @@ then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
   store i8 1, ptr %41, align 8
   br label %"$JsonWriter.separate.exit.i91.i.i"
 
-"$JsonWriter.separate.exit.i91.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.364.exit.thread.i.i.i.i.i"
+"$JsonWriter.separate.exit.i91.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.365.exit.thread.i.i.i.i.i"
   store i8 1, ptr %24, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i.i.i, i64 32, ptr nonnull @"$string.371", i64 %30)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i.i.i, i64 32, ptr nonnull @"$string.372", i64 %30)
   %43 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i.i.i)
   %44 = load i64, ptr %25, align 8
   %45 = add i64 %44, %43
@@ -36931,13 +36955,13 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i92.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i92.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.517")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.520")
   %55 = load i64, ptr %25, align 8
   %56 = add i64 %55, 1
   %57 = load i64, ptr %26, align 8
   %.not.i.i.i.i.i.i = icmp slt i64 %57, %56
   %.pre.i.i.i.i.i = load ptr, ptr %out.i.i, align 8
-  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.364.exit.thread.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.365.exit.thread.i.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %"$JsonWriter.integer.exit.i.i"
   %58 = shl i64 %57, 1
@@ -36950,9 +36974,9 @@ merge.i.i.i.i.i.i:                                ; preds = %"$JsonWriter.intege
 merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
   store ptr %59, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i.i, ptr %26, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.integer.exit.i.i"
+"$Vector.push.365.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.integer.exit.i.i"
   %61 = phi ptr [ %59, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %"$JsonWriter.integer.exit.i.i" ]
   %62 = getelementptr i8, ptr %61, i64 %55
   store i8 58, ptr %62, align 1
@@ -36969,13 +36993,13 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 1, ptr %65, align 8
   br label %"$JsonWriter.separate.exit.i103.i.i"
 
-"$JsonWriter.separate.exit.i103.i.i":             ; preds = %then.i.i.i.i, %"$Vector.push.364.exit.thread.i.i.i.i"
-  %.pre-phi.i.i = phi i64 [ %56, %then.i.i.i.i ], [ %.pre205.i.i, %"$Vector.push.364.exit.thread.i.i.i.i" ]
-  %.pre.i.i.i105.i.i = phi ptr [ %.pre.i.i.i.i.i, %then.i.i.i.i ], [ %.pre.i.i.i105.pre.i.i, %"$Vector.push.364.exit.thread.i.i.i.i" ]
-  %66 = phi i64 [ %57, %then.i.i.i.i ], [ %.pre.i.i, %"$Vector.push.364.exit.thread.i.i.i.i" ]
-  %.pre10.i.i.i112.i.i = phi i64 [ %55, %then.i.i.i.i ], [ %64, %"$Vector.push.364.exit.thread.i.i.i.i" ]
+"$JsonWriter.separate.exit.i103.i.i":             ; preds = %then.i.i.i.i, %"$Vector.push.365.exit.thread.i.i.i.i"
+  %.pre-phi.i.i = phi i64 [ %56, %then.i.i.i.i ], [ %.pre205.i.i, %"$Vector.push.365.exit.thread.i.i.i.i" ]
+  %.pre.i.i.i105.i.i = phi ptr [ %.pre.i.i.i.i.i, %then.i.i.i.i ], [ %.pre.i.i.i105.pre.i.i, %"$Vector.push.365.exit.thread.i.i.i.i" ]
+  %66 = phi i64 [ %57, %then.i.i.i.i ], [ %.pre.i.i, %"$Vector.push.365.exit.thread.i.i.i.i" ]
+  %.pre10.i.i.i112.i.i = phi i64 [ %55, %then.i.i.i.i ], [ %64, %"$Vector.push.365.exit.thread.i.i.i.i" ]
   %.not.i.i.i.i104.i.i = icmp slt i64 %66, %.pre-phi.i.i
-  br i1 %.not.i.i.i.i104.i.i, label %merge.i.i.i.i108.i.i, label %"$Vector.push.364.exit.thread.i.i106.i.i"
+  br i1 %.not.i.i.i.i104.i.i, label %merge.i.i.i.i108.i.i, label %"$Vector.push.365.exit.thread.i.i106.i.i"
 
 merge.i.i.i.i108.i.i:                             ; preds = %"$JsonWriter.separate.exit.i103.i.i"
   %67 = shl i64 %66, 1
@@ -36988,9 +37012,9 @@ merge.i.i.i.i108.i.i:                             ; preds = %"$JsonWriter.separa
 merge7.i.i.i.i111.i.i:                            ; preds = %merge.i.i.i.i108.i.i
   store ptr %68, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i110.i.i, ptr %26, align 8
-  br label %"$Vector.push.364.exit.thread.i.i106.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i106.i.i"
 
-"$Vector.push.364.exit.thread.i.i106.i.i":        ; preds = %merge7.i.i.i.i111.i.i, %"$JsonWriter.separate.exit.i103.i.i"
+"$Vector.push.365.exit.thread.i.i106.i.i":        ; preds = %merge7.i.i.i.i111.i.i, %"$JsonWriter.separate.exit.i103.i.i"
   %70 = phi ptr [ %68, %merge7.i.i.i.i111.i.i ], [ %.pre.i.i.i105.i.i, %"$JsonWriter.separate.exit.i103.i.i" ]
   %71 = getelementptr i8, ptr %70, i64 %.pre10.i.i.i112.i.i
   store i8 91, ptr %71, align 1
@@ -37004,8 +37028,8 @@ then.i3.i113.i.i:                                 ; preds = %merge.i.i.i.i108.i.
   store i8 1, ptr %74, align 8
   br label %"$JsonWriter.open.exit124.i.i"
 
-"$JsonWriter.open.exit124.i.i":                   ; preds = %then.i3.i113.i.i, %"$Vector.push.364.exit.thread.i.i106.i.i"
-  %75 = phi i64 [ %73, %"$Vector.push.364.exit.thread.i.i106.i.i" ], [ %.pre10.i.i.i112.i.i, %then.i3.i113.i.i ]
+"$JsonWriter.open.exit124.i.i":                   ; preds = %then.i3.i113.i.i, %"$Vector.push.365.exit.thread.i.i106.i.i"
+  %75 = phi i64 [ %73, %"$Vector.push.365.exit.thread.i.i106.i.i" ], [ %.pre10.i.i.i112.i.i, %then.i3.i113.i.i ]
   store i8 0, ptr %24, align 8
   %76 = getelementptr i8, ptr %22, i64 1592
   %77 = load i32, ptr %76, align 4
@@ -37030,7 +37054,7 @@ forbody.i.i:                                      ; preds = %"$JsonWriter.end_ob
 then.i.i136.i.i:                                  ; preds = %forbody.i.i
   %83 = add i64 %.pre10.i.i.i.i144.i.i, 1
   %.not.i.i.i.i.i137.i.i = icmp slt i64 %.pre193.i.i, %83
-  br i1 %.not.i.i.i.i.i137.i.i, label %merge.i.i.i.i.i140.i.i, label %"$Vector.push.364.exit.thread.i.i.i139.i.i"
+  br i1 %.not.i.i.i.i.i137.i.i, label %merge.i.i.i.i.i140.i.i, label %"$Vector.push.365.exit.thread.i.i.i139.i.i"
 
 merge.i.i.i.i.i140.i.i:                           ; preds = %then.i.i136.i.i
   %84 = shl i64 %.pre193.i.i, 1
@@ -37043,9 +37067,9 @@ merge.i.i.i.i.i140.i.i:                           ; preds = %then.i.i136.i.i
 merge7.i.i.i.i.i143.i.i:                          ; preds = %merge.i.i.i.i.i140.i.i
   store ptr %85, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i142.i.i, ptr %26, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i139.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i139.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i139.i.i":      ; preds = %merge7.i.i.i.i.i143.i.i, %then.i.i136.i.i
+"$Vector.push.365.exit.thread.i.i.i139.i.i":      ; preds = %merge7.i.i.i.i.i143.i.i, %then.i.i136.i.i
   %87 = phi ptr [ %85, %merge7.i.i.i.i.i143.i.i ], [ %.pre.i.i.i127.pre194.i.i, %then.i.i136.i.i ]
   %88 = getelementptr i8, ptr %87, i64 %.pre10.i.i.i.i144.i.i
   store i8 44, ptr %88, align 1
@@ -37060,13 +37084,13 @@ then.i.i.i145.i.i:                                ; preds = %merge.i.i.i.i.i140.
   store i8 1, ptr %80, align 8
   br label %"$JsonWriter.separate.exit.i125.i.i"
 
-"$JsonWriter.separate.exit.i125.i.i":             ; preds = %then.i.i.i145.i.i, %"$Vector.push.364.exit.thread.i.i.i139.i.i", %forbody.i.i
-  %.pre.i.i.i127.i.i = phi ptr [ %.pre.i.i.i127.pre194.i.i, %then.i.i.i145.i.i ], [ %.pre.i.i.i127.pre.i.i, %"$Vector.push.364.exit.thread.i.i.i139.i.i" ], [ %.pre.i.i.i127.pre194.i.i, %forbody.i.i ]
-  %91 = phi i64 [ %.pre193.i.i, %then.i.i.i145.i.i ], [ %.pre192.i.i, %"$Vector.push.364.exit.thread.i.i.i139.i.i" ], [ %.pre193.i.i, %forbody.i.i ]
-  %.pre10.i.i.i134.i.i = phi i64 [ %.pre10.i.i.i.i144.i.i, %then.i.i.i145.i.i ], [ %90, %"$Vector.push.364.exit.thread.i.i.i139.i.i" ], [ %.pre10.i.i.i.i144.i.i, %forbody.i.i ]
+"$JsonWriter.separate.exit.i125.i.i":             ; preds = %then.i.i.i145.i.i, %"$Vector.push.365.exit.thread.i.i.i139.i.i", %forbody.i.i
+  %.pre.i.i.i127.i.i = phi ptr [ %.pre.i.i.i127.pre194.i.i, %then.i.i.i145.i.i ], [ %.pre.i.i.i127.pre.i.i, %"$Vector.push.365.exit.thread.i.i.i139.i.i" ], [ %.pre.i.i.i127.pre194.i.i, %forbody.i.i ]
+  %91 = phi i64 [ %.pre193.i.i, %then.i.i.i145.i.i ], [ %.pre192.i.i, %"$Vector.push.365.exit.thread.i.i.i139.i.i" ], [ %.pre193.i.i, %forbody.i.i ]
+  %.pre10.i.i.i134.i.i = phi i64 [ %.pre10.i.i.i.i144.i.i, %then.i.i.i145.i.i ], [ %90, %"$Vector.push.365.exit.thread.i.i.i139.i.i" ], [ %.pre10.i.i.i.i144.i.i, %forbody.i.i ]
   %92 = add i64 %.pre10.i.i.i134.i.i, 1
   %.not.i.i.i.i126.i.i = icmp slt i64 %91, %92
-  br i1 %.not.i.i.i.i126.i.i, label %merge.i.i.i.i130.i.i, label %"$Vector.push.364.exit.thread.i.i128.i.i"
+  br i1 %.not.i.i.i.i126.i.i, label %merge.i.i.i.i130.i.i, label %"$Vector.push.365.exit.thread.i.i128.i.i"
 
 merge.i.i.i.i130.i.i:                             ; preds = %"$JsonWriter.separate.exit.i125.i.i"
   %93 = shl i64 %91, 1
@@ -37079,9 +37103,9 @@ merge.i.i.i.i130.i.i:                             ; preds = %"$JsonWriter.separa
 merge7.i.i.i.i133.i.i:                            ; preds = %merge.i.i.i.i130.i.i
   store ptr %94, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i132.i.i, ptr %26, align 8
-  br label %"$Vector.push.364.exit.thread.i.i128.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i128.i.i"
 
-"$Vector.push.364.exit.thread.i.i128.i.i":        ; preds = %merge7.i.i.i.i133.i.i, %"$JsonWriter.separate.exit.i125.i.i"
+"$Vector.push.365.exit.thread.i.i128.i.i":        ; preds = %merge7.i.i.i.i133.i.i, %"$JsonWriter.separate.exit.i125.i.i"
   %96 = phi ptr [ %94, %merge7.i.i.i.i133.i.i ], [ %.pre.i.i.i127.i.i, %"$JsonWriter.separate.exit.i125.i.i" ]
   %97 = getelementptr i8, ptr %96, i64 %.pre10.i.i.i134.i.i
   store i8 123, ptr %97, align 1
@@ -37094,16 +37118,16 @@ then.i3.i135.i.i:                                 ; preds = %merge.i.i.i.i130.i.
   store i8 1, ptr %80, align 8
   br label %"$JsonWriter.open.exit146.i.i"
 
-"$JsonWriter.open.exit146.i.i":                   ; preds = %then.i3.i135.i.i, %"$Vector.push.364.exit.thread.i.i128.i.i"
+"$JsonWriter.open.exit146.i.i":                   ; preds = %then.i3.i135.i.i, %"$Vector.push.365.exit.thread.i.i128.i.i"
   store i8 0, ptr %24, align 8
   %100 = load ptr, ptr %82, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.382")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.383")
   %101 = load i64, ptr %25, align 8
   %102 = add i64 %101, 1
   %103 = load i64, ptr %26, align 8
   %.not.i.i.i.i.i6.i.i = icmp slt i64 %103, %102
   %.pre.i.i.i.i7.i.i = load ptr, ptr %out.i.i, align 8
-  br i1 %.not.i.i.i.i.i6.i.i, label %merge.i.i.i.i.i9.i.i, label %"$Vector.push.364.exit.thread.i.i.i8.i.i"
+  br i1 %.not.i.i.i.i.i6.i.i, label %merge.i.i.i.i.i9.i.i, label %"$Vector.push.365.exit.thread.i.i.i8.i.i"
 
 merge.i.i.i.i.i9.i.i:                             ; preds = %"$JsonWriter.open.exit146.i.i"
   %104 = shl i64 %103, 1
@@ -37116,9 +37140,9 @@ merge.i.i.i.i.i9.i.i:                             ; preds = %"$JsonWriter.open.e
 merge7.i.i.i.i.i12.i.i:                           ; preds = %merge.i.i.i.i.i9.i.i
   store ptr %105, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i11.i.i, ptr %26, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i8.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i8.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i8.i.i":        ; preds = %merge7.i.i.i.i.i12.i.i, %"$JsonWriter.open.exit146.i.i"
+"$Vector.push.365.exit.thread.i.i.i8.i.i":        ; preds = %merge7.i.i.i.i.i12.i.i, %"$JsonWriter.open.exit146.i.i"
   %107 = phi ptr [ %105, %merge7.i.i.i.i.i12.i.i ], [ %.pre.i.i.i.i7.i.i, %"$JsonWriter.open.exit146.i.i" ]
   %108 = getelementptr i8, ptr %107, i64 %101
   store i8 58, ptr %108, align 1
@@ -37131,18 +37155,18 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   store i8 1, ptr %80, align 8
   br label %"$JsonWriter.string_field.exit.i.i"
 
-"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i14.i.i, %"$Vector.push.364.exit.thread.i.i.i8.i.i"
+"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i14.i.i, %"$Vector.push.365.exit.thread.i.i.i8.i.i"
   store i8 0, ptr %24, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %100)
   %111 = getelementptr i8, ptr %82, i64 8
   %112 = load i64, ptr %111, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.518")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.521")
   %113 = load i64, ptr %25, align 8
   %114 = add i64 %113, 1
   %115 = load i64, ptr %26, align 8
   %.not.i.i.i.i.i15.i.i = icmp slt i64 %115, %114
   %.pre.i.i.i.i16.i.i = load ptr, ptr %out.i.i, align 8
-  br i1 %.not.i.i.i.i.i15.i.i, label %merge.i.i.i.i.i18.i.i, label %"$Vector.push.364.exit.thread.i.i.i17.i.i"
+  br i1 %.not.i.i.i.i.i15.i.i, label %merge.i.i.i.i.i18.i.i, label %"$Vector.push.365.exit.thread.i.i.i17.i.i"
 
 merge.i.i.i.i.i18.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i.i"
   %116 = shl i64 %115, 1
@@ -37155,9 +37179,9 @@ merge.i.i.i.i.i18.i.i:                            ; preds = %"$JsonWriter.string
 merge7.i.i.i.i.i21.i.i:                           ; preds = %merge.i.i.i.i.i18.i.i
   store ptr %117, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i20.i.i, ptr %26, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i17.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i17.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i17.i.i":       ; preds = %merge7.i.i.i.i.i21.i.i, %"$JsonWriter.string_field.exit.i.i"
+"$Vector.push.365.exit.thread.i.i.i17.i.i":       ; preds = %merge7.i.i.i.i.i21.i.i, %"$JsonWriter.string_field.exit.i.i"
   %119 = phi ptr [ %117, %merge7.i.i.i.i.i21.i.i ], [ %.pre.i.i.i.i16.i.i, %"$JsonWriter.string_field.exit.i.i" ]
   %120 = getelementptr i8, ptr %119, i64 %113
   store i8 58, ptr %120, align 1
@@ -37170,10 +37194,10 @@ then.i.i.i23.i.i:                                 ; preds = %merge.i.i.i.i.i18.i
   store i8 1, ptr %80, align 8
   br label %"$JsonWriter.separate.exit.i148.i.i"
 
-"$JsonWriter.separate.exit.i148.i.i":             ; preds = %then.i.i.i23.i.i, %"$Vector.push.364.exit.thread.i.i.i17.i.i"
+"$JsonWriter.separate.exit.i148.i.i":             ; preds = %then.i.i.i23.i.i, %"$Vector.push.365.exit.thread.i.i.i17.i.i"
   store i8 1, ptr %24, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i147.i.i)
-  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i147.i.i, i64 32, ptr nonnull @"$string.371", i64 %112)
+  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i147.i.i, i64 32, ptr nonnull @"$string.372", i64 %112)
   %124 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i147.i.i)
   %125 = load i64, ptr %25, align 8
   %126 = add i64 %125, %124
@@ -37214,13 +37238,13 @@ then2.i.i.i.i151.i.i:                             ; preds = %merge.i.i.i.i150.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i147.i.i)
   %135 = getelementptr i8, ptr %82, i64 16
   %136 = load i64, ptr %135, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.519")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.522")
   %137 = load i64, ptr %25, align 8
   %138 = add i64 %137, 1
   %139 = load i64, ptr %26, align 8
   %.not.i.i.i.i.i25.i.i = icmp slt i64 %139, %138
   %.pre.i.i.i.i26.i.i = load ptr, ptr %out.i.i, align 8
-  br i1 %.not.i.i.i.i.i25.i.i, label %merge.i.i.i.i.i28.i.i, label %"$Vector.push.364.exit.thread.i.i.i27.i.i"
+  br i1 %.not.i.i.i.i.i25.i.i, label %merge.i.i.i.i.i28.i.i, label %"$Vector.push.365.exit.thread.i.i.i27.i.i"
 
 merge.i.i.i.i.i28.i.i:                            ; preds = %"$JsonWriter.integer.exit167.i.i"
   %140 = shl i64 %139, 1
@@ -37233,9 +37257,9 @@ merge.i.i.i.i.i28.i.i:                            ; preds = %"$JsonWriter.intege
 merge7.i.i.i.i.i31.i.i:                           ; preds = %merge.i.i.i.i.i28.i.i
   store ptr %141, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i30.i.i, ptr %26, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i27.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i27.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i27.i.i":       ; preds = %merge7.i.i.i.i.i31.i.i, %"$JsonWriter.integer.exit167.i.i"
+"$Vector.push.365.exit.thread.i.i.i27.i.i":       ; preds = %merge7.i.i.i.i.i31.i.i, %"$JsonWriter.integer.exit167.i.i"
   %143 = phi ptr [ %141, %merge7.i.i.i.i.i31.i.i ], [ %.pre.i.i.i.i26.i.i, %"$JsonWriter.integer.exit167.i.i" ]
   %144 = getelementptr i8, ptr %143, i64 %137
   store i8 58, ptr %144, align 1
@@ -37248,10 +37272,10 @@ then.i.i.i33.i.i:                                 ; preds = %merge.i.i.i.i.i28.i
   store i8 1, ptr %80, align 8
   br label %"$JsonWriter.separate.exit.i169.i.i"
 
-"$JsonWriter.separate.exit.i169.i.i":             ; preds = %then.i.i.i33.i.i, %"$Vector.push.364.exit.thread.i.i.i27.i.i"
+"$JsonWriter.separate.exit.i169.i.i":             ; preds = %then.i.i.i33.i.i, %"$Vector.push.365.exit.thread.i.i.i27.i.i"
   store i8 1, ptr %24, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i168.i.i)
-  %147 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i168.i.i, i64 32, ptr nonnull @"$string.371", i64 %136)
+  %147 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i168.i.i, i64 32, ptr nonnull @"$string.372", i64 %136)
   %148 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i168.i.i)
   %149 = load i64, ptr %25, align 8
   %150 = add i64 %149, %148
@@ -37299,7 +37323,7 @@ then2.i.i.i.i172.i.i:                             ; preds = %merge.i.i.i.i171.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i168.i.i)
   %159 = add i64 %.pre10.i.i.i.i42.i.i, 1
   %.not.i.i.i.i.i35.i.i = icmp slt i64 %158, %159
-  br i1 %.not.i.i.i.i.i35.i.i, label %merge.i.i.i.i.i38.i.i, label %"$Vector.push.364.exit.thread.i.i.i37.i.i"
+  br i1 %.not.i.i.i.i.i35.i.i, label %merge.i.i.i.i.i38.i.i, label %"$Vector.push.365.exit.thread.i.i.i37.i.i"
 
 merge.i.i.i.i.i38.i.i:                            ; preds = %"$JsonWriter.integer.exit188.i.i"
   %160 = shl i64 %158, 1
@@ -37312,9 +37336,9 @@ merge.i.i.i.i.i38.i.i:                            ; preds = %"$JsonWriter.intege
 merge7.i.i.i.i.i41.i.i:                           ; preds = %merge.i.i.i.i.i38.i.i
   store ptr %161, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i40.i.i, ptr %26, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i37.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i37.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i37.i.i":       ; preds = %merge7.i.i.i.i.i41.i.i, %"$JsonWriter.integer.exit188.i.i"
+"$Vector.push.365.exit.thread.i.i.i37.i.i":       ; preds = %merge7.i.i.i.i.i41.i.i, %"$JsonWriter.integer.exit188.i.i"
   %163 = phi ptr [ %161, %merge7.i.i.i.i.i41.i.i ], [ %.pre.i.i.i.i36.i.i, %"$JsonWriter.integer.exit188.i.i" ]
   %164 = getelementptr i8, ptr %163, i64 %.pre10.i.i.i.i42.i.i
   store i8 125, ptr %164, align 1
@@ -37327,8 +37351,8 @@ then.i.i.i43.i.i:                                 ; preds = %merge.i.i.i.i.i38.i
   store i8 1, ptr %80, align 8
   br label %"$JsonWriter.end_object.exit.i.i"
 
-"$JsonWriter.end_object.exit.i.i":                ; preds = %then.i.i.i43.i.i, %"$Vector.push.364.exit.thread.i.i.i37.i.i"
-  %167 = phi i64 [ %166, %"$Vector.push.364.exit.thread.i.i.i37.i.i" ], [ %.pre10.i.i.i.i42.i.i, %then.i.i.i43.i.i ]
+"$JsonWriter.end_object.exit.i.i":                ; preds = %then.i.i.i43.i.i, %"$Vector.push.365.exit.thread.i.i.i37.i.i"
+  %167 = phi i64 [ %166, %"$Vector.push.365.exit.thread.i.i.i37.i.i" ], [ %.pre10.i.i.i.i42.i.i, %then.i.i.i43.i.i ]
   store i8 1, ptr %24, align 8
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
@@ -37340,7 +37364,7 @@ merge.i.i:                                        ; preds = %"$JsonWriter.end_ob
   %169 = load i64, ptr %26, align 8
   %.not.i.i.i.i.i44.i.i = icmp slt i64 %169, %168
   %.pre.i.i.i.i45.i.i = load ptr, ptr %out.i.i, align 8
-  br i1 %.not.i.i.i.i.i44.i.i, label %merge.i.i.i.i.i47.i.i, label %"$Vector.push.364.exit.thread.i.i.i46.i.i"
+  br i1 %.not.i.i.i.i.i44.i.i, label %merge.i.i.i.i.i47.i.i, label %"$Vector.push.365.exit.thread.i.i.i46.i.i"
 
 merge.i.i.i.i.i47.i.i:                            ; preds = %merge.i.i
   %170 = shl i64 %169, 1
@@ -37353,9 +37377,9 @@ merge.i.i.i.i.i47.i.i:                            ; preds = %merge.i.i
 merge7.i.i.i.i.i50.i.i:                           ; preds = %merge.i.i.i.i.i47.i.i
   store ptr %171, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i49.i.i, ptr %26, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i46.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i46.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i46.i.i":       ; preds = %merge7.i.i.i.i.i50.i.i, %merge.i.i
+"$Vector.push.365.exit.thread.i.i.i46.i.i":       ; preds = %merge7.i.i.i.i.i50.i.i, %merge.i.i
   %173 = phi ptr [ %171, %merge7.i.i.i.i.i50.i.i ], [ %.pre.i.i.i.i45.i.i, %merge.i.i ]
   %174 = getelementptr i8, ptr %173, i64 %.pre10.i.i.i.i51.i.i
   store i8 93, ptr %174, align 1
@@ -37372,13 +37396,13 @@ then.i.i.i52.i.i:                                 ; preds = %merge.i.i.i.i.i47.i
   store i8 1, ptr %177, align 8
   br label %"$JsonWriter.end_array.exit.i.i"
 
-"$JsonWriter.end_array.exit.i.i":                 ; preds = %then.i.i.i52.i.i, %"$Vector.push.364.exit.thread.i.i.i46.i.i"
-  %.pre-phi207.i.i = phi i64 [ %.pre206.i.i, %"$Vector.push.364.exit.thread.i.i.i46.i.i" ], [ %168, %then.i.i.i52.i.i ]
-  %.pre.i.i.i.i54.i.i = phi ptr [ %.pre.i.i.i.i54.pre.i.i, %"$Vector.push.364.exit.thread.i.i.i46.i.i" ], [ %.pre.i.i.i.i45.i.i, %then.i.i.i52.i.i ]
-  %178 = phi i64 [ %.pre200.i.i, %"$Vector.push.364.exit.thread.i.i.i46.i.i" ], [ %169, %then.i.i.i52.i.i ]
-  %.pre10.i.i.i.i60.i.i = phi i64 [ %176, %"$Vector.push.364.exit.thread.i.i.i46.i.i" ], [ %.pre10.i.i.i.i51.i.i, %then.i.i.i52.i.i ]
+"$JsonWriter.end_array.exit.i.i":                 ; preds = %then.i.i.i52.i.i, %"$Vector.push.365.exit.thread.i.i.i46.i.i"
+  %.pre-phi207.i.i = phi i64 [ %.pre206.i.i, %"$Vector.push.365.exit.thread.i.i.i46.i.i" ], [ %168, %then.i.i.i52.i.i ]
+  %.pre.i.i.i.i54.i.i = phi ptr [ %.pre.i.i.i.i54.pre.i.i, %"$Vector.push.365.exit.thread.i.i.i46.i.i" ], [ %.pre.i.i.i.i45.i.i, %then.i.i.i52.i.i ]
+  %178 = phi i64 [ %.pre200.i.i, %"$Vector.push.365.exit.thread.i.i.i46.i.i" ], [ %169, %then.i.i.i52.i.i ]
+  %.pre10.i.i.i.i60.i.i = phi i64 [ %176, %"$Vector.push.365.exit.thread.i.i.i46.i.i" ], [ %.pre10.i.i.i.i51.i.i, %then.i.i.i52.i.i ]
   %.not.i.i.i.i.i53.i.i = icmp slt i64 %178, %.pre-phi207.i.i
-  br i1 %.not.i.i.i.i.i53.i.i, label %merge.i.i.i.i.i56.i.i, label %"$Vector.push.364.exit.thread.i.i.i55.i.i"
+  br i1 %.not.i.i.i.i.i53.i.i, label %merge.i.i.i.i.i56.i.i, label %"$Vector.push.365.exit.thread.i.i.i55.i.i"
 
 merge.i.i.i.i.i56.i.i:                            ; preds = %"$JsonWriter.end_array.exit.i.i"
   %179 = shl i64 %178, 1
@@ -37391,9 +37415,9 @@ merge.i.i.i.i.i56.i.i:                            ; preds = %"$JsonWriter.end_ar
 merge7.i.i.i.i.i59.i.i:                           ; preds = %merge.i.i.i.i.i56.i.i
   store ptr %180, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i58.i.i, ptr %26, align 8
-  br label %"$Vector.push.364.exit.thread.i.i.i55.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i.i55.i.i"
 
-"$Vector.push.364.exit.thread.i.i.i55.i.i":       ; preds = %merge7.i.i.i.i.i59.i.i, %"$JsonWriter.end_array.exit.i.i"
+"$Vector.push.365.exit.thread.i.i.i55.i.i":       ; preds = %merge7.i.i.i.i.i59.i.i, %"$JsonWriter.end_array.exit.i.i"
   %182 = phi ptr [ %180, %merge7.i.i.i.i.i59.i.i ], [ %.pre.i.i.i.i54.i.i, %"$JsonWriter.end_array.exit.i.i" ]
   %183 = getelementptr i8, ptr %182, i64 %.pre10.i.i.i.i60.i.i
   store i8 125, ptr %183, align 1
@@ -37410,13 +37434,13 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   store i8 1, ptr %186, align 8
   br label %"$JsonWriter.end_object.exit62.i.i"
 
-"$JsonWriter.end_object.exit62.i.i":              ; preds = %then.i.i.i61.i.i, %"$Vector.push.364.exit.thread.i.i.i55.i.i"
-  %.pre-phi209.i.i = phi i64 [ %.pre208.i.i, %"$Vector.push.364.exit.thread.i.i.i55.i.i" ], [ %.pre-phi207.i.i, %then.i.i.i61.i.i ]
-  %.pre.i.i.i64.i.i = phi ptr [ %.pre.i.i.i64.pre.i.i, %"$Vector.push.364.exit.thread.i.i.i55.i.i" ], [ %.pre.i.i.i.i54.i.i, %then.i.i.i61.i.i ]
-  %187 = phi i64 [ %.pre202.i.i, %"$Vector.push.364.exit.thread.i.i.i55.i.i" ], [ %178, %then.i.i.i61.i.i ]
-  %.pre10.i.i.i70.i.i = phi i64 [ %185, %"$Vector.push.364.exit.thread.i.i.i55.i.i" ], [ %.pre10.i.i.i.i60.i.i, %then.i.i.i61.i.i ]
+"$JsonWriter.end_object.exit62.i.i":              ; preds = %then.i.i.i61.i.i, %"$Vector.push.365.exit.thread.i.i.i55.i.i"
+  %.pre-phi209.i.i = phi i64 [ %.pre208.i.i, %"$Vector.push.365.exit.thread.i.i.i55.i.i" ], [ %.pre-phi207.i.i, %then.i.i.i61.i.i ]
+  %.pre.i.i.i64.i.i = phi ptr [ %.pre.i.i.i64.pre.i.i, %"$Vector.push.365.exit.thread.i.i.i55.i.i" ], [ %.pre.i.i.i.i54.i.i, %then.i.i.i61.i.i ]
+  %187 = phi i64 [ %.pre202.i.i, %"$Vector.push.365.exit.thread.i.i.i55.i.i" ], [ %178, %then.i.i.i61.i.i ]
+  %.pre10.i.i.i70.i.i = phi i64 [ %185, %"$Vector.push.365.exit.thread.i.i.i55.i.i" ], [ %.pre10.i.i.i.i60.i.i, %then.i.i.i61.i.i ]
   %.not.i.i.i.i63.i.i = icmp slt i64 %187, %.pre-phi209.i.i
-  br i1 %.not.i.i.i.i63.i.i, label %merge.i.i.i.i66.i.i, label %"$Vector.push.364.exit.thread.i.i65.i.i"
+  br i1 %.not.i.i.i.i63.i.i, label %merge.i.i.i.i66.i.i, label %"$Vector.push.365.exit.thread.i.i65.i.i"
 
 merge.i.i.i.i66.i.i:                              ; preds = %"$JsonWriter.end_object.exit62.i.i"
   %188 = shl i64 %187, 1
@@ -37429,9 +37453,9 @@ merge.i.i.i.i66.i.i:                              ; preds = %"$JsonWriter.end_ob
 merge7.i.i.i.i69.i.i:                             ; preds = %merge.i.i.i.i66.i.i
   store ptr %189, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i68.i.i, ptr %26, align 8
-  br label %"$Vector.push.364.exit.thread.i.i65.i.i"
+  br label %"$Vector.push.365.exit.thread.i.i65.i.i"
 
-"$Vector.push.364.exit.thread.i.i65.i.i":         ; preds = %merge7.i.i.i.i69.i.i, %"$JsonWriter.end_object.exit62.i.i"
+"$Vector.push.365.exit.thread.i.i65.i.i":         ; preds = %merge7.i.i.i.i69.i.i, %"$JsonWriter.end_object.exit62.i.i"
   %191 = phi ptr [ %189, %merge7.i.i.i.i69.i.i ], [ %.pre.i.i.i64.i.i, %"$JsonWriter.end_object.exit62.i.i" ]
   %192 = getelementptr i8, ptr %191, i64 %.pre10.i.i.i70.i.i
   store i8 0, ptr %192, align 1
@@ -37445,7 +37469,7 @@ then.i.i71.i.i:                                   ; preds = %merge.i.i.i.i66.i.i
   store i8 1, ptr %195, align 8
   br label %"$StringBuilder.append_byte.exit.i.i.i"
 
-"$StringBuilder.append_byte.exit.i.i.i":          ; preds = %then.i.i71.i.i, %"$Vector.push.364.exit.thread.i.i65.i.i"
+"$StringBuilder.append_byte.exit.i.i.i":          ; preds = %then.i.i71.i.i, %"$Vector.push.365.exit.thread.i.i65.i.i"
   %196 = tail call dereferenceable_or_null(32) ptr @malloc(i64 32)
   %197 = icmp eq ptr %196, null
   br i1 %197, label %then.i.i.i, label %or.lhs.false.i.i.i
@@ -37464,7 +37488,7 @@ or.lhs.false.i.i.i:                               ; preds = %"$StringBuilder.app
   br i1 %201, label %then.i.i.i, label %merge.i.i.i
 
 then3.i.i.i:                                      ; preds = %then.i.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %2, ptr noundef nonnull align 1 dereferenceable(29) @"$string.391", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %2, ptr noundef nonnull align 1 dereferenceable(29) @"$string.392", i64 29, i1 false)
   br label %"$write_profile.exit.i"
 
 merge.i.i.i:                                      ; preds = %or.lhs.false.i.i.i
@@ -37511,7 +37535,7 @@ then:                                             ; preds = %entry
   br i1 %.not21, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.47")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.48")
   br label %common.ret
 
 common.ret:                                       ; preds = %then9, %then5, %then2, %then, %"$Engine.measure_read.exit"
@@ -37527,7 +37551,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.520")
+  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.523")
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -37616,7 +37640,7 @@ then5:                                            ; preds = %merge
 
 then2.i:                                          ; preds = %then5
   %19 = load i32, ptr %0, align 4
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.521", i32 %19, ptr nonnull %cause.i)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.524", i32 %19, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then5, %then2.i
@@ -37636,7 +37660,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.47")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.48")
   br label %common.ret
 
 common.ret:                                       ; preds = %then2, %then, %"$Loop.resize_pool.exit"
@@ -37683,7 +37707,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.522", i32 %1, i32 %.pre.i)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.525", i32 %1, i32 %.pre.i)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
@@ -37843,7 +37867,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %136, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.523", i32 %1, i64 %.lcssa32)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.526", i32 %1, i64 %.lcssa32)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
@@ -37953,7 +37977,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.524", i64 %144)
+  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.527", i64 %144)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
@@ -38002,7 +38026,7 @@ forbody.i57.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i59.i.i.i.i:                                 ; preds = %forbody.i57.i.i.i.i
   %208 = load i64, ptr %201, align 8
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.525", i32 %1, i64 %208, i32 %206)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.528", i32 %1, i64 %208, i32 %206)
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 then.i.i.i:                                       ; preds = %and.lhs.true.i.i.i
@@ -38057,7 +38081,7 @@ and.lhs.true.i41.i.i:                             ; preds = %whilebody.i.i6.i
   br i1 %.not.i.i, label %then2.i.i, label %merge1.i.i
 
 then2.i.i:                                        ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.526", i32 %231, i32 %1)
+  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.529", i32 %231, i32 %1)
   br label %"$Loop.resize_pool.exit"
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
@@ -39327,7 +39351,7 @@ then:                                             ; preds = %forbody
 
 "$Loop.save.exit.thread":                         ; preds = %then
   %34 = load i64, ptr %27, align 8
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.527", i64 %29, i64 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.530", i64 %29, i64 %34)
   br label %then3
 
 "$Loop.save.exit":                                ; preds = %then
@@ -39730,7 +39754,7 @@ then2:                                            ; preds = %then
 
 then2.i:                                          ; preds = %then2
   %30 = load i32, ptr %0, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.528", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.531", i32 %30, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then2, %then2.i
@@ -39757,7 +39781,7 @@ then6:                                            ; preds = %else
 
 then2.i38:                                        ; preds = %then6
   %39 = load i32, ptr %0, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.529", i32 %39, ptr nonnull %cause.i36)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.532", i32 %39, ptr nonnull %cause.i36)
   br label %"$Rank.describe_failure.exit39"
 
 "$Rank.describe_failure.exit39":                  ; preds = %then6, %then2.i38
@@ -39788,7 +39812,7 @@ then11:                                           ; preds = %merge
 
 then2.i42:                                        ; preds = %then11
   %52 = load i32, ptr %0, align 4
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.530", i32 %52, ptr nonnull %cause.i40)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.533", i32 %52, ptr nonnull %cause.i40)
   br label %"$Rank.describe_failure.exit43"
 
 "$Rank.describe_failure.exit43":                  ; preds = %then11, %then2.i42
@@ -39855,7 +39879,7 @@ then5:                                            ; preds = %then2
 
 then2.i:                                          ; preds = %then5
   %31 = load i32, ptr %0, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.531", i32 %31, ptr nonnull %cause.i)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.534", i32 %31, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then5, %then2.i
@@ -39890,7 +39914,7 @@ then10:                                           ; preds = %merge1
 
 then2.i33:                                        ; preds = %then10
   %47 = load i32, ptr %0, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.498", i32 %47, ptr nonnull %cause.i31)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.501", i32 %47, ptr nonnull %cause.i31)
   br label %"$Rank.describe_failure.exit34"
 
 "$Rank.describe_failure.exit34":                  ; preds = %then10, %then2.i33
@@ -39931,7 +39955,7 @@ then:                                             ; preds = %entry
 
 then2.i:                                          ; preds = %then
   %15 = load i32, ptr %0, align 4
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.532", i32 %15, ptr nonnull %cause.i)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.535", i32 %15, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then, %then2.i
@@ -39952,7 +39976,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.47")
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.48")
   br label %common.ret
 
 common.ret:                                       ; preds = %then2, %then, %"$Loop.submit.exit"
@@ -40002,7 +40026,7 @@ then.i.i.i:                                       ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.533", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.536", i64 20, i1 false)
   br label %"$Loop.submit.exit"
 
 merge.i.i.i:                                      ; preds = %"$status.clear.exit.i"
@@ -40014,7 +40038,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.534", i32 %24, i32 144)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.537", i32 %24, i32 144)
   br label %"$Loop.submit.exit"
 
 merge4.i.i.i:                                     ; preds = %merge.i.i.i
@@ -40036,7 +40060,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %34 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.538", i32 %32)
+  %34 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.541", i32 %32)
   br label %"$Loop.submit.exit"
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
@@ -40049,7 +40073,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.539", i32 %36, i32 %32)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.542", i32 %36, i32 %32)
   br label %"$Loop.submit.exit"
 
 merge8.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
@@ -40062,7 +40086,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.540", i64 %39)
+  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.543", i64 %39)
   br label %"$Loop.submit.exit"
 
 merge16.i.i.i.i:                                  ; preds = %merge8.i.i.i.i
@@ -40075,7 +40099,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.541", i32 %43)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.544", i32 %43)
   br label %"$Loop.submit.exit"
 
 merge24.i.i.i.i:                                  ; preds = %merge16.i.i.i.i
@@ -40092,7 +40116,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %48, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.542", i32 %43, i32 %12)
+  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.545", i32 %43, i32 %12)
   br label %"$Loop.submit.exit"
 
 merge32.i.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.i, %merge24.i.i.i.i
@@ -40111,7 +40135,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i.i.i
 
 then2.i.i.i.i.i:                                  ; preds = %then.i.i.i.i.i
-  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.543", i32 %56, i32 %18, i32 %20)
+  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.546", i32 %56, i32 %18, i32 %20)
   br label %"$Loop.submit.exit"
 
 merge12.i.i.i:                                    ; preds = %merge32.i.i.i.i
@@ -40130,7 +40154,7 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.554", i32 %62)
+  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.557", i32 %62)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
@@ -40152,7 +40176,7 @@ then.i.i.i.i:                                     ; preds = %merge21.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i84.i.i.i
 
 then2.i84.i.i.i:                                  ; preds = %then.i.i.i.i
-  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.555", i32 %62)
+  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.558", i32 %62)
   br label %"$Loop.submit.exit"
 
 forbody.i.i.i.i:                                  ; preds = %merge5.i.i.i.i, %forbody.preheader.i.i.i.i
@@ -40169,7 +40193,7 @@ then6.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
 
 then10.i.i.i.i:                                   ; preds = %then6.i.i.i.i
   %73 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.555", i32 %73, i32 %71, i32 %12)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.558", i32 %73, i32 %71, i32 %12)
   br label %"$Loop.submit.exit"
 
 merge5.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
@@ -40526,7 +40550,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %forcond.i.i.i38.i.i
   %220 = load i64, ptr %204, align 8
   %.not.i.i.i.i31.i.i.i = icmp slt i64 %220, %219
   %.pre.i.i.i.i.i.i = load ptr, ptr %202, align 8
-  br i1 %.not.i.i.i.i31.i.i.i, label %merge.i.i.i.i32.i.i.i, label %"$Vector.push.566.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i31.i.i.i, label %merge.i.i.i.i32.i.i.i, label %"$Vector.push.569.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i32.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i
   %221 = shl i64 %220, 1
@@ -40541,9 +40565,9 @@ merge7.i.i.i.i35.i.i.i:                           ; preds = %merge.i.i.i.i32.i.i
   store ptr %223, ptr %202, align 8
   store i64 %spec.store.select.i.i.i.i34.i.i.i, ptr %204, align 8
   %.pre10.i.i.i36.i.i.i = load i64, ptr %203, align 8
-  br label %"$Vector.push.566.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.569.exit.thread.i.i.i.i.i"
 
-"$Vector.push.566.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i35.i.i.i, %and.lhs.true.i.i.i.i.i
+"$Vector.push.569.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i35.i.i.i, %and.lhs.true.i.i.i.i.i
   %225 = phi i64 [ %.pre10.i.i.i36.i.i.i, %merge7.i.i.i.i35.i.i.i ], [ %218, %and.lhs.true.i.i.i.i.i ]
   %226 = phi ptr [ %223, %merge7.i.i.i.i35.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
   %227 = getelementptr %95, ptr %226, i64 %225
@@ -40553,7 +40577,7 @@ merge7.i.i.i.i35.i.i.i:                           ; preds = %merge.i.i.i.i32.i.i
   store i64 %229, ptr %203, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.566.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i41.i.i.i", %forbody.lr.ph.i.i.i37.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.569.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i41.i.i.i", %forbody.lr.ph.i.i.i37.i.i.i
   %230 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %230, %198
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -40699,7 +40723,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %293 = load i32, ptr %28, align 4
-  %294 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.568", i32 %293)
+  %294 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.571", i32 %293)
   br label %"$Loop.submit.exit"
 
 merge1.i.i:                                       ; preds = %merge6.i.i.i.i.i, %merge.i13.i.i.i.i, %merge.i29.i.i.i
@@ -40714,7 +40738,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %299 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.569", i64 %296, i32 %16)
+  %299 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.572", i64 %296, i32 %16)
   br label %"$Loop.submit.exit"
 
 merge.i:                                          ; preds = %merge1.i.i
@@ -40748,7 +40772,7 @@ then.i59.i.i:                                     ; preds = %merge.i29.i
   br i1 %.not.i.i, label %then6.i, label %then2.i61.i.i
 
 then2.i61.i.i:                                    ; preds = %then.i59.i.i
-  %313 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.543", i32 %311, i32 %306, i32 %307)
+  %313 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.546", i32 %311, i32 %306, i32 %307)
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i29.i
@@ -40777,7 +40801,7 @@ or.lhs.false.i.i.i:                               ; preds = %merge2.i.i
   br i1 %.not12.i.i.i, label %merge7.i.i, label %then.i63.i.i
 
 then2.i64.i.i:                                    ; preds = %then.i63.i.i
-  %328 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.570", i64 %319, i32 %321)
+  %328 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.573", i64 %319, i32 %321)
   br label %then6.i
 
 merge7.i.i:                                       ; preds = %or.lhs.false.i.i.i
@@ -40809,7 +40833,7 @@ then2.i68.i.i:                                    ; preds = %merge.i.i32.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i33.i
 
 then5.i.i33.i:                                    ; preds = %then2.i68.i.i
-  %343 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.571", i32 %334)
+  %343 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.574", i32 %334)
   br label %then6.i
 
 merge11.i30.i:                                    ; preds = %merge.i.i32.i, %then12.i31.i, %merge7.i.i
@@ -40834,7 +40858,7 @@ then2.i71.i.i:                                    ; preds = %merge.i69.i.i
 
 then5.i73.i.i:                                    ; preds = %then2.i71.i.i
   %352 = call ptr @strerror(i32 %350)
-  %353 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.572", ptr %352)
+  %353 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.575", ptr %352)
   br label %"$Loop.start.exit.i.i"
 
 merge1.i.i.i:                                     ; preds = %merge.i69.i.i
@@ -40908,7 +40932,7 @@ then:                                             ; preds = %entry
   br i1 %.not26, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.535", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.538", i32 %1)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then2.i, %then.i, %then9, %then5, %then2, %then
@@ -40926,7 +40950,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.536", i32 %1, i32 %7)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.539", i32 %1, i32 %7)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -40943,7 +40967,7 @@ then.i:                                           ; preds = %merge4
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.537", i32 %1)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.540", i32 %1)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -40961,7 +40985,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %16 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.537", i32 %16, i32 %14, i32 %10)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.540", i32 %16, i32 %14, i32 %10)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -40986,7 +41010,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.544", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.547", double %6)
   br label %common.ret
 
 common.ret:                                       ; preds = %then.i, %common.ret.sink.split.i, %common.ret.sink.split.i103, %then.i101, %merge38, %then51, %then47, %then43, %then39, %then35, %then31, %then27, %then22, %then18, %then14, %then2, %then
@@ -41007,7 +41031,7 @@ then.i:                                           ; preds = %merge
 
 common.ret.sink.split.i:                          ; preds = %then.i
   %11 = fpext float %9 to double
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.545", ptr nonnull @"$string.547", double %11, double 0.000000e+00)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.548", ptr nonnull @"$string.550", double %11, double 0.000000e+00)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -41032,7 +41056,7 @@ and.lhs.true.i104:                                ; preds = %merge4
 
 common.ret.sink.split.i103:                       ; preds = %then.i101
   %18 = fpext float %14 to double
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.546", ptr nonnull @"$string.548", double %18, double 0.000000e+00)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.549", ptr nonnull @"$string.551", double %18, double 0.000000e+00)
   br label %common.ret
 
 merge9:                                           ; preds = %and.lhs.true.i104, %or.rhs.i99
@@ -41046,7 +41070,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not98, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.549", i32 %21)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.552", i32 %21)
   br label %common.ret
 
 merge13:                                          ; preds = %merge9
@@ -41064,7 +41088,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %29 = fpext float %25 to double
-  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.550", double %29)
+  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.553", double %29)
   br label %common.ret
 
 merge21:                                          ; preds = %merge13
@@ -41080,7 +41104,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %35 = fpext float %32 to double
-  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.551", double %35)
+  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.554", double %35)
   br label %common.ret
 
 merge30:                                          ; preds = %merge21
@@ -41096,7 +41120,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %41 = fpext float %38 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.552", double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.555", double %41)
   br label %common.ret
 
 merge38:                                          ; preds = %merge30
@@ -41111,7 +41135,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not97, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.553", i32 %44, i32 20)
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.556", i32 %44, i32 20)
   br label %common.ret
 }
 
@@ -41128,7 +41152,7 @@ then:                                             ; preds = %entry
   br i1 %.not66, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.556", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.559", i32 %4, i32 1024)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then2.i, %then.i, %forcond.preheader.i, %then30, %then26, %then21, %then17, %then13, %then9, %merge, %then2, %then
@@ -41151,7 +41175,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %10 = add nuw nsw i32 %4, 1
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.557", i32 %10)
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.560", i32 %10)
   br label %common.ret
 
 merge8:                                           ; preds = %merge4
@@ -41168,7 +41192,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not64, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.558", i32 %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.561", i32 %12)
   br label %common.ret
 
 forcond:                                          ; preds = %forcond.preheader, %forbody
@@ -41191,7 +41215,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %19 = trunc nuw nsw i64 %indvars.iv to i32
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.559", i32 %19, i32 %17)
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.562", i32 %19, i32 %17)
   br label %common.ret
 
 merge24:                                          ; preds = %forcond
@@ -41217,7 +41241,7 @@ then.i:                                           ; preds = %merge24
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.560", i32 %24)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.563", i32 %24)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -41235,7 +41259,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %32 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.560", i32 %32, i32 %30, i32 %25)
+  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.563", i32 %32, i32 %30, i32 %25)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -41262,7 +41286,7 @@ then:                                             ; preds = %entry
   br i1 %.not77, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.561", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.564", i32 %7, i32 %5)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge27, %forcond.preheader.i, %then10.i, %then6.i, %then2.i, %then.i, %then33, %then29, %then22, %then18, %then13, %then9, %then2, %then
@@ -41290,7 +41314,7 @@ then.i:                                           ; preds = %merge
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.562", i32 %7)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.565", i32 %7)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -41308,7 +41332,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %20 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.562", i32 %20, i32 %18, i32 %13)
+  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.565", i32 %20, i32 %18, i32 %13)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -41327,7 +41351,7 @@ and.lhs.true:                                     ; preds = %merge5.i
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.563", i32 %7)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.566", i32 %7)
   br label %common.ret
 
 forbody.lr.ph:                                    ; preds = %and.lhs.true
@@ -41360,7 +41384,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %34 = trunc nuw nsw i64 %indvars.iv98 to i32
   %35 = fpext float %29 to double
-  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.564", i32 %34, double %35)
+  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.567", i32 %34, double %35)
   br label %common.ret
 
 forcond25:                                        ; preds = %forbody26
@@ -41381,7 +41405,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %40 = trunc nuw nsw i64 %indvars.iv98 to i32
-  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.565", i32 %40, i32 %33)
+  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.568", i32 %40, i32 %33)
   br label %common.ret
 
 merge27:                                          ; preds = %forcond25, %forcond25.preheader
@@ -44904,7 +44928,7 @@ entry:
   br i1 %1, label %common.ret, label %merge
 
 common.ret:                                       ; preds = %entry, %merge
-  %common.ret.op = phi ptr [ %2, %merge ], [ @"$string.54", %entry ]
+  %common.ret.op = phi ptr [ %2, %merge ], [ @"$string.55", %entry ]
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -45872,7 +45896,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %77 = zext nneg i32 %68 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.750", i64 0, i64 %77
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.753", i64 0, i64 %77
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Engine.describe.exit"
 
@@ -46019,7 +46043,7 @@ entry:
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(128) %5, i8 0, i64 104, i1 false)
   store i32 128, ptr %wanted, align 8
   %6 = getelementptr inbounds i8, ptr %wanted, i64 16
-  store ptr @"$string.49", ptr %6, align 8
+  store ptr @"$string.50", ptr %6, align 8
   %7 = getelementptr inbounds i8, ptr %wanted, i64 4
   %8 = getelementptr inbounds i8, ptr %wanted, i64 32
   %9 = getelementptr inbounds i8, ptr %wanted, i64 40
@@ -46048,7 +46072,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %19 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.614", ptr nonnull %message)
+  %19 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.617", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -46070,7 +46094,7 @@ then:                                             ; preds = %entry
   br i1 %.not33, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.579", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.582", i64 49, i1 false)
   br label %common.ret
 
 common.ret:                                       ; preds = %then9, %then5, %then2, %then, %merge12, %then13
@@ -46092,7 +46116,7 @@ then5:                                            ; preds = %merge
   br i1 %.not32, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.580", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.583", i64 30, i1 false)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -46104,7 +46128,7 @@ then.i.i:                                         ; preds = %merge4
   br i1 %.not20.i.i, label %then13, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %2, ptr noundef nonnull align 1 dereferenceable(16) @"$string.396", i64 16, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %2, ptr noundef nonnull align 1 dereferenceable(16) @"$string.397", i64 16, i1 false)
   br label %then13
 
 merge.i.i:                                        ; preds = %merge4
@@ -46117,7 +46141,7 @@ then5.i.i:                                        ; preds = %merge.i.i
   br i1 %.not19.i.i, label %then13, label %then9.i.i
 
 then9.i.i:                                        ; preds = %then5.i.i
-  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.397", i32 %9, i32 128)
+  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.398", i32 %9, i32 128)
   br label %then13
 
 merge.i:                                          ; preds = %merge.i.i
@@ -46162,7 +46186,7 @@ then2.i.i.i:                                      ; preds = %merge.i.i.i
   br i1 %.not18.i.i.i, label %then13, label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %then2.i.i.i
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.340", ptr %21, ptr nonnull @"$string.63", ptr nonnull @"$string.64")
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.341", ptr %21, ptr nonnull @"$string.64", ptr nonnull @"$string.65")
   br label %then13
 
 merge1.i.i.i:                                     ; preds = %merge.i.i.i
@@ -46235,7 +46259,7 @@ merge.critedge.i.i:                               ; preds = %merge.i.i80.i
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
   %58 = getelementptr i8, ptr %6, i64 16
-  %59 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %58, ptr noundef nonnull dereferenceable(4) @"$string.405")
+  %59 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %58, ptr noundef nonnull dereferenceable(4) @"$string.406")
   %60 = icmp eq i32 %59, 0
   %61 = getelementptr i8, ptr %6, i64 5040
   %62 = load ptr, ptr %37, align 8
@@ -46258,7 +46282,7 @@ then2.i.i82.i:                                    ; preds = %merge.i20.i.i
   %68 = getelementptr i8, ptr %67, i64 8
   %69 = load ptr, ptr %68, align 8
   %70 = getelementptr i8, ptr %6, i64 5357
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.581", ptr %69, ptr %70)
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.584", ptr %69, ptr %70)
   br label %then13
 
 merge12.i:                                        ; preds = %merge2.i.i
@@ -46367,7 +46391,7 @@ forbody.preheader.new:                            ; preds = %forbody.preheader
   br label %forbody
 
 then4:                                            ; preds = %then
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.582", i32 %2)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.585", i32 %2)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then3.i, %then.i, %merge11, %merge7, %merge6, %then4, %then
@@ -46455,7 +46479,7 @@ then.i:                                           ; preds = %forbody.i
 
 then3.i:                                          ; preds = %then.i
   %60 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.583", i32 %60)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.586", i32 %60)
   br label %common.ret
 
 merge1.i:                                         ; preds = %forbody.i
@@ -46476,7 +46500,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %67 = tail call ptr @strerror(i32 %66)
-  %68 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.584", i32 %63, ptr %67)
+  %68 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.587", i32 %63, ptr %67)
   br label %common.ret
 
 merge5.i:                                         ; preds = %merge1.i
@@ -46737,7 +46761,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 then2.i.i:                                        ; preds = %then.i
   %61 = load i32, ptr %0, align 4
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.585", i32 %61, ptr nonnull %cause.i.i)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.588", i32 %61, ptr nonnull %cause.i.i)
   br label %"$Rank.describe_failure.exit.i"
 
 "$Rank.describe_failure.exit.i":                  ; preds = %then2.i.i, %then.i
@@ -46768,7 +46792,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
 
 then2.i24.i:                                      ; preds = %then4.i
   %73 = load i32, ptr %0, align 4
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.585", i32 %73, ptr nonnull %cause.i22.i)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.588", i32 %73, ptr nonnull %cause.i22.i)
   br label %"$Rank.describe_failure.exit25.i"
 
 "$Rank.describe_failure.exit25.i":                ; preds = %then2.i24.i, %then4.i
@@ -46805,7 +46829,7 @@ then.i.i:                                         ; preds = %merge2
 
 then2.i.i.i:                                      ; preds = %then.i.i
   %87 = load i32, ptr %0, align 4
-  %88 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.586", i32 %87, ptr nonnull %cause.i.i.i)
+  %88 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.589", i32 %87, ptr nonnull %cause.i.i.i)
   br label %"$allocate.exit.i"
 
 "$allocate.exit.i":                               ; preds = %then2.i.i.i, %then.i.i
@@ -46842,7 +46866,7 @@ then3.i:                                          ; preds = %merge.i
 
 then2.i.i53:                                      ; preds = %then3.i
   %106 = load i32, ptr %0, align 4
-  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.587", i32 %106, ptr nonnull %cause.i.i50)
+  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.590", i32 %106, ptr nonnull %cause.i.i50)
   br label %"$Rank.describe_failure.exit.i54"
 
 "$Rank.describe_failure.exit.i54":                ; preds = %then2.i.i53, %then3.i
@@ -46879,7 +46903,7 @@ then11.i:                                         ; preds = %then7.i
 
 then2.i56.i:                                      ; preds = %then11.i
   %122 = load i32, ptr %0, align 4
-  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.588", i32 %122, ptr nonnull %cause.i53.i)
+  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.591", i32 %122, ptr nonnull %cause.i53.i)
   br label %"$Rank.describe_failure.exit57.i"
 
 "$Rank.describe_failure.exit57.i":                ; preds = %then2.i56.i, %then11.i
@@ -46951,7 +46975,7 @@ then.i60.i:                                       ; preds = %merge6.i
 
 then2.i.i62.i:                                    ; preds = %then.i60.i
   %157 = load i32, ptr %0, align 4
-  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.586", i32 %157, ptr nonnull %cause.i.i58.i)
+  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.589", i32 %157, ptr nonnull %cause.i.i58.i)
   br label %"$Rank.describe_failure.exit.i63.i"
 
 "$Rank.describe_failure.exit.i63.i":              ; preds = %then2.i.i62.i, %then.i60.i
@@ -47004,7 +47028,7 @@ then.i57:                                         ; preds = %merge7
 
 then2.i.i59:                                      ; preds = %then.i57
   %180 = load i32, ptr %0, align 4
-  %181 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.589", i32 %180, ptr nonnull %cause.i.i55)
+  %181 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.592", i32 %180, ptr nonnull %cause.i.i55)
   br label %"$fill_rope_table.exit"
 
 "$fill_rope_table.exit":                          ; preds = %then.i57, %then2.i.i59
@@ -47356,7 +47380,7 @@ then.i:                                           ; preds = %merge
 
 then2.i.i:                                        ; preds = %then.i
   %31 = load i32, ptr %0, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.586", i32 %31, ptr nonnull %cause.i.i)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.589", i32 %31, ptr nonnull %cause.i.i)
   br label %"$allocate.exit"
 
 "$allocate.exit":                                 ; preds = %then.i, %then2.i.i
@@ -47451,7 +47475,7 @@ then.i.i:                                         ; preds = %then15
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i80
 
 then2.i.i80:                                      ; preds = %then.i.i
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.590", i32 %55)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.593", i32 %55)
   br label %"$layout.place_random.exit"
 
 forbody.i.i:                                      ; preds = %forbody.i.i, %forbody.preheader.i.i.new
@@ -47557,7 +47581,7 @@ then.i.i112.i:                                    ; preds = %then.i110.i
   %103 = load ptr, ptr %placer.i, align 8
   %104 = getelementptr i8, ptr %103, i64 28
   %105 = load i32, ptr %104, align 4
-  %106 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %102, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.176", i32 %105, ptr nonnull %cause.i.i106.i)
+  %106 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %102, i64 1024, ptr nonnull @"$string.594", ptr nonnull @"$string.177", i32 %105, ptr nonnull %cause.i.i106.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit117.i"
 
 merge.i114.i:                                     ; preds = %then.i78
@@ -47583,7 +47607,7 @@ then.i12.i116.i:                                  ; preds = %merge.i114.i
   %120 = load ptr, ptr %119, align 8
   %121 = getelementptr i8, ptr %113, i64 24
   %122 = load i64, ptr %121, align 8
-  call void %118(ptr %120, i64 %117, i64 %122, ptr nonnull @"$string.176")
+  call void %118(ptr %120, i64 %117, i64 %122, ptr nonnull @"$string.177")
   br label %merge.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit117.i":    ; preds = %then.i.i112.i, %then.i110.i
@@ -47636,7 +47660,7 @@ then.i.i.i.i:                                     ; preds = %then.i.i.i
   %145 = load ptr, ptr %placer.i, align 8
   %146 = getelementptr i8, ptr %145, i64 28
   %147 = load i32, ptr %146, align 4
-  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %144, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.592", i32 %147, ptr nonnull %cause.i.i.i.i)
+  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %144, i64 1024, ptr nonnull @"$string.594", ptr nonnull @"$string.595", i32 %147, ptr nonnull %cause.i.i.i.i)
   br label %"$RandomPlacer.vector.exit.i.i"
 
 "$RandomPlacer.vector.exit.i.i":                  ; preds = %then.i.i.i.i, %then.i.i.i
@@ -47691,7 +47715,7 @@ then.i.i100.i:                                    ; preds = %then.i98.i
   %174 = load ptr, ptr %placer.i, align 8
   %175 = getelementptr i8, ptr %174, i64 28
   %176 = load i32, ptr %175, align 4
-  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %173, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.176", i32 %176, ptr nonnull %cause.i.i94.i)
+  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %173, i64 1024, ptr nonnull @"$string.594", ptr nonnull @"$string.177", i32 %176, ptr nonnull %cause.i.i94.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit105.i"
 
 merge.i102.i:                                     ; preds = %merge2.i.i
@@ -47717,7 +47741,7 @@ then.i12.i104.i:                                  ; preds = %merge.i102.i
   %191 = load ptr, ptr %190, align 8
   %192 = getelementptr i8, ptr %184, i64 24
   %193 = load i64, ptr %192, align 8
-  call void %189(ptr %191, i64 %188, i64 %193, ptr nonnull @"$string.176")
+  call void %189(ptr %191, i64 %188, i64 %193, ptr nonnull @"$string.177")
   br label %merge7.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit105.i":    ; preds = %then.i.i100.i, %then.i98.i
@@ -47816,7 +47840,7 @@ then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
   %248 = load ptr, ptr %placer.i, align 8
   %249 = getelementptr i8, ptr %248, i64 28
   %250 = load i32, ptr %249, align 4
-  %251 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %247, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.592", i32 %250, ptr nonnull %cause.i.i.i.i.i.i)
+  %251 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %247, i64 1024, ptr nonnull @"$string.594", ptr nonnull @"$string.595", i32 %250, ptr nonnull %cause.i.i.i.i.i.i)
   br label %"$RandomPlacer.vector.exit.i.i.i.i"
 
 "$RandomPlacer.vector.exit.i.i.i.i":              ; preds = %then.i.i.i.i.i.i, %then.i.i.i.i.i
@@ -47863,7 +47887,7 @@ then.i.i62.i.i.i.i:                               ; preds = %then.i60.i.i.i.i
   %270 = load ptr, ptr %placer.i, align 8
   %271 = getelementptr i8, ptr %270, i64 28
   %272 = load i32, ptr %271, align 4
-  %273 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %269, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.592", i32 %272, ptr nonnull %cause.i.i57.i.i.i.i)
+  %273 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %269, i64 1024, ptr nonnull @"$string.594", ptr nonnull @"$string.595", i32 %272, ptr nonnull %cause.i.i57.i.i.i.i)
   br label %"$RandomPlacer.vector.exit64.i.i.i.i"
 
 "$RandomPlacer.vector.exit64.i.i.i.i":            ; preds = %then.i.i62.i.i.i.i, %then.i60.i.i.i.i
@@ -47917,7 +47941,7 @@ then.i.i70.i.i.i.i:                               ; preds = %then.i68.i.i.i.i
   %296 = load ptr, ptr %placer.i, align 8
   %297 = getelementptr i8, ptr %296, i64 28
   %298 = load i32, ptr %297, align 4
-  %299 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %295, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.592", i32 %298, ptr nonnull %cause.i.i65.i.i.i.i)
+  %299 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %295, i64 1024, ptr nonnull @"$string.594", ptr nonnull @"$string.595", i32 %298, ptr nonnull %cause.i.i65.i.i.i.i)
   br label %"$RandomPlacer.vector.exit72.i.i.i.i"
 
 "$RandomPlacer.vector.exit72.i.i.i.i":            ; preds = %then.i.i70.i.i.i.i, %then.i68.i.i.i.i
@@ -47968,7 +47992,7 @@ then.i.i78.i.i.i.i:                               ; preds = %then.i76.i.i.i.i
   %318 = load ptr, ptr %placer.i, align 8
   %319 = getelementptr i8, ptr %318, i64 28
   %320 = load i32, ptr %319, align 4
-  %321 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %317, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.592", i32 %320, ptr nonnull %cause.i.i73.i.i.i.i)
+  %321 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %317, i64 1024, ptr nonnull @"$string.594", ptr nonnull @"$string.595", i32 %320, ptr nonnull %cause.i.i73.i.i.i.i)
   br label %"$RandomPlacer.vector.exit80.i.i.i.i"
 
 "$RandomPlacer.vector.exit80.i.i.i.i":            ; preds = %then.i.i78.i.i.i.i, %then.i76.i.i.i.i
@@ -48020,7 +48044,7 @@ then.i.i88.i:                                     ; preds = %then.i86.i
   %345 = load ptr, ptr %placer.i, align 8
   %346 = getelementptr i8, ptr %345, i64 28
   %347 = load i32, ptr %346, align 4
-  %348 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %344, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.176", i32 %347, ptr nonnull %cause.i.i82.i)
+  %348 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %344, i64 1024, ptr nonnull @"$string.594", ptr nonnull @"$string.177", i32 %347, ptr nonnull %cause.i.i82.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit93.i"
 
 merge.i90.i:                                      ; preds = %merge6.i.i.i.i
@@ -48046,7 +48070,7 @@ then.i12.i92.i:                                   ; preds = %merge.i90.i
   %362 = load ptr, ptr %361, align 8
   %363 = getelementptr i8, ptr %355, i64 24
   %364 = load i64, ptr %363, align 8
-  call void %360(ptr %362, i64 %359, i64 %364, ptr nonnull @"$string.176")
+  call void %360(ptr %362, i64 %359, i64 %364, ptr nonnull @"$string.177")
   br label %"$place_attention.exit.i.i.i"
 
 "$RandomPlacer.matrix_of_deviation.exit93.i":     ; preds = %then.i.i88.i, %then.i86.i
@@ -48101,7 +48125,7 @@ then.i.i76.i:                                     ; preds = %then.i74.i
   %388 = load ptr, ptr %placer.i, align 8
   %389 = getelementptr i8, ptr %388, i64 28
   %390 = load i32, ptr %389, align 4
-  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %387, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.176", i32 %390, ptr nonnull %cause.i.i70.i)
+  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %387, i64 1024, ptr nonnull @"$string.594", ptr nonnull @"$string.177", i32 %390, ptr nonnull %cause.i.i70.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit81.i"
 
 merge.i78.i:                                      ; preds = %"$place_attention.exit.i.i.i"
@@ -48127,7 +48151,7 @@ then.i12.i80.i:                                   ; preds = %merge.i78.i
   %405 = load ptr, ptr %404, align 8
   %406 = getelementptr i8, ptr %398, i64 24
   %407 = load i64, ptr %406, align 8
-  call void %403(ptr %405, i64 %402, i64 %407, ptr nonnull @"$string.176")
+  call void %403(ptr %405, i64 %402, i64 %407, ptr nonnull @"$string.177")
   br label %merge.i.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit81.i":     ; preds = %then.i.i76.i, %then.i74.i
@@ -48211,7 +48235,7 @@ then.i.i.i40.i.i.i:                               ; preds = %then.i33.i.i.i.i
   %446 = load ptr, ptr %placer.i, align 8
   %447 = getelementptr i8, ptr %446, i64 28
   %448 = load i32, ptr %447, align 4
-  %449 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %445, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.592", i32 %448, ptr nonnull %cause.i.i.i34.i.i.i)
+  %449 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %445, i64 1024, ptr nonnull @"$string.594", ptr nonnull @"$string.595", i32 %448, ptr nonnull %cause.i.i.i34.i.i.i)
   br label %"$RandomPlacer.vector.exit.i41.i.i.i"
 
 "$RandomPlacer.vector.exit.i41.i.i.i":            ; preds = %then.i.i.i40.i.i.i, %then.i33.i.i.i.i
@@ -48292,7 +48316,7 @@ then.i.i64.i:                                     ; preds = %then.i62.i
   %479 = load ptr, ptr %placer.i, align 8
   %480 = getelementptr i8, ptr %479, i64 28
   %481 = load i32, ptr %480, align 4
-  %482 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %478, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.176", i32 %481, ptr nonnull %cause.i.i58.i)
+  %482 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %478, i64 1024, ptr nonnull @"$string.594", ptr nonnull @"$string.177", i32 %481, ptr nonnull %cause.i.i58.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit69.i"
 
 merge.i66.i:                                      ; preds = %forbody.us.i.i.i.i.i
@@ -48318,7 +48342,7 @@ then.i12.i68.i:                                   ; preds = %merge.i66.i
   %496 = load ptr, ptr %495, align 8
   %497 = getelementptr i8, ptr %489, i64 24
   %498 = load i64, ptr %497, align 8
-  call void %494(ptr %496, i64 %493, i64 %498, ptr nonnull @"$string.176")
+  call void %494(ptr %496, i64 %493, i64 %498, ptr nonnull @"$string.177")
   br label %forcond.us.i.i.i.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit69.i":     ; preds = %then.i.i64.i, %then.i62.i
@@ -48392,7 +48416,7 @@ then.i.i52.i:                                     ; preds = %then.i50.i
   %524 = load ptr, ptr %placer.i, align 8
   %525 = getelementptr i8, ptr %524, i64 28
   %526 = load i32, ptr %525, align 4
-  %527 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %523, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.176", i32 %526, ptr nonnull %cause.i.i46.i)
+  %527 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %523, i64 1024, ptr nonnull @"$string.594", ptr nonnull @"$string.177", i32 %526, ptr nonnull %cause.i.i46.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit57.i"
 
 merge.i54.i:                                      ; preds = %forbody.i.i.i.i.i
@@ -48418,7 +48442,7 @@ then.i12.i56.i:                                   ; preds = %merge.i54.i
   %541 = load ptr, ptr %540, align 8
   %542 = getelementptr i8, ptr %534, i64 24
   %543 = load i64, ptr %542, align 8
-  call void %539(ptr %541, i64 %538, i64 %543, ptr nonnull @"$string.176")
+  call void %539(ptr %541, i64 %538, i64 %543, ptr nonnull @"$string.177")
   br label %forcond.i.i.i.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit57.i":     ; preds = %then.i.i52.i, %then.i50.i
@@ -48506,7 +48530,7 @@ then.i.i40.i:                                     ; preds = %then.i38.i
   %572 = load ptr, ptr %placer.i, align 8
   %573 = getelementptr i8, ptr %572, i64 28
   %574 = load i32, ptr %573, align 4
-  %575 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %571, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.176", i32 %574, ptr nonnull %cause.i.i34.i)
+  %575 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %571, i64 1024, ptr nonnull @"$string.594", ptr nonnull @"$string.177", i32 %574, ptr nonnull %cause.i.i34.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit45.i"
 
 merge.i42.i:                                      ; preds = %forbody.us.i56.i.i.i.i
@@ -48532,7 +48556,7 @@ then.i12.i44.i:                                   ; preds = %merge.i42.i
   %589 = load ptr, ptr %588, align 8
   %590 = getelementptr i8, ptr %582, i64 24
   %591 = load i64, ptr %590, align 8
-  call void %587(ptr %589, i64 %586, i64 %591, ptr nonnull @"$string.176")
+  call void %587(ptr %589, i64 %586, i64 %591, ptr nonnull @"$string.177")
   br label %forcond.us.i59.i.i.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit45.i":     ; preds = %then.i.i40.i, %then.i38.i
@@ -48606,7 +48630,7 @@ then.i.i32.i:                                     ; preds = %then.i30.i
   %617 = load ptr, ptr %placer.i, align 8
   %618 = getelementptr i8, ptr %617, i64 28
   %619 = load i32, ptr %618, align 4
-  %620 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %616, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.176", i32 %619, ptr nonnull %cause.i.i.i)
+  %620 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %616, i64 1024, ptr nonnull @"$string.594", ptr nonnull @"$string.177", i32 %619, ptr nonnull %cause.i.i.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit.i"
 
 merge.i33.i:                                      ; preds = %forbody.i50.i.i.i.i
@@ -48632,7 +48656,7 @@ then.i12.i.i:                                     ; preds = %merge.i33.i
   %634 = load ptr, ptr %633, align 8
   %635 = getelementptr i8, ptr %627, i64 24
   %636 = load i64, ptr %635, align 8
-  call void %632(ptr %634, i64 %631, i64 %636, ptr nonnull @"$string.176")
+  call void %632(ptr %634, i64 %631, i64 %636, ptr nonnull @"$string.177")
   br label %forcond.i53.i.i.i.i
 
 "$RandomPlacer.matrix_of_deviation.exit.i":       ; preds = %then.i.i32.i, %then.i30.i
@@ -48713,7 +48737,7 @@ then.i27.i:                                       ; preds = %then5.i
   %667 = load ptr, ptr %placer.i, align 8
   %668 = getelementptr i8, ptr %667, i64 28
   %669 = load i32, ptr %668, align 4
-  %670 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %666, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.176", i32 %669, ptr nonnull %cause.i.i77)
+  %670 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %666, i64 1024, ptr nonnull @"$string.594", ptr nonnull @"$string.177", i32 %669, ptr nonnull %cause.i.i77)
   br label %"$RandomPlacer.failed.exit.i"
 
 "$RandomPlacer.failed.exit.i":                    ; preds = %then.i27.i, %then5.i
@@ -48748,7 +48772,7 @@ merge14:                                          ; preds = %else16, %"$layout.p
   br i1 %.not76, label %merge28, label %then29
 
 then29:                                           ; preds = %merge14
-  call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.600", i32 -1, ptr %2)
+  call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.603", i32 -1, ptr %2)
   br label %common.ret
 
 merge28:                                          ; preds = %merge14
@@ -48760,7 +48784,7 @@ merge28:                                          ; preds = %merge14
 then.i82:                                         ; preds = %merge28
   %683 = load ptr, ptr %.sroa.261.0.progress.sroa_idx, align 8
   %684 = load i64, ptr %.sroa.462.0.progress.sroa_idx, align 8
-  call void %682(ptr %683, i64 %36, i64 %684, ptr nonnull @"$string.176")
+  call void %682(ptr %683, i64 %36, i64 %684, ptr nonnull @"$string.177")
   br label %common.ret
 }
 
@@ -48811,7 +48835,7 @@ then.i:                                           ; preds = %then
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 28
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.591", ptr nonnull @"$string.176", i32 %26, ptr nonnull %cause.i)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.594", ptr nonnull @"$string.177", i32 %26, ptr nonnull %cause.i)
   br label %"$RandomPlacer.failed.exit"
 
 "$RandomPlacer.failed.exit":                      ; preds = %then, %then.i
@@ -48842,7 +48866,7 @@ then.i12:                                         ; preds = %merge
   %42 = load ptr, ptr %41, align 8
   %43 = getelementptr i8, ptr %35, i64 24
   %44 = load i64, ptr %43, align 8
-  call void %40(ptr %42, i64 %39, i64 %44, ptr nonnull @"$string.176")
+  call void %40(ptr %42, i64 %39, i64 %44, ptr nonnull @"$string.177")
   br label %common.ret
 }
 
@@ -48897,7 +48921,7 @@ merge.i:                                          ; preds = %then.i, %entry
   %13 = getelementptr i8, ptr %12, i64 114
   %14 = load i8, ptr %13, align 1
   %15 = trunc i8 %14 to i1
-  %spec.select.i = select i1 %15, ptr @"$string.236", ptr @"$string.242"
+  %spec.select.i = select i1 %15, ptr @"$string.237", ptr @"$string.243"
   %16 = getelementptr i8, ptr %1, i64 8
   %17 = getelementptr i8, ptr %1, i64 16
   %18 = load i32, ptr %17, align 4
@@ -48909,17 +48933,17 @@ merge.i:                                          ; preds = %then.i, %entry
   store i32 %18, ptr %.sroa.3.0.part.sroa_idx.i.i, align 4
   %.sroa.44.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 16
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i, i8 0, i64 16, i1 false)
-  %19 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.236", ptr nonnull %part.i.i)
+  %19 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.237", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
   %.not.i = icmp eq i32 %19, 0
-  br i1 %.not.i, label %merge4.i, label %"$place_model.593.exit"
+  br i1 %.not.i, label %merge4.i, label %"$place_model.596.exit"
 
 merge4.i:                                         ; preds = %merge.i
   %20 = getelementptr i8, ptr %1, i64 48
   %21 = load ptr, ptr %20, align 8
-  %22 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.241", ptr nonnull @"$string.346", ptr %21)
+  %22 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.242", ptr nonnull @"$string.347", ptr %21)
   %.not46.i = icmp eq i32 %22, 0
-  br i1 %.not46.i, label %merge8.i, label %"$place_model.593.exit"
+  br i1 %.not46.i, label %merge8.i, label %"$place_model.596.exit"
 
 merge8.i:                                         ; preds = %merge4.i
   %23 = getelementptr i8, ptr %1, i64 56
@@ -48940,14 +48964,14 @@ merge8.i:                                         ; preds = %merge4.i
   %28 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly %spec.select.i, ptr nonnull %part.i49.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i49.i)
   %.not47.i = icmp eq i32 %28, 0
-  br i1 %.not47.i, label %merge13.i, label %"$place_model.593.exit"
+  br i1 %.not47.i, label %merge13.i, label %"$place_model.596.exit"
 
 merge13.i:                                        ; preds = %merge8.i
   %29 = load ptr, ptr %0, align 8
   %30 = getelementptr i8, ptr %29, i64 68
   %31 = load i32, ptr %30, align 4
   %32 = icmp sgt i32 %31, 0
-  br i1 %32, label %forbody.lr.ph.i, label %"$place_model.593.exit"
+  br i1 %32, label %forbody.lr.ph.i, label %"$place_model.596.exit"
 
 forbody.lr.ph.i:                                  ; preds = %merge13.i
   %.sroa.23.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i, i64 8
@@ -49042,16 +49066,16 @@ forbody.i:                                        ; preds = %merge19.i, %forbody
   %52 = mul i32 %51, %46
   %53 = getelementptr i8, ptr %42, i64 8
   %54 = load ptr, ptr %53, align 8
-  %55 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.244", ptr nonnull @"$string.346", ptr %54)
+  %55 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.245", ptr nonnull @"$string.347", ptr %54)
   %.not.i.i.i = icmp eq i32 %55, 0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.593.exit"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.596.exit"
 
 merge.i.i.i:                                      ; preds = %forbody.i
   %56 = getelementptr i8, ptr %42, i64 16
   %57 = load ptr, ptr %56, align 8
-  %58 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.251", ptr nonnull @"$string.346", ptr %57)
+  %58 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.252", ptr nonnull @"$string.347", ptr %57)
   %.not75.i.i.i = icmp eq i32 %58, 0
-  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.593.exit"
+  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.596.exit"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
   %59 = load ptr, ptr %0, align 8
@@ -49063,16 +49087,16 @@ merge2.i.i.i:                                     ; preds = %merge.i.i.i
 then7.i.i.i:                                      ; preds = %merge2.i.i.i
   %63 = getelementptr i8, ptr %42, i64 24
   %64 = load ptr, ptr %63, align 8
-  %65 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.249", ptr nonnull @"$string.346", ptr %64)
+  %65 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.250", ptr nonnull @"$string.347", ptr %64)
   %.not76.i.i.i = icmp eq i32 %65, 0
-  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.593.exit"
+  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.596.exit"
 
 merge10.i.i.i:                                    ; preds = %then7.i.i.i
   %66 = getelementptr i8, ptr %42, i64 32
   %67 = load ptr, ptr %66, align 8
-  %68 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.250", ptr nonnull @"$string.346", ptr %67)
+  %68 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.251", ptr nonnull @"$string.347", ptr %67)
   %.not77.i.i.i = icmp eq i32 %68, 0
-  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.593.exit"
+  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.596.exit"
 
 merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %merge2.i.i.i
   %69 = getelementptr i8, ptr %42, i64 40
@@ -49085,10 +49109,10 @@ merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %mer
   store i32 %49, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i, align 4
   store i64 %72, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i, align 8
-  %73 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.245", ptr nonnull %part.i.i.i.i)
+  %73 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.246", ptr nonnull %part.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i)
   %.not78.i.i.i = icmp eq i32 %73, 0
-  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.593.exit"
+  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.596.exit"
 
 merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i)
@@ -49099,10 +49123,10 @@ merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   store i32 %52, ptr %.sroa.3.0.part.sroa_idx.i86.i.i.i, align 4
   store i64 %75, ptr %.sroa.44.0.part.sroa_idx.i87.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i88.i.i.i, align 8
-  %76 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.246", ptr nonnull %part.i84.i.i.i)
+  %76 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.247", ptr nonnull %part.i84.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i)
   %.not79.i.i.i = icmp eq i32 %76, 0
-  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.593.exit"
+  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.596.exit"
 
 merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %77 = add i32 %52, %49
@@ -49112,12 +49136,12 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   store i32 %52, ptr %.sroa.3.0.part.sroa_idx.i91.i.i.i, align 4
   store i64 %75, ptr %.sroa.44.0.part.sroa_idx.i92.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i93.i.i.i, align 8
-  %78 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.247", ptr nonnull %part.i89.i.i.i)
+  %78 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.248", ptr nonnull %part.i89.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i)
   %.not80.i.i.i = icmp eq i32 %78, 0
-  br i1 %.not80.i.i.i, label %"$place_attention.597.exit.i.i", label %"$place_model.593.exit"
+  br i1 %.not80.i.i.i, label %"$place_attention.600.exit.i.i", label %"$place_model.596.exit"
 
-"$place_attention.597.exit.i.i":                  ; preds = %merge25.i.i.i
+"$place_attention.600.exit.i.i":                  ; preds = %merge25.i.i.i
   %79 = getelementptr i8, ptr %42, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i)
   %80 = getelementptr i8, ptr %42, i64 88
@@ -49131,12 +49155,12 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   store i32 %81, ptr %.sroa.3.0.part.sroa_idx.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i, align 8
   store i64 %85, ptr %.sroa.5.0.part.sroa_idx.i, align 8
-  %86 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.248", ptr nonnull %part.i)
+  %86 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.249", ptr nonnull %part.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i)
   %.not.i.i = icmp eq i32 %86, 0
-  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.593.exit"
+  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.596.exit"
 
-merge.i.i:                                        ; preds = %"$place_attention.597.exit.i.i"
+merge.i.i:                                        ; preds = %"$place_attention.600.exit.i.i"
   %87 = load i8, ptr %42, align 1
   %88 = trunc i8 %87 to i1
   br i1 %88, label %merge1.i.i, label %then2.i.i
@@ -49157,10 +49181,10 @@ then2.i.i:                                        ; preds = %merge.i.i
   store i32 %94, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i, align 4
   store i64 %97, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i35.i.i, align 8
-  %98 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.253", ptr nonnull %part.i.i31.i.i)
+  %98 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.254", ptr nonnull %part.i.i31.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i)
   %.not.i36.i.i = icmp eq i32 %98, 0
-  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.593.exit"
+  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.596.exit"
 
 merge.i38.i.i:                                    ; preds = %then2.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i)
@@ -49169,10 +49193,10 @@ merge.i38.i.i:                                    ; preds = %then2.i.i
   store i32 %94, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i, align 4
   store i64 %97, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i, align 8
-  %99 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.254", ptr nonnull %part.i19.i.i.i)
+  %99 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.255", ptr nonnull %part.i19.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i)
   %.not18.i.i.i = icmp eq i32 %99, 0
-  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.593.exit"
+  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.596.exit"
 
 merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i)
@@ -49187,9 +49211,9 @@ merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   store i32 %101, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i, align 8
   store i64 %105, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i, align 8
-  %106 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.255", ptr nonnull %part.i24.i.i.i)
+  %106 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.256", ptr nonnull %part.i24.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i)
-  br label %"$place_layer.596.exit.i"
+  br label %"$place_layer.599.exit.i"
 
 merge1.i.i:                                       ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -49206,7 +49230,7 @@ merge1.i.i:                                       ; preds = %merge.i.i
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i41.i.i, align 8
   store i32 %111, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i, align 4
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i43.i.i, i8 0, i64 16, i1 false)
-  %112 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.257", ptr nonnull %part.i.i40.i.i)
+  %112 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.258", ptr nonnull %part.i.i40.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i40.i.i)
   %.not.i44.i.i = icmp eq i32 %112, 0
   br i1 %.not.i44.i.i, label %merge1.i.i.i, label %"$place_experts.exit.thread.i.i"
@@ -49214,7 +49238,7 @@ merge1.i.i:                                       ; preds = %merge.i.i
 merge1.i.i.i:                                     ; preds = %merge1.i.i
   %113 = getelementptr i8, ptr %42, i64 240
   %114 = load ptr, ptr %113, align 8
-  %115 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.257", ptr nonnull @"$string.347", ptr %114)
+  %115 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.258", ptr nonnull @"$string.348", ptr %114)
   %.not39.i.i.i = icmp eq i32 %115, 0
   br i1 %.not39.i.i.i, label %merge5.i.i.i, label %"$place_experts.exit.thread.i.i"
 
@@ -49253,7 +49277,7 @@ forbody.lr.ph.i.i.i:                              ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
   br label %forbody.i.i.i
 
-forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:164).598.exit.i.i.i"
+forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:164).601.exit.i.i.i"
   %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
   br i1 %exitcond.not.i.i.i, label %merge6.i.i, label %forbody.i.i.i
@@ -49319,7 +49343,7 @@ forbody.i.i.i:                                    ; preds = %forcond.i.i.i, %for
   store i32 %153, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i, align 4
   store i64 %155, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i, align 8
-  %156 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.259", ptr nonnull %part.i.i.i.i.i)
+  %156 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.260", ptr nonnull %part.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
   %.not.i54.i.i.i = icmp eq i32 %156, 0
   br i1 %.not.i54.i.i.i, label %merge.i.i.i.i, label %"$place_experts.exit.thread.i.i"
@@ -49331,12 +49355,12 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   store i32 %153, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i, align 4
   store i64 %155, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i, align 8
-  %157 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.260", ptr nonnull %part.i19.i.i.i.i)
+  %157 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.261", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
   %.not18.i.i.i.i = icmp eq i32 %157, 0
-  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:164).598.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
+  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:164).601.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:164).598.exit.i.i.i": ; preds = %merge.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:164).601.exit.i.i.i": ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
   %158 = load i32, ptr %34, align 8
   %159 = load i32, ptr %35, align 4
@@ -49347,16 +49371,16 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   store i32 %158, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i, align 8
   store i64 %161, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
-  %162 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.261", ptr nonnull %part.i24.i.i.i.i)
+  %162 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.262", ptr nonnull %part.i24.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
   %.not40.i.i.i = icmp eq i32 %162, 0
   br i1 %.not40.i.i.i, label %forcond.i.i.i, label %"$place_experts.exit.thread.i.i"
 
-"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:164).598.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
-  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:164).598.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
+"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:164).601.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
+  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:164).601.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
-  br label %"$place_model.593.exit"
+  br label %"$place_model.596.exit"
 
 merge6.i.i:                                       ; preds = %forcond.i.i.i, %"$Layout.num_local_experts.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -49383,10 +49407,10 @@ merge10.i.i:                                      ; preds = %merge6.i.i
   store i32 %172, ptr %.sroa.3.0.part.sroa_idx.i.i50.i.i, align 4
   store i64 %175, ptr %.sroa.44.0.part.sroa_idx.i.i51.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i52.i.i, align 8
-  %176 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.263", ptr nonnull %part.i.i48.i.i)
+  %176 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.264", ptr nonnull %part.i.i48.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i)
   %.not.i53.i.i = icmp eq i32 %176, 0
-  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.593.exit"
+  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.596.exit"
 
 merge.i55.i.i:                                    ; preds = %merge10.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
@@ -49395,10 +49419,10 @@ merge.i55.i.i:                                    ; preds = %merge10.i.i
   store i32 %172, ptr %.sroa.3.0.part.sroa_idx.i21.i57.i.i, align 4
   store i64 %175, ptr %.sroa.44.0.part.sroa_idx.i22.i58.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i59.i.i, align 8
-  %177 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.264", ptr nonnull %part.i19.i47.i.i)
+  %177 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.265", ptr nonnull %part.i19.i47.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
   %.not18.i60.i.i = icmp eq i32 %177, 0
-  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.593.exit"
+  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.596.exit"
 
 merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
@@ -49413,22 +49437,22 @@ merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   store i32 %179, ptr %.sroa.3.0.part.sroa_idx.i25.i63.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i64.i.i, align 8
   store i64 %183, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i, align 8
-  %184 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.265", ptr nonnull %part.i24.i46.i.i)
+  %184 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.266", ptr nonnull %part.i24.i46.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
-  br label %"$place_layer.596.exit.i"
+  br label %"$place_layer.599.exit.i"
 
-"$place_layer.596.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
+"$place_layer.599.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
   %common.ret.op.i.i = phi i32 [ %106, %merge2.i39.i.i ], [ %184, %merge2.i61.i.i ]
   %.not48.i = icmp eq i32 %common.ret.op.i.i, 0
-  br i1 %.not48.i, label %merge19.i, label %"$place_model.593.exit"
+  br i1 %.not48.i, label %merge19.i, label %"$place_model.596.exit"
 
-merge19.i:                                        ; preds = %"$place_layer.596.exit.i", %merge6.i.i
+merge19.i:                                        ; preds = %"$place_layer.599.exit.i", %merge6.i.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$place_model.593.exit", label %forbody.i
+  br i1 %exitcond.not.i, label %"$place_model.596.exit", label %forbody.i
 
-"$place_model.593.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.597.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.596.exit.i", %merge19.i, %merge.i, %merge4.i, %merge8.i, %merge13.i, %"$place_experts.exit.thread.i.i"
-  %common.ret.op.i = phi i32 [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ 0, %merge13.i ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.597.exit.i.i" ], [ %common.ret.op.i.i, %"$place_layer.596.exit.i" ], [ 0, %merge19.i ]
+"$place_model.596.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.600.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.599.exit.i", %merge19.i, %merge.i, %merge4.i, %merge8.i, %merge13.i, %"$place_experts.exit.thread.i.i"
+  %common.ret.op.i = phi i32 [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ 0, %merge13.i ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.600.exit.i.i" ], [ %common.ret.op.i.i, %"$place_layer.599.exit.i" ], [ 0, %merge19.i ]
   ret i32 %common.ret.op.i
 }
 
@@ -49438,7 +49462,7 @@ entry:
   %view.i = alloca ptr, align 8
   %args = alloca %106, align 8
   %view = alloca ptr, align 8
-  %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.346", ptr nonnull %view)
+  %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.347", ptr nonnull %view)
   %.not = icmp eq i32 %3, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -49482,7 +49506,7 @@ switch.hole_check:                                ; preds = %merge
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %22 = zext nneg i32 %.val to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.750", i64 0, i64 %22
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.753", i64 0, i64 %22
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$element.exit"
 
@@ -49509,7 +49533,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   br i1 %.not.i, label %merge.i, label %then.i
 
 then.i:                                           ; preds = %"$element.exit"
-  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.353", ptr nonnull %view.i)
+  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.354", ptr nonnull %view.i)
   %.not28.i = icmp eq i32 %33, 0
   br i1 %.not28.i, label %merge1.i, label %"$Placer.add_scales.exit"
 
@@ -49535,7 +49559,7 @@ switch.hole_check45:                              ; preds = %merge1.i
 
 switch.lookup46:                                  ; preds = %switch.hole_check45
   %40 = zext nneg i32 %.val32.i to i64
-  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.750", i64 0, i64 %40
+  %switch.gep49 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.753", i64 0, i64 %40
   %switch.load50 = load i64, ptr %switch.gep49, align 8
   br label %"$element.exit.i"
 
@@ -49556,7 +49580,7 @@ merge.i:                                          ; preds = %"$element.exit.i", 
   br i1 %.not29.i, label %merge2, label %then5.i
 
 then5.i:                                          ; preds = %merge.i
-  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.354", ptr nonnull %view.i)
+  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.355", ptr nonnull %view.i)
   %.not30.i = icmp eq i32 %46, 0
   br i1 %.not30.i, label %merge8.i, label %"$Placer.add_scales.exit"
 
@@ -49582,7 +49606,7 @@ switch.hole_check52:                              ; preds = %merge8.i
 
 switch.lookup53:                                  ; preds = %switch.hole_check52
   %53 = zext nneg i32 %.val.i to i64
-  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.750", i64 0, i64 %53
+  %switch.gep56 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.753", i64 0, i64 %53
   %switch.load57 = load i64, ptr %switch.gep56, align 8
   br label %"$element.exit49.i"
 
@@ -49641,7 +49665,7 @@ then.i35:                                         ; preds = %then8
   %80 = load ptr, ptr %0, align 8
   %81 = getelementptr i8, ptr %80, i64 28
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.595", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.598", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then8, %then.i35
@@ -49674,7 +49698,7 @@ switch.hole_check59:                              ; preds = %merge7
 
 switch.lookup60:                                  ; preds = %switch.hole_check59
   %96 = zext nneg i32 %93 to i64
-  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.750", i64 0, i64 %96
+  %switch.gep63 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.rows.753", i64 0, i64 %96
   %switch.load64 = load i64, ptr %switch.gep63, align 8
   br label %"$dtypes.bytes.exit"
 
@@ -49694,7 +49718,7 @@ then.i40:                                         ; preds = %"$dtypes.bytes.exit
   %103 = load ptr, ptr %102, align 8
   %104 = getelementptr i8, ptr %85, i64 24
   %105 = load i64, ptr %104, align 8
-  call void %101(ptr %103, i64 %100, i64 %105, ptr nonnull @"$string.176")
+  call void %101(ptr %103, i64 %100, i64 %105, ptr nonnull @"$string.177")
   br label %common.ret
 }
 
@@ -49750,7 +49774,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.594", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.597", ptr %27, ptr nonnull %name)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$Checkpoint.find.exit", %then2, %then
@@ -49891,7 +49915,7 @@ then.i:                                           ; preds = %then3
   %55 = load ptr, ptr %0, align 8
   %56 = getelementptr i8, ptr %55, i64 28
   %57 = load i32, ptr %56, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.595", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.598", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then3, %then.i
@@ -49916,7 +49940,7 @@ then.i16:                                         ; preds = %merge2
   %68 = load ptr, ptr %67, align 8
   %69 = getelementptr i8, ptr %60, i64 24
   %70 = load i64, ptr %69, align 8
-  call void %66(ptr %68, i64 %65, i64 %70, ptr nonnull @"$string.176")
+  call void %66(ptr %68, i64 %65, i64 %70, ptr nonnull @"$string.177")
   br label %common.ret
 }
 
@@ -50038,7 +50062,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not.i.i.i, label %"$warm_up.exit.thread.i.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.601", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.604", i64 38, i1 false)
   br label %"$warm_up.exit.thread.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i
@@ -50253,7 +50277,7 @@ then:                                             ; preds = %entry
   br i1 %.not44, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.602", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.605", i32 %9)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$Rank.describe_failure.exit32.i", %then3.i, %"$Rank.describe_failure.exit.i", %merge4, %then2, %then, %"$Rank.describe_failure.exit"
@@ -50319,7 +50343,7 @@ then.i:                                           ; preds = %forbody
 
 then2.i.i:                                        ; preds = %then.i
   %39 = load i32, ptr %0, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.603", i32 %39, ptr nonnull %cause.i.i)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.606", i32 %39, ptr nonnull %cause.i.i)
   br label %"$Rank.describe_failure.exit.i"
 
 "$Rank.describe_failure.exit.i":                  ; preds = %then2.i.i, %then.i
@@ -50357,7 +50381,7 @@ then8.i:                                          ; preds = %merge2.i
 
 then2.i31.i:                                      ; preds = %then8.i
   %52 = load i32, ptr %0, align 4
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.603", i32 %52, ptr nonnull %cause.i29.i)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.606", i32 %52, ptr nonnull %cause.i29.i)
   br label %"$Rank.describe_failure.exit32.i"
 
 "$Rank.describe_failure.exit32.i":                ; preds = %then2.i31.i, %then8.i
@@ -50394,7 +50418,7 @@ then11:                                           ; preds = %merge4
 
 then2.i:                                          ; preds = %then11
   %65 = load i32, ptr %0, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.604", i32 %65, ptr nonnull %cause.i)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.607", i32 %65, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then11, %then2.i
@@ -50486,7 +50510,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.601", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.604", i64 38, i1 false)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge2.i, %then13.i.i.i, %then9.i.i.i, %then5.i.i.i.i, %common.ret.sink.split.i.i.i.i, %then.i.i.i.i, %then2.i.i.i, %then.i.i.i, %then10.i.i, %then6.i.i, %then3.i.i, %then.i.i, %then2, %then
@@ -50663,7 +50687,7 @@ then.i.i:                                         ; preds = %merge.i34.i.i, %mer
 
 then3.i.i:                                        ; preds = %then.i.i
   %147 = load i32, ptr %112, align 4
-  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.606", i32 %147)
+  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.609", i32 %147)
   br label %common.ret
 
 merge.i.i:                                        ; preds = %"$EventRing.init.exit.i.i"
@@ -50680,7 +50704,7 @@ then10.i.i:                                       ; preds = %then6.i.i
   %151 = call ptr @__errno_location()
   %152 = load i32, ptr %151, align 4
   %153 = call ptr @strerror(i32 %152)
-  %154 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.607", ptr %153)
+  %154 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.610", ptr %153)
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
@@ -50768,7 +50792,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not39.i.i.i, label %common.ret, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %208 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.608", i32 %204, i32 %206)
+  %208 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.611", i32 %204, i32 %206)
   br label %common.ret
 
 merge.i.i26.i:                                    ; preds = %merge.i
@@ -50786,9 +50810,9 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not67.i.i.i.i, label %common.ret, label %common.ret.sink.split.i.i.i.i
 
 common.ret.sink.split.i.i.i.i:                    ; preds = %then5.i.i.i.i, %then.i.i.i.i
-  %"$string.610.sink.i.i.i.i" = phi ptr [ @"$string.610", %then5.i.i.i.i ], [ @"$string.609", %then.i.i.i.i ]
+  %"$string.613.sink.i.i.i.i" = phi ptr [ @"$string.613", %then5.i.i.i.i ], [ @"$string.612", %then.i.i.i.i ]
   %common.ret.op.ph.i.i.i.i = phi i32 [ 3, %then5.i.i.i.i ], [ 1, %then.i.i.i.i ]
-  %214 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.610.sink.i.i.i.i", i32 %210, i32 %212)
+  %214 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.613.sink.i.i.i.i", i32 %210, i32 %212)
   br label %common.ret
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
@@ -51115,13 +51139,13 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %357 = getelementptr i8, ptr %0, i64 6632
   %358 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %359 = sext i32 %358 to i64
-  %360 = call fastcc zeroext i1 @"$Vector.reserve.612"(ptr %357, i64 %359)
+  %360 = call fastcc zeroext i1 @"$Vector.reserve.615"(ptr %357, i64 %359)
   br i1 %360, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then9.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %merge7.i53.i.i.i, %and.lhs.true3.i.i.i.i
   %.pre-phi.i.i.i = phi i64 [ %.pre60.i.i.i, %merge7.i53.i.i.i ], [ %365, %and.lhs.true3.i.i.i.i ]
   %361 = getelementptr i8, ptr %0, i64 6584
-  %362 = call fastcc zeroext i1 @"$Vector.reserve.605"(ptr %361, i64 %.pre-phi.i.i.i)
+  %362 = call fastcc zeroext i1 @"$Vector.reserve.608"(ptr %361, i64 %.pre-phi.i.i.i)
   br i1 %362, label %and.lhs.true.i.i.i.i, label %then9.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
@@ -51278,7 +51302,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   %422 = getelementptr i8, ptr %0, i64 6656
   %423 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %424 = sext i32 %423 to i64
-  %425 = call fastcc zeroext i1 @"$Vector.reserve.612"(ptr %422, i64 %424)
+  %425 = call fastcc zeroext i1 @"$Vector.reserve.615"(ptr %422, i64 %424)
   br i1 %425, label %merge2.i, label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i47.i.i.i, %merge.i50.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -51286,7 +51310,7 @@ then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not38.i.i.i, label %common.ret, label %then13.i.i.i
 
 then13.i.i.i:                                     ; preds = %then9.i.i.i
-  %426 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.613", i32 %197)
+  %426 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.616", i32 %197)
   br label %common.ret
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
@@ -51339,7 +51363,7 @@ declare dso_local i32 @pthread_condattr_setclock(ptr, i32) local_unnamed_addr
 declare dso_local i32 @pthread_condattr_destroy(ptr) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.605"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.608"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -51369,7 +51393,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.612"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.615"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -51425,7 +51449,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.47")
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.48")
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -51489,7 +51513,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %44, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %merge.i.i
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.535", i32 %2)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.538", i32 %2)
   br label %"$Loop.prefill.exit"
 
 merge.i:                                          ; preds = %merge.i.i
@@ -51497,7 +51521,7 @@ merge.i:                                          ; preds = %merge.i.i
   br i1 %46, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge.i
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.536", i32 %2, i32 %39)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.539", i32 %2, i32 %39)
   br label %"$Loop.prefill.exit"
 
 merge4.i:                                         ; preds = %merge.i
@@ -51509,7 +51533,7 @@ forbody.preheader.i.i:                            ; preds = %merge4.i
   br label %forbody.i.i
 
 then.i.i:                                         ; preds = %merge4.i
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.537", i32 %2)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.14", ptr nonnull @"$string.540", i32 %2)
   br label %"$Loop.prefill.exit"
 
 forbody.i.i:                                      ; preds = %merge5.i.i, %forbody.preheader.i.i
@@ -51523,7 +51547,7 @@ forbody.i.i:                                      ; preds = %merge5.i.i, %forbod
 
 then6.i.i:                                        ; preds = %forbody.i.i
   %53 = trunc nuw nsw i64 %indvars.iv.i.i to i32
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.537", i32 %53, i32 %51, i32 %37)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.15", ptr nonnull @"$string.540", i32 %53, i32 %51, i32 %37)
   br label %"$Loop.prefill.exit"
 
 merge5.i.i:                                       ; preds = %forbody.i.i
@@ -51541,7 +51565,7 @@ merge2.i.i:                                       ; preds = %merge5.i.i
   br i1 %59, label %then.i.i.i, label %merge7.i.i
 
 then.i.i.i:                                       ; preds = %merge2.i.i
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.543", i32 %58, i32 %41, i32 %43)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.546", i32 %58, i32 %41, i32 %43)
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
@@ -51553,7 +51577,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %64 = getelementptr i8, ptr %0, i64 6196
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.616", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.619", i32 %65)
   br label %"$Loop.prefill.exit"
 
 merge.i.i.i:                                      ; preds = %merge7.i.i
@@ -51576,7 +51600,7 @@ then8.i.i.i:                                      ; preds = %then.i.i47.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i
   %70 = phi i32 [ %.pre, %then8.i.i.i ], [ %39, %merge.i.i.i ]
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.617", i32 %70)
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.620", i32 %70)
   br label %"$Loop.prefill.exit"
 
 merge12.i.i:                                      ; preds = %then.i.i47.i.i
@@ -52011,7 +52035,7 @@ then2.i49.i:                                      ; preds = %"$first_not_finite.
   %182 = sub i32 %91, %171
   %183 = trunc nuw nsw i64 %indvars.iv19.i.i.i to i32
   %184 = add i32 %182, %183
-  %185 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.43", i32 %184)
+  %185 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.44", i32 %184)
   br label %common.ret
 
 "$Loop.prefill_one_chunk.exit":                   ; preds = %forcond1.merge3_crit_edge.us.i.i.i, %merge5.i, %forbody.lr.ph.i.i.i
@@ -52037,7 +52061,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.47")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.48")
   br label %common.ret
 
 common.ret:                                       ; preds = %then2, %then, %"$Loop.run_batch_decode.exit"
@@ -52098,7 +52122,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %or.cond.i.i.i, label %then.i.i.i, label %merge.i.i.i
 
 then.i.i.i:                                       ; preds = %merge.i.i
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.619", i32 %1, i32 %33)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.622", i32 %1, i32 %33)
   br label %"$Loop.run_batch_decode.exit"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
@@ -52106,7 +52130,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %37, label %then5.i.i.i, label %merge4.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge.i.i.i
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.620", i32 %4)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.623", i32 %4)
   br label %"$Loop.run_batch_decode.exit"
 
 merge4.i.i.i:                                     ; preds = %merge.i.i.i
@@ -52115,7 +52139,7 @@ merge4.i.i.i:                                     ; preds = %merge.i.i.i
   br i1 %40, label %then13.i.i.i, label %merge12.i.i.i
 
 then13.i.i.i:                                     ; preds = %merge4.i.i.i
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.621", i32 %1, i32 %39)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.624", i32 %1, i32 %39)
   br label %"$Loop.run_batch_decode.exit"
 
 merge12.i.i.i:                                    ; preds = %merge4.i.i.i
@@ -52123,7 +52147,7 @@ merge12.i.i.i:                                    ; preds = %merge4.i.i.i
   br i1 %.not.i.i5.i, label %"$Loop.run_batch_decode.exit", label %and.lhs.true.i.i.i
 
 then21.i.i.i:                                     ; preds = %or.lhs.false23.i.i.i, %and.lhs.true.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.622", i64 35, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.625", i64 35, i1 false)
   br label %"$Loop.run_batch_decode.exit"
 
 and.lhs.true.i.i.i:                               ; preds = %merge12.i.i.i
@@ -52188,7 +52212,7 @@ forbody.i.i.i.i:                                  ; preds = %forcond.preheader.i
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %62 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %63 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.623", i32 %62, i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.626", i32 %62, i32 %63)
   br label %"$Loop.run_batch_decode.exit"
 
 merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
@@ -52711,10 +52735,10 @@ forbody.i118.i.i:                                 ; preds = %merge1.i120.i.i, %m
   br i1 %358, label %common.ret.sink.split.i.i.i, label %else.i.i.i
 
 common.ret.sink.split.i.i.i:                      ; preds = %else.i.i.i, %forbody.i118.i.i
-  %"$string.625.sink.i.i.i" = phi ptr [ @"$string.624", %forbody.i118.i.i ], [ @"$string.625", %else.i.i.i ]
+  %"$string.628.sink.i.i.i" = phi ptr [ @"$string.627", %forbody.i118.i.i ], [ @"$string.628", %else.i.i.i ]
   %359 = trunc nuw nsw i64 %indvars.iv.i119.i.i to i32
   %360 = add i64 %349, -1
-  %361 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull %"$string.625.sink.i.i.i", i32 %359, i64 %360)
+  %361 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull %"$string.628.sink.i.i.i", i32 %359, i64 %360)
   br label %"$Loop.run_batch_decode.exit"
 
 else.i.i.i:                                       ; preds = %forbody.i118.i.i

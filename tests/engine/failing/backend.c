@@ -29,6 +29,7 @@ typedef struct {
   int32_t rank;
   atomic_int calls_left;
   atomic_int has_failed;
+  atomic_int num_allocations;
   glm_device* devices[MAX_RANKS];
   const glm_backend* inner;
   glm_backend table;
@@ -44,11 +45,16 @@ __attribute__((visibility("default"))) void failing_arm(const char* inner_path,
   snprintf(failing.operation, NAME_CAPACITY, "%s", operation);
   failing.rank = rank;
   atomic_store(&failing.has_failed, 0);
+  atomic_store(&failing.num_allocations, 0);
   atomic_store(&failing.calls_left, call);
 }
 
 __attribute__((visibility("default"))) int32_t failing_has_failed(void) {
   return atomic_load(&failing.has_failed);
+}
+
+__attribute__((visibility("default"))) int32_t failing_num_allocations(void) {
+  return atomic_load(&failing.num_allocations);
 }
 
 static int fails_now(glm_device* device, const char* operation) {
@@ -79,6 +85,12 @@ static glm_status failing_device_open(const glm_device_options* options,
     failing.devices[options->rank] = *device;
   }
   return status;
+}
+
+static glm_status failing_allocate(glm_device* device, int64_t bytes,
+                                   void** memory) {
+  atomic_fetch_add(&failing.num_allocations, 1);
+  return failing.inner->allocate(device, bytes, memory);
 }
 
 static void failing_device_close(glm_device* device) {
@@ -125,6 +137,7 @@ __attribute__((visibility("default"))) glm_status glm_backend_open(
   failing.table.device_open = failing_device_open;
   failing.table.device_close = failing_device_close;
   failing.table.device_message = failing_device_message;
+  failing.table.allocate = failing_allocate;
 #define REPLACE(name, type) failing.table.name = failing_##name;
   OPERATIONS(REPLACE)
   *backend = &failing.table;
