@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from tests.native.backend import BackendError
+from tests.native.backend import BackendError, library_path
 from tools.bench.kernels import (
     ceilings,
     library,
@@ -118,9 +118,21 @@ def parsed() -> argparse.Namespace:
     return options
 
 
+def opened_device() -> KernelDevice:
+    """The CUDA device, or one line that says why there is none."""
+    if not library_path("cuda").exists():
+        sys.exit(f"kernels: {library_path('cuda')} is not built")
+    try:
+        return KernelDevice()
+    except (BackendError, OSError) as error:
+        sys.exit(f"kernels: {error}")
+
+
 def main() -> None:
     options = parsed()
-    device = KernelDevice()
+    device = opened_device()
+    if not torch.cuda.is_available():
+        sys.exit("kernels: this PyTorch sees no GPU")
     rates = ceilings.measure(device)
     print("\n".join(report.ceiling_lines(rates)), flush=True)
     lines = measure_all(device, options, rates)
