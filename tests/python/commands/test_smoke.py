@@ -1,11 +1,13 @@
 """`glm smoke` on the built engine."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.python.commands.running import CPU, QUESTION, glm, glm_json
+from glm_engine.libraries import find_backend_library, find_engine_library
+from tests.python.commands.running import CPU, ENVIRONMENT, QUESTION, glm, glm_json, refused
 
 
 def test_smoke_says_paris_and_its_figures():
@@ -28,13 +30,38 @@ def test_smoke_as_json_over_ranks():
     assert report["decode_tokens_per_second"] > 0
 
 
-def test_cuda_without_a_gpu_is_refused():
+@pytest.fixture
+def no_gpu():
     if Path("/dev/nvidiactl").exists():
         pytest.skip("this machine has an NVIDIA driver")
-    result = glm("smoke", "--device", "cuda")
-    assert result.returncode in (2, 3)
-    assert result.stderr.startswith("glm: ")
-    assert "cuda" in result.stderr
+    if find_backend_library("cuda") is None:
+        pytest.skip("libglm_cuda.so is not built")
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize(
+    "arguments",
+    [["smoke"], ["evaluate"], ["bench"], ["plan"], ["generate", "Hello"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_cuda_without_a_driver_is_refused_and_nothing_falls_back(arguments):
+    message = refused(*arguments, "--device", "cuda", code=3)
+    assert message == "glm: device cuda: expected an NVIDIA driver, got none\n"
+
+
+@pytest.mark.parametrize(
+    ("copied", "missing"),
+    [((), "libglm_cuda.so"), (("libglm_cuda.so",), "libcudawrap.so")],
+)
+def test_cuda_without_its_libraries_is_refused(tmp_path, monkeypatch, copied, missing):
+    built = find_engine_library().path.parent
+    for name in ("engine.so", "libglm_cpu.so", *copied):
+        if not (built / name).exists():
+            pytest.skip(f"{name} is not built")
+        shutil.copy2(built / name, tmp_path)
+    monkeypatch.setitem(ENVIRONMENT, "GLM_ENGINE_LIBRARY", str(tmp_path / "engine.so"))
+    message = refused("smoke", "--device", "cuda", code=3)
+    assert f"the library of device cuda cannot be opened: {missing}: cannot open" in message
 
 
 def test_smoke_fails_on_a_model_that_does_not_know(random_model):
