@@ -33,6 +33,19 @@ void expect_kv_cache(const char* where, const glm_kv_cache* cache) {
     refuse(where, "page_size", "a multiple of 16", cache->page_size);
   if (cache->head_dim > kMaxHeadDim)
     refuse(where, "head_dim", "at most 256", cache->head_dim);
+  if (cache->dtype != GLM_DTYPE_F8_E4M3 && has_scales(*cache))
+    reject(where, "key_scale and value_scale", "null with a cache of BF16",
+           "an address");
+}
+
+bool has_scales(const glm_kv_cache& cache) {
+  return cache.key_scale != nullptr || cache.value_scale != nullptr;
+}
+
+const float* scales_of_layer(const float* scales, const glm_kv_cache& cache,
+                             int32_t layer) {
+  return scales == nullptr ? nullptr
+                           : scales + int64_t{layer} * cache.num_kv_heads;
 }
 
 void expect_layer(const char* where, const glm_kv_cache& cache, int32_t layer) {

@@ -11,6 +11,11 @@ constexpr int32_t kMaxHeadDim = 256;
 
 void expect_kv_cache(const char* where, const glm_kv_cache* cache);
 
+bool has_scales(const glm_kv_cache& cache);
+
+const float* scales_of_layer(const float* scales, const glm_kv_cache& cache,
+                             int32_t layer);
+
 void expect_layer(const char* where, const glm_kv_cache& cache, int32_t layer);
 
 void expect_group(const char* where, const glm_kv_cache& cache,

@@ -13,7 +13,8 @@ class Facts:
     checks_indexes: whether indexes in device memory are checked; num_families: how many families
     of kernels rows go through (decode and prefill rows may differ in bits); layers_first: whether
     the pages of a layer lie together, and not the layers of a page; packs_tiles: whether matrices
-    have the order of native/kernels/layout.hpp."""
+    have the order of native/kernels/layout.hpp; keeps_fp8_pages: whether K and V may be cached as
+    E4M3 codes."""
 
     world_sizes: Sequence[int]
     page_step: int
@@ -21,6 +22,7 @@ class Facts:
     num_families: int
     layers_first: bool
     packs_tiles: bool
+    keeps_fp8_pages: bool
 
 
 FACTS = {
@@ -31,6 +33,7 @@ FACTS = {
         num_families=1,
         layers_first=False,
         packs_tiles=False,
+        keeps_fp8_pages=False,
     ),
     "cuda": Facts(
         world_sizes=(1,),
@@ -39,6 +42,7 @@ FACTS = {
         num_families=2,
         layers_first=True,
         packs_tiles=True,
+        keeps_fp8_pages=True,
     ),
 }
 

@@ -42,14 +42,37 @@ class Segment:
         return np.arange(self.context_length - self.num_new_tokens, self.context_length)
 
 
+@dataclass(frozen=True)
+class HeadScales:
+    """Scales [layers, kv_heads] of cached codes of k and of v; None stands for 1."""
+
+    key: np.ndarray | None = None
+    value: np.ndarray | None = None
+
+
+NO_SCALES = HeadScales()
+HALF_BYTES = 128
+BLOCK_TOKENS = 16
+CHUNK_BYTES = 16
+
+
 class PagedCache:
     """Poisoned pages, so that a row that reads what was never written shows."""
 
-    def __init__(self, device: Device, heads: Heads, num_layers=1, num_pages=8, page_size=4):
+    def __init__(
+        self,
+        device: Device,
+        heads: Heads,
+        num_layers=1,
+        num_pages=8,
+        page_size=4,
+        dtype: int | None = None,
+        scales: HeadScales = NO_SCALES,
+    ):
         page_size = device.page_size(page_size)
         self.device, self.heads, self.page_size = device, heads, page_size
         self.struct = structs()["glm_kv_cache"](
-            device.info.default_kv_dtype,
+            device.info.default_kv_dtype if dtype is None else dtype,
             num_layers,
             num_pages,
             page_size,
@@ -58,6 +81,10 @@ class PagedCache:
         )
         self.page_bytes = device.page_bytes(self.struct)
         self.struct.data = device.empty(num_pages * self.page_bytes).value
+        if scales.key is not None:
+            self.struct.key_scale = device.place(scales.key).value
+        if scales.value is not None:
+            self.struct.value_scale = device.place(scales.value).value
 
     @property
     def pointer(self) -> int:
@@ -77,6 +104,19 @@ class PagedCache:
     def contents(self) -> np.ndarray:
         """All bytes as [page][layer][byte]."""
         return self.turned(self.device.download(self.struct.data, self.shape, np.uint8)).copy()
+
+    def codes(self, layer: int) -> np.ndarray:
+        """Cached E4M3 codes as [k or v][slot][kv_head][padded head_dim], by the order of
+        native/kernels/layout.hpp."""
+        num_pages, num_kv_heads = self.struct.num_pages, self.heads.num_kv_heads
+        num_blocks = self.page_size // BLOCK_TOKENS
+        shape = (num_pages, num_kv_heads, num_blocks, 2, -1, BLOCK_TOKENS, HALF_BYTES)
+        stored = self.contents()[:, layer].reshape(shape)
+        token, byte = np.ogrid[:BLOCK_TOKENS, :HALF_BYTES]
+        place = np.broadcast_to(byte ^ token % 8 * CHUNK_BYTES, stored.shape)
+        straight = np.take_along_axis(stored, place, axis=-1)
+        ordered = straight.transpose(3, 0, 2, 5, 1, 4, 6)
+        return ordered.reshape(2, num_pages * self.page_size, num_kv_heads, -1)
 
     def fill(self, pages: np.ndarray) -> None:
         """Sets all bytes from [page][layer][byte]."""

@@ -6,7 +6,7 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 3
+#define GLM_BACKEND_ABI_VERSION 4
 #define GLM_MAX_LOGPROBS 20
 #define GLM_TOKEN_IN_PROMPT 0x80000000u
 
@@ -90,6 +90,8 @@ typedef struct glm_kv_cache {
   int32_t num_kv_heads;
   int32_t head_dim;
   void* data;
+  const float* key_scale;
+  const float* value_scale;
 } glm_kv_cache;
 
 typedef struct glm_copy_pages_args {

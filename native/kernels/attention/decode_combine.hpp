@@ -54,7 +54,7 @@ __device__ void load_quads(const Arguments& args, const Partials& partials,
 
 template <typename S>
 __device__ float4 combined_quad(const Arguments& args, const Partials& partials,
-                                int32_t dim) {
+                                int32_t dim, float scale) {
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
   float4 quads[kChunksAtOnce];
   load_quads<S>(args, partials, 0, dim, quads);
@@ -76,18 +76,20 @@ __device__ float4 combined_quad(const Arguments& args, const Partials& partials,
       add(sum, quads[i], factor);
     }
   }
-  return times(sum, inverse_total(total));
+  return times(sum, inverse_total(total) * scale);
 }
 
 template <typename S>
 __device__ void combine_row(const Arguments& args, const Partials& partials,
-                            int64_t row) {
+                            int64_t row, int32_t head) {
   constexpr int32_t kDims = S::kDims;
+  const float scale = scale_of<S>(args.value_scale, head / args.group);
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
 #pragma unroll
   for (int32_t base = 0; base < kDims; base += 128) {
     const int32_t dim = base + lane * 4;
-    const float4 quad = combined_quad<S>(args, partials, min(dim, kDims - 4));
+    const float4 quad =
+        combined_quad<S>(args, partials, min(dim, kDims - 4), scale);
     if (dim < kDims) store_values(args, row, dim, quad);
   }
 }
@@ -102,7 +104,7 @@ __device__ void combine_rows(const Arguments& args, const Segment* segments) {
     const int32_t segment = static_cast<int32_t>(row / args.num_heads);
     const int32_t head = static_cast<int32_t>(row % args.num_heads);
     const Partials partials = partials_of(args, segments, segment, head);
-    if (partials.count > 1) combine_row<S>(args, partials, row);
+    if (partials.count > 1) combine_row<S>(args, partials, row, head);
   }
 }
 

@@ -36,6 +36,8 @@ struct Arguments {
   uint32_t* grid_barrier;
   float* sums;
   float2* weights;
+  const float* key_scale;
+  const float* value_scale;
 };
 
 template <int32_t dtype_of_cache, int32_t halves>
@@ -66,6 +68,13 @@ struct Segment {
   int32_t context_length;
   int32_t table_row;
 };
+
+template <typename S>
+__device__ float scale_of(const float* scales, int32_t kv_head) {
+  if constexpr (S::kIsF8)
+    return scales == nullptr ? 1.0f : __ldg(scales + kv_head);
+  return 1.0f;
+}
 
 template <typename S>
 struct Shared {

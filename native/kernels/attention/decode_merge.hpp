@@ -120,6 +120,7 @@ __device__ void merge_item(const Arguments& args, Shared<S>& shared,
                            const Item& item, Cursor<1>& merges) {
   constexpr int32_t kQuads = S::kDims / 4;
   const int64_t base = int64_t{item.partial} * args.group;
+  const float scale = scale_of<S>(args.value_scale, item.kv_head);
   ptx::barrier_wait(&shared.merge_full, merges.parity);
   for (int32_t i = static_cast<int32_t>(threadIdx.x) - S::kFirstMergeThread;
        i < args.group * kQuads; i += kMergeThreads) {
@@ -128,7 +129,8 @@ __device__ void merge_item(const Arguments& args, Shared<S>& shared,
     float2 weight;
     const float4 sum = merged_quad<S>(shared, row, dim, weight);
     if (item.num_chunks == 1) {
-      store_output(args, item, row, dim, times(sum, inverse_total(weight.y)));
+      store_output(args, item, row, dim,
+                   times(sum, inverse_total(weight.y) * scale));
       continue;
     }
     __stcg(reinterpret_cast<float4*>(args.sums + (base + row) * S::kDims + dim),

@@ -75,12 +75,12 @@ __device__ void clear_values(uint8_t* block, int32_t num_valid) {
 
 template <typename S>
 __device__ __forceinline__ void attend_block(
-    const Arguments& args, uint8_t* block,
-    const uint32_t (&query)[S::kSteps][4], int32_t num_valid, State<S>& state) {
+    uint8_t* block, const uint32_t (&query)[S::kSteps][4], float scale,
+    int32_t num_valid, State<S>& state) {
   const uint32_t keys = ptx::shared_address(block);
   float scores[2][4] = {};
   Products<S>::score_block(query, keys, scores);
-  scale_and_mask(scores, args.scale, num_valid);
+  scale_and_mask(scores, scale, num_valid);
   if (num_valid < kBlockTokens) clear_values<S>(block, num_valid);
   weigh<S>(scores, state);
   Products<S>::add_values(scores, keys + S::kHalves * kHalfBlockBytes, state);
@@ -104,6 +104,7 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void attend(const Item& item, State<S>& state) {
+    const float scale = args.scale * scale_of<S>(args.key_scale, item.kv_head);
     uint32_t query[S::kSteps][4];
     take_query(query);
     state.clear();
@@ -114,7 +115,7 @@ struct Consumer {
       const int32_t slot = ring.slot + warp;
       ptx::barrier_wait(&shared.full[slot], ring.parity);
       if (num_valid > 0)
-        attend_block<S>(args, shared.ring[slot], query, num_valid, state);
+        attend_block<S>(shared.ring[slot], query, scale, num_valid, state);
       if (num_valid < kBlockTokens) ptx::proxy_fence();
       __syncwarp();
       if (is_first_lane) ptx::barrier_arrive(&shared.empty[slot]);

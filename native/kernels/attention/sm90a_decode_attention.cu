@@ -8,6 +8,7 @@
 #include "native/kernels/attention/decode_merge.hpp"
 #include "native/kernels/attention/decode_products.hpp"
 #include "native/kernels/attention/decode_stream.hpp"
+#include "native/kernels/kv_cache.hpp"
 
 namespace glm::kernels {
 namespace {
@@ -143,6 +144,8 @@ Arguments arguments_of(const glm_attention_args& args) {
   result.head_dim = cache.head_dim;
   result.page_size = cache.page_size;
   result.scale = args.scale * kLog2E;
+  result.key_scale = scales_of_layer(cache.key_scale, cache, args.layer);
+  result.value_scale = scales_of_layer(cache.value_scale, cache, args.layer);
   return result;
 }
 

@@ -232,6 +232,23 @@ __device__ uint2 encode_values(const Values& values) {
   return make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
 }
 
+__device__ Values divided(Values values, float divisor) {
+#pragma unroll
+  for (int32_t i = 0; i < kLaneDims; ++i)
+    values.at[i] = __fdiv_rn(values.at[i], divisor);
+  return values;
+}
+
+__device__ float head_scale(const Launch& launch, int32_t kv_head,
+                            bool is_value) {
+  const glm_kv_cache& cache = launch.cache;
+  const float* scales = is_value ? cache.value_scale : cache.key_scale;
+  if (scales == nullptr) return 1.0f;
+  return __ldg(scales + int64_t{launch.args.layer} * cache.num_kv_heads +
+               kv_head);
+}
+
+template <bool scaled>
 __device__ void store_page(const Launch& launch, int32_t token, int32_t kv_head,
                            bool is_value, int32_t dim, const Values& values) {
   const glm_kv_cache& cache = launch.cache;
@@ -246,13 +263,16 @@ __device__ void store_page(const Launch& launch, int32_t token, int32_t kv_head,
       block_element_offset(cache.dtype, cache.head_dim, is_value,
                            offset % kBlockTokens, dim);
   uint8_t* into = static_cast<uint8_t*>(cache.data) + place;
-  if (cache.dtype == GLM_DTYPE_BF16)
+  if constexpr (scaled)
+    *reinterpret_cast<uint2*>(into) =
+        encode_values(divided(values, head_scale(launch, kv_head, is_value)));
+  else if (cache.dtype == GLM_DTYPE_BF16)
     *reinterpret_cast<uint4*>(into) = round_values(values);
   else
     *reinterpret_cast<uint2*>(into) = encode_values(values);
 }
 
-template <bool aligned>
+template <bool aligned, bool scaled>
 __device__ void finish_head(const Launch& launch, int32_t token, int32_t index,
                             int32_t dim, const __nv_bfloat16* head, uint4 raw,
                             const Gains& gains) {
@@ -265,13 +285,13 @@ __device__ void finish_head(const Launch& launch, int32_t token, int32_t index,
   if (is_query(launch, index))
     store_query<aligned>(launch, token, index, dim, values);
   else if (kv_head < launch.cache.num_kv_heads)
-    store_page(launch, token, kv_head, false, dim, values);
+    store_page<scaled>(launch, token, kv_head, false, dim, values);
   else
-    store_page(launch, token, kv_head - launch.cache.num_kv_heads, true, dim,
-               to_floats(raw));
+    store_page<scaled>(launch, token, kv_head - launch.cache.num_kv_heads, true,
+                       dim, to_floats(raw));
 }
 
-template <bool aligned, int32_t heads_at_once>
+template <bool aligned, int32_t heads_at_once, bool scaled>
 __global__ __launch_bounds__(
     kThreads, blocks_per_multiprocessor(
                   heads_at_once)) void norm_rope_store_kernel(Launch launch) {
@@ -306,7 +326,8 @@ __global__ __launch_bounds__(
     if (is_query(launch, index[i]) != is_query(launch, index[0]))
       gains = turn_gains<aligned>(launch, token, dim,
                                   load_gains<aligned>(launch, dim, index[i]));
-    finish_head<aligned>(launch, token, index[i], dim, head[i], raw[i], gains);
+    finish_head<aligned, scaled>(launch, token, index[i], dim, head[i], raw[i],
+                                 gains);
   }
 }
 
@@ -335,7 +356,10 @@ void launch_heads(const Context& context, const Launch& arguments) {
            static_cast<uint32_t>(ceil_divide(num_heads, heads_of_block)));
   shape.block = dim3(kThreads);
   launch("norm_rope_store", context.stream, shape,
-         norm_rope_store_kernel<aligned, heads_at_once>, arguments);
+         has_scales(arguments.cache)
+             ? norm_rope_store_kernel<aligned, heads_at_once, true>
+             : norm_rope_store_kernel<aligned, heads_at_once, false>,
+         arguments);
 }
 
 void expect_arguments(const char* where, const glm_norm_rope_store_args& args) {
