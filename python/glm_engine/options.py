@@ -11,7 +11,7 @@ from glm_engine.libraries import CHECKOUT
 CAPITALS = CHECKOUT / "checkpoints" / "capitals"
 DEVICES = ("auto", "cpu", "cuda")
 LAYOUTS = ("tensor_parallel", "expert_parallel")
-KV_DTYPES = {"float32": 0, "bfloat16": 1}
+KV_DTYPES = {"float32": 0, "bfloat16": 1, "fp8_e4m3": 2}
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 POSITIVE = click.IntRange(min=1)
 NOT_NEGATIVE = click.IntRange(min=0)
@@ -69,7 +69,12 @@ ENGINE = (
     click.option(
         "--prefill-chunk", type=NOT_NEGATIVE, help="Prompt tokens of one sequence in one step."
     ),
-    click.option("--kv-dtype", type=click.Choice(list(KV_DTYPES)), help="Type of cached K and V."),
+    click.option(
+        "--kv-dtype",
+        type=click.Choice(list(KV_DTYPES)),
+        help="Type of cached K and V (CPU: float32; CUDA: bfloat16 or fp8_e4m3)"
+        " [default: the first that the device keeps].",
+    ),
     click.option(
         "--memory-limit",
         "memory_limit_bytes",

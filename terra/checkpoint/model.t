@@ -25,6 +25,7 @@ local struct Model {
   types : layout.WeightTypes
   checkpoint : safetensors.Checkpoint
   has_weights : bool
+  has_head_scales : bool
   num_parameters : int64
   num_skipped_parameters : int64
   tensor_bytes : int64
@@ -41,6 +42,7 @@ terra Model:init()
   self.types.codes = nil
   self.checkpoint:init()
   self.has_weights = false
+  self.has_head_scales = false
   self.num_parameters = 0
   self.num_skipped_parameters = 0
   self.tensor_bytes = 0
@@ -147,6 +149,7 @@ terra Model:read_weights(checks_scales : bool, message : &C.glm_message) : int32
   if checks_scales then
     validator:check_scales()
   end
+  self.has_head_scales = validator.has_head_scales
   self.num_parameters = validator.num_parameters
   self.num_skipped_parameters = validator.num_skipped_parameters
   self.tensor_bytes = validator.tensor_bytes

@@ -164,6 +164,21 @@ terra Quantisation:read_groups(from : &ConfigReader) : int32
   return C.GLM_OK
 end
 
+local terra check_cache_scheme(from : &ConfigReader) : int32
+  var node = from:find("kv_cache_scheme")
+  if node == nil then
+    return C.GLM_OK
+  end
+  if node.kind ~= json.object_kind then
+    return from:wrong_kind("kv_cache_scheme", "an object", node)
+  end
+  var inside = from:inside(node)
+  status.try(inside:expect_string("type", "float"))
+  status.try(inside:expect_integer("num_bits", 8))
+  status.try(inside:expect_flag("symmetric", true))
+  return inside:expect_flag("dynamic", false)
+end
+
 terra Quantisation:read(from : &ConfigReader) : int32
   var node = from:find([quantisation.key])
   if node == nil then
@@ -176,7 +191,7 @@ terra Quantisation:read(from : &ConfigReader) : int32
   var inside = from:inside(node)
   status.try(inside:expect_string("quant_method", "compressed-tensors"))
   status.try(inside:expect_string("format", "float-quantized"))
-  status.try(inside:expect_absent("kv_cache_scheme"))
+  status.try(check_cache_scheme(&inside))
   status.try(self:read_groups(&inside))
   var ignore = inside:find("ignore")
   if ignore ~= nil then

@@ -168,6 +168,10 @@ local terra assign_model(self : &Layout, at : &Cursor, model : &ModelWeights) : 
   status.try(at:matrix(&model.embedding, self.types:embedding(), C.GLM_MATRIX_TABLE, c.vocab_size, c.hidden_size, false))
   model.final_norm = at:vector(c.hidden_size)
   status.try(at:matrix(&model.head, self.types:head(), C.GLM_MATRIX_LINEAR, model.local_vocab_size, c.hidden_size, false))
+  if self.keeps_head_scales then
+    model.key_scale = at:vector(c.num_layers * model.num_local_kv_heads)
+    model.value_scale = at:vector(c.num_layers * model.num_local_kv_heads)
+  end
   for layer = 0, c.num_layers do
     status.try(assign_layer(self, at, layer, &model.layers[layer]))
   end

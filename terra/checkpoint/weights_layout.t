@@ -42,6 +42,8 @@ local struct ModelWeights {
   num_local_heads : int32
   num_local_kv_heads : int32
   local_vocab_size : int32
+  key_scale : &float
+  value_scale : &float
 }
 layout.ModelWeights = ModelWeights
 
@@ -106,6 +108,7 @@ local struct Layout {
   rank : int32
   expert_layout : int32
   merges_shared : bool
+  keeps_head_scales : bool
 }
 layout.Layout = Layout
 

@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local dtypes = require("terra.base.dtypes")
+local head_scales = require("terra.checkpoint.head_scales")
 local layout = require("terra.checkpoint.weights_layout")
 local safetensors = require("terra.checkpoint.safetensors")
 local status = require("terra.base.status")
@@ -209,6 +210,32 @@ local terra place_layer(self : &Placer, weights : &LayerWeights) : int32
   return place_shared(self, &weights.gate_up, &weights.down, self.layout.rank)
 end
 
+terra Placer:spread_scales(view : &TensorView, destination : &float) : int32
+  var num_heads = self.layout:num_local_kv_heads()
+  for head = 0, num_heads do
+    var index = terralib.select(view:num_elements() == 1, 0, self.layout.rank * num_heads + head)
+    var args : C.glm_place_vector_args
+    args.source = element(view, index)
+    args.source_dtype = view.dtype
+    args.count = 1
+    args.destination = destination + head
+    var code = self.layout.backend.place_vector(self.device, &args)
+    if code ~= C.GLM_OK then
+      return self:failed(code, view)
+    end
+  end
+  return C.GLM_OK
+end
+
+local terra place_head_scales(self : &Placer, model : &ModelWeights) : int32
+  for layer = 0, self.layout.config.num_layers do
+    var first = layer * self.layout:num_local_kv_heads()
+    status.try(self:spread_scales(head_scales.find_key(self.checkpoint, layer), model.key_scale + first))
+    status.try(self:spread_scales(head_scales.find_value(self.checkpoint, layer), model.value_scale + first))
+  end
+  return C.GLM_OK
+end
+
 local terra place_model(self : &Placer, model : &ModelWeights) : int32
   var head_rank = 0
   if model.head_is_split then
@@ -224,6 +251,9 @@ local terra place_model(self : &Placer, model : &ModelWeights) : int32
   for layer = 0, self.layout.config.num_layers do
     self.layer = layer
     status.try(place_layer(self, &model.layers[layer]))
+  end
+  if self.layout.keeps_head_scales then
+    return place_head_scales(self, model)
   end
   return C.GLM_OK
 end

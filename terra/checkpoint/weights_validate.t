@@ -21,6 +21,7 @@ local struct Validator {
   num_skipped_parameters : int64
   tensor_bytes : int64
   skipped_tensor_bytes : int64
+  has_head_scales : bool
 }
 
 local complain = macro(function(self, file, tensor, format, ...)
@@ -203,6 +204,8 @@ terra Validator:account(view : &TensorView)
   end
 end
 
+require("terra.checkpoint.weights_validate_scales")(Validator, complain, join)
+
 terra Validator:check_all()
   self.num_parameters = 0
   self.num_skipped_parameters = 0
@@ -214,68 +217,9 @@ terra Validator:check_all()
       self:check_module(module)
     end
   end
+  self:check_head_scales()
   for i = 0, self.checkpoint.tensors.size do
     self:account(self.checkpoint.tensors:at(i))
-  end
-end
-
-local function scan(word, exponent, magnitude)
-  return terra(data : &uint8, count : int64, is_finite : &bool) : int64
-    var words = [&word](data)
-    for i = 0, count do
-      if (words[i] and exponent) == exponent then
-        @is_finite = false
-        return i
-      end
-      if (words[i] and magnitude) == 0 or words[i] > magnitude then
-        @is_finite = true
-        return i
-      end
-    end
-    return -1
-  end
-end
-
-local scan_bf16 = scan(uint16, 0x7F80, 0x7FFF)
-local scan_f32 = scan(uint32, 0x7F800000, 0x7FFFFFFF)
-
-local terra value_at(view : &TensorView, index : int64) : double
-  var bits : uint32
-  if view.dtype == C.GLM_DTYPE_F32 then
-    bits = [&uint32](view.data)[index]
-  else
-    bits = [uint32]([&uint16](view.data)[index]) << 16
-  end
-  return @[&float](&bits)
-end
-
-terra Validator:check_scale_values(view : &TensorView)
-  var is_finite, index = true, [int64](-1)
-  if view.dtype == C.GLM_DTYPE_F32 then
-    index = scan_f32(view.data, view:num_elements(), &is_finite)
-  elseif view.dtype == C.GLM_DTYPE_BF16 then
-    index = scan_bf16(view.data, view:num_elements(), &is_finite)
-  end
-  if index < 0 then
-    return
-  end
-  var wanted = "greater than zero"
-  if not is_finite then
-    wanted = "finite"
-  end
-  complain(self, self.checkpoint:file_of(view), view.name, "the scale of row %lld is %g; scales must be %s", index, value_at(view, index), wanted)
-end
-
-terra Validator:check_scales()
-  for i = 0, self.list.list.size do
-    var module = self.list.list:at(i)
-    if module.is_quantised and not module.is_skipped then
-      var name : int8[160]
-      var view = self.checkpoint:find(join(&name[0], module, ".weight_scale"))
-      if view ~= nil then
-        self:check_scale_values(view)
-      end
-    end
   end
 end
 

@@ -99,6 +99,8 @@ local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_m
   else
     status.try(weights.place(&layout, &self.weights, &planned.model.checkpoint, self.device, &progress, message))
   end
+  self.cache.key_scale = self.weights.key_scale
+  self.cache.value_scale = self.weights.value_scale
   call(self, message, "placing of the weights", "synchronise")
   progress:add(bytes - progress.bytes_done)
   return C.GLM_OK

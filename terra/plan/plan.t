@@ -63,6 +63,7 @@ terra Plan:layout(rank : int32) : weights.Layout
     rank = rank,
     expert_layout = self.options.expert_layout,
     merges_shared = self.merges_shared,
+    keeps_head_scales = self.kv_dtype == C.GLM_DTYPE_F8_E4M3 and self.model.has_head_scales,
   }
 end
 
@@ -80,6 +81,8 @@ terra Plan:cache(num_pages : int32) : C.glm_kv_cache
   cache.num_kv_heads = layout:num_local_kv_heads()
   cache.head_dim = self.model.config.head_dim
   cache.data = nil
+  cache.key_scale = nil
+  cache.value_scale = nil
   return cache
 end
 

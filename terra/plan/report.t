@@ -93,6 +93,8 @@ local terra kv_dtype_name(dtype : int32) : rawstring
     return "float32"
   elseif dtype == C.GLM_DTYPE_BF16 then
     return "bfloat16"
+  elseif dtype == C.GLM_DTYPE_F8_E4M3 then
+    return "fp8_e4m3"
   end
   return dtypes.name(dtype)
 end

@@ -71,7 +71,7 @@ VALUES = [
 QUANTISATION = [
     ("quant_method", "gptq"),
     ("format", "int-quantized"),
-    ("kv_cache_scheme", {"num_bits": 8}),
+    ("kv_cache_scheme", "fp8"),
     ("config_groups", {}),
     ("config_groups", None),
     ("ignore", "lm_head"),

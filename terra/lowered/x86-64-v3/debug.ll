@@ -7,7 +7,7 @@ target triple = "x86_64-pc-linux-gnu"
 %1 = type { %2, %3, %4, %23, %27, %31, i32, i64, i64, i64, ptr }
 %2 = type { ptr, ptr, [16 x i8], [4096 x i8] }
 %3 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, i32, [128 x i8] }
-%4 = type { %5, ptr, ptr, %6, %7, %13, %15, %16, i8, i64, i64, i64, i64 }
+%4 = type { %5, ptr, ptr, %6, %7, %13, %15, %16, i8, i8, i64, i64, i64, i64 }
 %5 = type { ptr }
 %6 = type { [64 x i8], i32, i32, i32, i32, i32, i32, i32, double, float, i32, i8, i8, i8, i8, i32, i32, i32, i32, i32, i32, i32, i8, float, i32, i32, [16 x i32] }
 %7 = type { i8, i8, %8, %8, %5 }
@@ -54,11 +54,11 @@ target triple = "x86_64-pc-linux-gnu"
 %48 = type {}
 %49 = type { i64, i64 }
 %50 = type { i32, i32, i32, ptr, ptr, ptr, %51, %53, ptr, [2 x ptr], [2 x ptr], ptr, i32, ptr, i8, i8, %55, ptr, i64, ptr, ptr }
-%51 = type { ptr, %52, ptr, %52, i8, i8, i32, i32, i32, i32, i32 }
+%51 = type { ptr, %52, ptr, %52, i8, i8, i32, i32, i32, i32, i32, ptr, ptr }
 %52 = type { i32, i32, i32, i32, ptr, ptr, ptr }
 %53 = type { %40, %40, %41, [2 x %54], ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %54 = type { %40, %40, %41 }
-%55 = type { i32, i32, i32, i32, i32, i32, ptr }
+%55 = type { i32, i32, i32, i32, i32, i32, ptr, ptr, ptr }
 %56 = type { i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %57 = type { ptr, ptr, i32, i32, i8, ptr, ptr, ptr, [64 x %58], i32, i64 }
 %58 = type { ptr, i64, i64 }
@@ -129,7 +129,7 @@ target triple = "x86_64-pc-linux-gnu"
 %123 = type { %94, i64, i8 }
 %124 = type { ptr, i64 }
 %125 = type { ptr, i32, i32, i32, i32, i32, i8, i8, i8 }
-%126 = type { ptr, ptr, ptr, ptr, i64, i64, i64, i64 }
+%126 = type { ptr, ptr, ptr, ptr, i64, i64, i64, i64, i8 }
 %127 = type { ptr, ptr, ptr, ptr }
 %128 = type { ptr, %100, i32, i8 }
 %129 = type { ptr, i64 }
@@ -144,8 +144,8 @@ target triple = "x86_64-pc-linux-gnu"
 %138 = type { ptr, ptr, ptr, ptr }
 %139 = type { i32, i32, i32, i32, ptr }
 %140 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %26 }
-%141 = type { ptr, ptr, ptr, i32, i32, i32, i8 }
-%142 = type { ptr, ptr, ptr, i32, i32, i32, i8 }
+%141 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
+%142 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
 %143 = type { ptr, i64, ptr, ptr }
 %144 = type { ptr, i32, ptr, ptr }
 %145 = type { i32, i32, i32, i64, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, %26 }
@@ -393,22 +393,22 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.209" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
 @"$string.210" = private unnamed_addr constant [7 x i8] c"format\00", align 1
 @"$string.211" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
-@"$string.212" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
-@"$string.213" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
-@"$string.214" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
-@"$string.215" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
-@"$string.216" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
-@"$string.217" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
-@"$string.218" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
-@"$string.219" = private unnamed_addr constant [6 x i8] c"float\00", align 1
-@"$string.220" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
-@"$string.221" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
-@"$string.222" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
-@"$string.223" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
-@"$string.224" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
-@"$string.225" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
-@"$string.226" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
-@"$string.227" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
+@"$string.212" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
+@"$string.213" = private unnamed_addr constant [6 x i8] c"float\00", align 1
+@"$string.214" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
+@"$string.215" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
+@"$string.216" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
+@"$string.217" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
+@"$string.218" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
+@"$string.219" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
+@"$string.220" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
+@"$string.221" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
+@"$string.222" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
+@"$string.223" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
+@"$string.224" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
+@"$string.225" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
+@"$string.226" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
+@"$string.227" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
 @"$string.228" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
 @"$string.229" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
 @"$string.230" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
@@ -528,265 +528,274 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.393" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
 @"$string.394" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
 @"$string.395" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.396" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.397" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.398" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.399" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.401" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.402" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.403" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.408" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
-@"$string.409" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
-@"$string.410" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.411" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.412" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
-@"$string.413" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.414" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.415" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.416" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.417" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.418" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.419" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.420" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.421" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.422" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.423" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.424" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.425" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.426" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.427" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.429" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.430" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.432" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
-@"$string.437" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.438" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.439" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
-@"$string.440" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.441" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.442" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.443" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.444" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.445" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.446" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.447" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.448" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
-@"$string.449" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
-@"$string.450" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.451" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.452" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.453" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.454" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.455" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.456" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
-@"$string.457" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.458" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.459" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.460" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.461" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.462" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.463" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.464" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.465" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.466" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.467" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.468" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.469" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.470" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.471" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.472" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.473" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.474" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.475" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.476" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.477" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.478" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.479" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.480" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.481" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.482" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.483" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.484" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.485" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.486" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.487" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.488" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.489" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.490" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.491" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.494" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.495" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.496" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.497" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.498" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.499" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.500" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.501" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.502" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.503" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.504" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.505" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.506" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.507" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.508" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.509" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.510" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.511" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.512" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.513" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.514" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.515" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.516" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.517" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.518" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.519" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.520" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.521" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.522" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.523" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.524" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.525" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.526" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.527" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.528" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.529" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.530" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.531" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.532" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.533" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.534" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.535" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.536" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.537" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.538" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.539" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.540" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.541" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.542" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.543" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.544" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.545" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.546" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.547" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.548" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.549" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.550" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.551" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.552" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.553" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.554" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.555" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.556" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.557" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.558" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.559" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.560" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.561" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.562" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.563" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.564" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.565" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.566" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.567" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.568" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.569" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.570" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.571" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.572" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.573" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.574" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.575" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.576" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.577" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.578" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.579" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.580" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.581" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.582" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.583" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.584" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.585" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.586" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.587" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.588" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.589" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.590" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.591" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.592" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.593" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.594" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.595" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.596" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.597" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.598" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.599" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.600" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.601" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.602" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.603" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.604" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.605" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.606" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.607" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.608" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.609" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.610" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.611" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.612" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.615" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.616" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.617" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.618" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.619" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.620" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.621" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.622" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.623" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.624" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.631" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.632" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.633" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.634" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.635" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.636" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.637" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.638" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.639" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.640" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.641" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.642" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.643" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.644" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.646" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.647" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.652" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.653" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.654" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.655" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.656" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.658" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.659" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.660" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.661" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.662" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.665" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.666" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.687" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.709" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.720" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.722" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.723" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.730" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.731" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.732" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.733" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.734" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.735" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.736" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.754" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.767" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.768" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.769" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.785" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.396" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
+@"$string.397" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
+@"$string.398" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
+@"$string.399" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
+@"$string.400" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
+@"$string.402" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
+@"$string.403" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
+@"$string.404" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
+@"$string.405" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.406" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.407" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.408" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.410" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.411" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.412" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.417" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
+@"$string.418" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
+@"$string.419" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.420" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.421" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
+@"$string.422" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.423" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.424" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.425" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.426" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.427" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.428" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.429" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.430" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.431" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.432" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.433" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.434" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.435" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.436" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.438" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.439" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.441" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
+@"$string.446" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.447" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.448" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
+@"$string.449" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.450" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.451" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.452" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.453" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.454" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.455" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
+@"$string.456" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
+@"$string.457" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
+@"$string.458" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
+@"$string.459" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.460" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.461" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.462" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.463" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.464" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.465" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
+@"$string.466" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.467" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.468" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.469" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.470" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.471" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.472" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.473" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.474" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.475" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.476" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.477" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.478" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.479" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.480" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.481" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.482" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.483" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.484" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.485" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.486" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.487" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.488" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.489" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.490" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.491" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.492" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.493" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.494" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.495" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.496" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.497" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.498" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.499" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.500" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.503" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.504" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.505" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.506" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.507" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.508" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.509" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.510" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.511" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.512" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.513" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.514" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.515" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.516" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.517" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.518" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.519" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.520" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.521" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.522" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.523" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.524" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.525" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.526" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.527" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.528" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.529" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.530" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.531" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.532" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.533" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.534" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.535" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.536" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.537" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.538" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.539" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.540" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.541" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.542" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.543" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.544" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.545" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.546" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.547" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.548" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.549" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.550" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.551" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.552" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.553" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.554" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.555" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.556" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.557" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.558" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.559" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.560" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.561" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.562" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.563" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.564" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.565" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.566" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.567" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.568" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.569" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.570" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.571" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.572" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.573" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.574" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.575" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.576" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.577" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.578" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.579" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.580" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.581" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.582" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.583" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.584" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.585" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.586" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.587" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.588" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.589" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.590" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.591" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.592" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.593" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.594" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.595" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.596" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.597" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.598" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.599" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.600" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.601" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.602" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.603" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.604" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.605" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.606" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.607" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.608" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.609" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.610" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.611" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.612" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.613" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.614" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.615" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.616" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.617" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.618" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.619" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.620" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.621" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.622" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.625" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.626" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.627" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.628" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.629" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.630" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.631" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.632" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.633" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.634" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.641" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.642" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.643" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.644" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.645" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.646" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.647" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.648" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.649" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.650" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.651" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.652" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.653" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.654" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.656" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.657" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.662" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.663" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.664" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.665" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.666" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.668" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.669" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.670" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.671" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.672" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.675" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.676" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.697" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.719" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.730" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.732" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.733" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.740" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.741" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.742" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.743" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.744" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.745" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.746" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.764" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.777" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.778" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.779" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.795" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -15550,7 +15559,7 @@ entry:
   store i8 0, ptr %25, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %4, ptr %26, i32 0, i32 9
-  store i64 0, ptr %27, align 8
+  store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %4, ptr %28, i32 0, i32 10
   store i64 0, ptr %29, align 8
@@ -15560,6 +15569,9 @@ entry:
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %4, ptr %32, i32 0, i32 12
   store i64 0, ptr %33, align 8
+  %34 = load ptr, ptr %self, align 8
+  %35 = getelementptr %4, ptr %34, i32 0, i32 13
+  store i64 0, ptr %35, align 8
   ret void
 }
 
@@ -24819,7 +24831,7 @@ else12:                                           ; preds = %merge5
   br label %merge10
 
 merge10:                                          ; preds = %else12, %dead13
-  %34 = call i32 @"$ConfigReader.expect_absent"(ptr %inside, ptr @"$string.213")
+  %34 = call i32 @"$check_cache_scheme"(ptr %inside)
   store i32 %34, ptr %code14, align 4
   %35 = load i32, ptr %code14, align 4
   %36 = icmp ne i32 %35, 0
@@ -24888,49 +24900,27 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$ConfigReader.expect_absent"(ptr %0, ptr %1) {
+define internal i32 @"$check_cache_scheme"(ptr %0) {
 entry:
-  %target = alloca ptr, align 8
-  %key = alloca ptr, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store ptr %1, ptr %key, align 8
-  %2 = load ptr, ptr %self, align 8
-  %3 = load ptr, ptr %key, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %2, ptr %3)
-  %5 = icmp ne ptr %4, null
+  %code14 = alloca i32, align 4
+  %code9 = alloca i32, align 4
+  %code = alloca i32, align 4
+  %inside = alloca %101, align 8
+  %1 = alloca %101, align 8
+  %node = alloca ptr, align 8
+  %from = alloca ptr, align 8
+  store ptr %0, ptr %from, align 8
+  %2 = load ptr, ptr %from, align 8
+  %3 = call ptr @"$ConfigReader.find"(ptr %2, ptr @"$string.212")
+  store ptr %3, ptr %node, align 8
+  %4 = load ptr, ptr %node, align 8
+  %5 = icmp eq ptr %4, null
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %then, label %else
 
 then:                                             ; preds = %entry
-  %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %101, ptr %8, i32 0, i32 3
-  %10 = load ptr, ptr %9, align 8
-  store ptr %10, ptr %target, align 8
-  %11 = load ptr, ptr %target, align 8
-  %12 = icmp ne ptr %11, null
-  %13 = zext i1 %12 to i8
-  %14 = trunc i8 %13 to i1
-  br i1 %14, label %then2, label %else3
-
-then2:                                            ; preds = %then
-  %15 = load ptr, ptr %target, align 8
-  %16 = getelementptr %0, ptr %15, i32 0, i32 0
-  %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
-  %18 = getelementptr i8, ptr %17, i64 0
-  %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %101, ptr %19, i32 0, i32 2
-  %21 = load ptr, ptr %20, align 8
-  %22 = load ptr, ptr %key, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.212", ptr %21, ptr %22)
-  br label %merge1
-
-else3:                                            ; preds = %then
-  br label %merge1
-
-merge1:                                           ; preds = %else3, %then2
-  ret i32 4
+  ret i32 0
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -24939,9 +24929,200 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  ret i32 0
+  %8 = load ptr, ptr %node, align 8
+  %9 = getelementptr %104, ptr %8, i32 0, i32 0
+  %10 = load i32, ptr %9, align 4
+  %11 = icmp ne i32 %10, 6
+  %12 = zext i1 %11 to i8
+  %13 = trunc i8 %12 to i1
+  br i1 %13, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %14 = load ptr, ptr %from, align 8
+  %15 = load ptr, ptr %node, align 8
+  %16 = call i32 @"$ConfigReader.wrong_kind"(ptr %14, ptr @"$string.212", ptr @"$string.190", ptr %15)
+  ret i32 %16
 
 dead4:                                            ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead4
+  %17 = load ptr, ptr %from, align 8
+  %18 = load ptr, ptr %node, align 8
+  call void @"$ConfigReader.inside"(ptr noalias sret(%101) %1, ptr %17, ptr %18)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %1, i64 32, i1 false)
+  %19 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.194", ptr @"$string.213")
+  store i32 %19, ptr %code, align 4
+  %20 = load i32, ptr %code, align 4
+  %21 = icmp ne i32 %20, 0
+  %22 = zext i1 %21 to i8
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %then6, label %else7
+
+then6:                                            ; preds = %merge1
+  %24 = load i32, ptr %code, align 4
+  ret i32 %24
+
+dead8:                                            ; No predecessors!
+  br label %merge5
+
+else7:                                            ; preds = %merge1
+  br label %merge5
+
+merge5:                                           ; preds = %else7, %dead8
+  %25 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.214", i64 8)
+  store i32 %25, ptr %code9, align 4
+  %26 = load i32, ptr %code9, align 4
+  %27 = icmp ne i32 %26, 0
+  %28 = zext i1 %27 to i8
+  %29 = trunc i8 %28 to i1
+  br i1 %29, label %then11, label %else12
+
+then11:                                           ; preds = %merge5
+  %30 = load i32, ptr %code9, align 4
+  ret i32 %30
+
+dead13:                                           ; No predecessors!
+  br label %merge10
+
+else12:                                           ; preds = %merge5
+  br label %merge10
+
+merge10:                                          ; preds = %else12, %dead13
+  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.216", i1 zeroext true)
+  store i32 %31, ptr %code14, align 4
+  %32 = load i32, ptr %code14, align 4
+  %33 = icmp ne i32 %32, 0
+  %34 = zext i1 %33 to i8
+  %35 = trunc i8 %34 to i1
+  br i1 %35, label %then16, label %else17
+
+then16:                                           ; preds = %merge10
+  %36 = load i32, ptr %code14, align 4
+  ret i32 %36
+
+dead18:                                           ; No predecessors!
+  br label %merge15
+
+else17:                                           ; preds = %merge10
+  br label %merge15
+
+merge15:                                          ; preds = %else17, %dead18
+  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.217", i1 zeroext false)
+  ret i32 %37
+
+dead19:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$ConfigReader.expect_flag"(ptr %0, ptr %1, i1 zeroext %2) {
+entry:
+  %target = alloca ptr, align 8
+  %words = alloca [2 x ptr], align 8
+  %3 = alloca [2 x ptr], align 8
+  %code = alloca i32, align 4
+  %value = alloca i8, align 1
+  %wanted = alloca i8, align 1
+  %key = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %key, align 8
+  %4 = zext i1 %2 to i8
+  store i8 %4, ptr %wanted, align 1
+  %5 = load i8, ptr %wanted, align 1
+  store i8 %5, ptr %value, align 1
+  %6 = load ptr, ptr %self, align 8
+  %7 = load ptr, ptr %key, align 8
+  %8 = load i8, ptr %wanted, align 1
+  %9 = icmp ne i8 %8, 0
+  %10 = call i32 @"$ConfigReader.flag"(ptr %6, ptr %7, i1 zeroext %9, ptr %value)
+  store i32 %10, ptr %code, align 4
+  %11 = load i32, ptr %code, align 4
+  %12 = icmp ne i32 %11, 0
+  %13 = zext i1 %12 to i8
+  %14 = trunc i8 %13 to i1
+  br i1 %14, label %then, label %else
+
+then:                                             ; preds = %entry
+  %15 = load i32, ptr %code, align 4
+  ret i32 %15
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %16 = load i8, ptr %value, align 1
+  %17 = load i8, ptr %wanted, align 1
+  %18 = icmp ne i8 %16, %17
+  %19 = zext i1 %18 to i8
+  %20 = trunc i8 %19 to i1
+  br i1 %20, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %21 = getelementptr [2 x ptr], ptr %3, i32 0, i32 0
+  store ptr @"$string.140", ptr %21, align 8
+  %22 = getelementptr [2 x ptr], ptr %3, i32 0, i32 1
+  store ptr @"$string.139", ptr %22, align 8
+  %23 = load [2 x ptr], ptr %3, align 8
+  store [2 x ptr] %23, ptr %words, align 8
+  %24 = load ptr, ptr %self, align 8
+  %25 = getelementptr %101, ptr %24, i32 0, i32 3
+  %26 = load ptr, ptr %25, align 8
+  store ptr %26, ptr %target, align 8
+  %27 = load ptr, ptr %target, align 8
+  %28 = icmp ne ptr %27, null
+  %29 = zext i1 %28 to i8
+  %30 = trunc i8 %29 to i1
+  br i1 %30, label %then5, label %else6
+
+then5:                                            ; preds = %then2
+  %31 = load ptr, ptr %target, align 8
+  %32 = getelementptr %0, ptr %31, i32 0, i32 0
+  %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
+  %34 = getelementptr i8, ptr %33, i64 0
+  %35 = load ptr, ptr %self, align 8
+  %36 = getelementptr %101, ptr %35, i32 0, i32 2
+  %37 = load ptr, ptr %36, align 8
+  %38 = load ptr, ptr %key, align 8
+  %39 = getelementptr [2 x ptr], ptr %words, i32 0, i32 0
+  %40 = load i8, ptr %value, align 1
+  %41 = trunc i8 %40 to i1
+  %42 = select i1 %41, i32 1, i32 0
+  %43 = sext i32 %42 to i64
+  %44 = getelementptr ptr, ptr %39, i64 %43
+  %45 = load ptr, ptr %44, align 8
+  %46 = getelementptr [2 x ptr], ptr %words, i32 0, i32 0
+  %47 = load i8, ptr %wanted, align 1
+  %48 = trunc i8 %47 to i1
+  %49 = select i1 %48, i32 1, i32 0
+  %50 = sext i32 %49 to i64
+  %51 = getelementptr ptr, ptr %46, i64 %50
+  %52 = load ptr, ptr %51, align 8
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.215", ptr %37, ptr %38, ptr %45, ptr %52)
+  br label %merge4
+
+else6:                                            ; preds = %then2
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %then5
+  ret i32 4
+
+dead7:                                            ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead7
+  ret i32 0
+
+dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
@@ -24958,7 +25139,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.214")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.218")
   store ptr %4, ptr %groups, align 8
   %5 = load ptr, ptr %groups, align 8
   %6 = icmp eq ptr %5, null
@@ -24968,7 +25149,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.215")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.219")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -24995,7 +25176,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %or.lhs.false, %merge
   %22 = load ptr, ptr %from, align 8
   %23 = load ptr, ptr %groups, align 8
-  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.215", ptr @"$string.216", ptr %23)
+  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.219", ptr @"$string.220", ptr %23)
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %merge
@@ -25101,7 +25282,7 @@ entry:
   %from = alloca ptr, align 8
   store ptr %0, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.217")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.221")
   store ptr %4, ptr %node, align 8
   %5 = load ptr, ptr %node, align 8
   %6 = icmp eq ptr %5, null
@@ -25111,7 +25292,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.218")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.222")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -25125,7 +25306,7 @@ merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %2, ptr %11, ptr %12)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.194", ptr @"$string.219")
+  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.194", ptr @"$string.213")
   store i32 %13, ptr %code, align 4
   %14 = load i32, ptr %code, align 4
   %15 = icmp ne i32 %14, 0
@@ -25144,7 +25325,7 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.220", i64 8)
+  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.214", i64 8)
   store i32 %19, ptr %code5, align 4
   %20 = load i32, ptr %code5, align 4
   %21 = icmp ne i32 %20, 0
@@ -25163,7 +25344,7 @@ else8:                                            ; preds = %merge1
   br label %merge6
 
 merge6:                                           ; preds = %else8, %dead9
-  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.221", ptr @"$string.222")
+  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.223", ptr @"$string.224")
   store i32 %25, ptr %code10, align 4
   %26 = load i32, ptr %code10, align 4
   %27 = icmp ne i32 %26, 0
@@ -25182,7 +25363,7 @@ else13:                                           ; preds = %merge6
   br label %merge11
 
 merge11:                                          ; preds = %else13, %dead14
-  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.224", i1 zeroext true)
+  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.216", i1 zeroext true)
   store i32 %31, ptr %code15, align 4
   %32 = load i32, ptr %code15, align 4
   %33 = icmp ne i32 %32, 0
@@ -25201,7 +25382,7 @@ else18:                                           ; preds = %merge11
   br label %merge16
 
 merge16:                                          ; preds = %else18, %dead19
-  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.225", i1 zeroext false)
+  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.217", i1 zeroext false)
   store i32 %37, ptr %code20, align 4
   %38 = load i32, ptr %code20, align 4
   %39 = icmp ne i32 %38, 0
@@ -25221,7 +25402,7 @@ else23:                                           ; preds = %merge16
 
 merge21:                                          ; preds = %else23, %dead24
   %43 = load ptr, ptr %from, align 8
-  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.226")
+  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.225")
   store ptr %44, ptr %node25, align 8
   %45 = load ptr, ptr %node25, align 8
   %46 = icmp eq ptr %45, null
@@ -25231,7 +25412,7 @@ merge21:                                          ; preds = %else23, %dead24
 
 then27:                                           ; preds = %merge21
   %49 = load ptr, ptr %from, align 8
-  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.227")
+  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.226")
   ret i32 %50
 
 dead29:                                           ; No predecessors!
@@ -25245,7 +25426,7 @@ merge26:                                          ; preds = %else28, %dead29
   %52 = load ptr, ptr %node25, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %1, ptr %51, ptr %52)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside30, ptr align 8 %1, i64 32, i1 false)
-  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.194", ptr @"$string.219")
+  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.194", ptr @"$string.213")
   store i32 %53, ptr %code31, align 4
   %54 = load i32, ptr %code31, align 4
   %55 = icmp ne i32 %54, 0
@@ -25264,7 +25445,7 @@ else34:                                           ; preds = %merge26
   br label %merge32
 
 merge32:                                          ; preds = %else34, %dead35
-  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.220", i64 8)
+  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.214", i64 8)
   store i32 %59, ptr %code36, align 4
   %60 = load i32, ptr %code36, align 4
   %61 = icmp ne i32 %60, 0
@@ -25283,7 +25464,7 @@ else39:                                           ; preds = %merge32
   br label %merge37
 
 merge37:                                          ; preds = %else39, %dead40
-  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.221", ptr @"$string.38")
+  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.223", ptr @"$string.38")
   store i32 %65, ptr %code41, align 4
   %66 = load i32, ptr %code41, align 4
   %67 = icmp ne i32 %66, 0
@@ -25302,7 +25483,7 @@ else44:                                           ; preds = %merge37
   br label %merge42
 
 merge42:                                          ; preds = %else44, %dead45
-  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.224", i1 zeroext true)
+  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.216", i1 zeroext true)
   store i32 %71, ptr %code46, align 4
   %72 = load i32, ptr %code46, align 4
   %73 = icmp ne i32 %72, 0
@@ -25321,7 +25502,7 @@ else49:                                           ; preds = %merge42
   br label %merge47
 
 merge47:                                          ; preds = %else49, %dead50
-  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.225", i1 zeroext true)
+  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.217", i1 zeroext true)
   store i32 %77, ptr %code51, align 4
   %78 = load i32, ptr %code51, align 4
   %79 = icmp ne i32 %78, 0
@@ -25348,37 +25529,49 @@ dead56:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$ConfigReader.expect_flag"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$ConfigReader.expect_absent"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
-  %words = alloca [2 x ptr], align 8
-  %3 = alloca [2 x ptr], align 8
-  %code = alloca i32, align 4
-  %value = alloca i8, align 1
-  %wanted = alloca i8, align 1
   %key = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %key, align 8
-  %4 = zext i1 %2 to i8
-  store i8 %4, ptr %wanted, align 1
-  %5 = load i8, ptr %wanted, align 1
-  store i8 %5, ptr %value, align 1
-  %6 = load ptr, ptr %self, align 8
-  %7 = load ptr, ptr %key, align 8
-  %8 = load i8, ptr %wanted, align 1
-  %9 = icmp ne i8 %8, 0
-  %10 = call i32 @"$ConfigReader.flag"(ptr %6, ptr %7, i1 zeroext %9, ptr %value)
-  store i32 %10, ptr %code, align 4
-  %11 = load i32, ptr %code, align 4
-  %12 = icmp ne i32 %11, 0
-  %13 = zext i1 %12 to i8
-  %14 = trunc i8 %13 to i1
-  br i1 %14, label %then, label %else
+  %2 = load ptr, ptr %self, align 8
+  %3 = load ptr, ptr %key, align 8
+  %4 = call ptr @"$ConfigReader.find"(ptr %2, ptr %3)
+  %5 = icmp ne ptr %4, null
+  %6 = zext i1 %5 to i8
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %then, label %else
 
 then:                                             ; preds = %entry
-  %15 = load i32, ptr %code, align 4
-  ret i32 %15
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %101, ptr %8, i32 0, i32 3
+  %10 = load ptr, ptr %9, align 8
+  store ptr %10, ptr %target, align 8
+  %11 = load ptr, ptr %target, align 8
+  %12 = icmp ne ptr %11, null
+  %13 = zext i1 %12 to i8
+  %14 = trunc i8 %13 to i1
+  br i1 %14, label %then2, label %else3
+
+then2:                                            ; preds = %then
+  %15 = load ptr, ptr %target, align 8
+  %16 = getelementptr %0, ptr %15, i32 0, i32 0
+  %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
+  %18 = getelementptr i8, ptr %17, i64 0
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %101, ptr %19, i32 0, i32 2
+  %21 = load ptr, ptr %20, align 8
+  %22 = load ptr, ptr %key, align 8
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.227", ptr %21, ptr %22)
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  ret i32 4
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -25387,72 +25580,9 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %16 = load i8, ptr %value, align 1
-  %17 = load i8, ptr %wanted, align 1
-  %18 = icmp ne i8 %16, %17
-  %19 = zext i1 %18 to i8
-  %20 = trunc i8 %19 to i1
-  br i1 %20, label %then2, label %else3
-
-then2:                                            ; preds = %merge
-  %21 = getelementptr [2 x ptr], ptr %3, i32 0, i32 0
-  store ptr @"$string.140", ptr %21, align 8
-  %22 = getelementptr [2 x ptr], ptr %3, i32 0, i32 1
-  store ptr @"$string.139", ptr %22, align 8
-  %23 = load [2 x ptr], ptr %3, align 8
-  store [2 x ptr] %23, ptr %words, align 8
-  %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %101, ptr %24, i32 0, i32 3
-  %26 = load ptr, ptr %25, align 8
-  store ptr %26, ptr %target, align 8
-  %27 = load ptr, ptr %target, align 8
-  %28 = icmp ne ptr %27, null
-  %29 = zext i1 %28 to i8
-  %30 = trunc i8 %29 to i1
-  br i1 %30, label %then5, label %else6
-
-then5:                                            ; preds = %then2
-  %31 = load ptr, ptr %target, align 8
-  %32 = getelementptr %0, ptr %31, i32 0, i32 0
-  %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
-  %34 = getelementptr i8, ptr %33, i64 0
-  %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %101, ptr %35, i32 0, i32 2
-  %37 = load ptr, ptr %36, align 8
-  %38 = load ptr, ptr %key, align 8
-  %39 = getelementptr [2 x ptr], ptr %words, i32 0, i32 0
-  %40 = load i8, ptr %value, align 1
-  %41 = trunc i8 %40 to i1
-  %42 = select i1 %41, i32 1, i32 0
-  %43 = sext i32 %42 to i64
-  %44 = getelementptr ptr, ptr %39, i64 %43
-  %45 = load ptr, ptr %44, align 8
-  %46 = getelementptr [2 x ptr], ptr %words, i32 0, i32 0
-  %47 = load i8, ptr %wanted, align 1
-  %48 = trunc i8 %47 to i1
-  %49 = select i1 %48, i32 1, i32 0
-  %50 = sext i32 %49 to i64
-  %51 = getelementptr ptr, ptr %46, i64 %50
-  %52 = load ptr, ptr %51, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.223", ptr %37, ptr %38, ptr %45, ptr %52)
-  br label %merge4
-
-else6:                                            ; preds = %then2
-  br label %merge4
-
-merge4:                                           ; preds = %else6, %then5
-  ret i32 4
-
-dead7:                                            ; No predecessors!
-  br label %merge1
-
-else3:                                            ; preds = %merge
-  br label %merge1
-
-merge1:                                           ; preds = %else3, %dead7
   ret i32 0
 
-dead8:                                            ; No predecessors!
+dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
@@ -33170,22 +33300,22 @@ entry:
   %7 = load ptr, ptr %self, align 8
   %8 = call i64 @"$Model.count_expected"(ptr %7, i1 zeroext false)
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %4, ptr %9, i32 0, i32 9
+  %10 = getelementptr %4, ptr %9, i32 0, i32 10
   store i64 %8, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = call i64 @"$Model.count_expected"(ptr %11, i1 zeroext true)
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %4, ptr %13, i32 0, i32 10
+  %14 = getelementptr %4, ptr %13, i32 0, i32 11
   store i64 %12, ptr %14, align 8
   %15 = load ptr, ptr %self, align 8
   %16 = call i64 @"$Model.expected_bytes"(ptr %15, i1 zeroext false)
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %4, ptr %17, i32 0, i32 11
+  %18 = getelementptr %4, ptr %17, i32 0, i32 12
   store i64 %16, ptr %18, align 8
   %19 = load ptr, ptr %self, align 8
   %20 = call i64 @"$Model.expected_bytes"(ptr %19, i1 zeroext true)
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %4, ptr %21, i32 0, i32 12
+  %22 = getelementptr %4, ptr %21, i32 0, i32 13
   store i64 %20, ptr %22, align 8
   ret void
 }
@@ -33971,7 +34101,7 @@ merge:                                            ; preds = %else, %dead
   %47 = getelementptr %127, ptr %"<structcast>", i32 0, i32 3
   %48 = load ptr, ptr %47, align 8
   store ptr %48, ptr %46, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %validator, ptr align 8 %5, i64 64, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %validator, ptr align 8 %5, i64 72, i1 false)
   call void @"$Validator.check_all"(ptr %validator)
   %49 = load %48, ptr %4, align 1
   %50 = load i8, ptr %checks_scales, align 1
@@ -33987,26 +34117,31 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %53 = getelementptr %126, ptr %validator, i32 0, i32 4
-  %54 = load i64, ptr %53, align 8
+  %53 = getelementptr %126, ptr %validator, i32 0, i32 8
+  %54 = load i8, ptr %53, align 1
   %55 = load ptr, ptr %self, align 8
   %56 = getelementptr %4, ptr %55, i32 0, i32 9
-  store i64 %54, ptr %56, align 8
-  %57 = getelementptr %126, ptr %validator, i32 0, i32 5
+  store i8 %54, ptr %56, align 1
+  %57 = getelementptr %126, ptr %validator, i32 0, i32 4
   %58 = load i64, ptr %57, align 8
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr %4, ptr %59, i32 0, i32 10
   store i64 %58, ptr %60, align 8
-  %61 = getelementptr %126, ptr %validator, i32 0, i32 6
+  %61 = getelementptr %126, ptr %validator, i32 0, i32 5
   %62 = load i64, ptr %61, align 8
   %63 = load ptr, ptr %self, align 8
   %64 = getelementptr %4, ptr %63, i32 0, i32 11
   store i64 %62, ptr %64, align 8
-  %65 = getelementptr %126, ptr %validator, i32 0, i32 7
+  %65 = getelementptr %126, ptr %validator, i32 0, i32 6
   %66 = load i64, ptr %65, align 8
   %67 = load ptr, ptr %self, align 8
   %68 = getelementptr %4, ptr %67, i32 0, i32 12
   store i64 %66, ptr %68, align 8
+  %69 = getelementptr %126, ptr %validator, i32 0, i32 7
+  %70 = load i64, ptr %69, align 8
+  %71 = load ptr, ptr %self, align 8
+  %72 = getelementptr %4, ptr %71, i32 0, i32 13
+  store i64 %70, ptr %72, align 8
   ret i32 0
 
 dead4:                                            ; No predecessors!
@@ -39356,100 +39491,104 @@ entry:
   %1 = alloca %48, align 8
   %i2 = alloca i64, align 8
   %2 = alloca %48, align 8
+  %3 = alloca %48, align 8
   %module = alloca ptr, align 8
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %126, ptr %3, i32 0, i32 4
-  store i64 0, ptr %4, align 8
-  %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %126, ptr %5, i32 0, i32 5
-  store i64 0, ptr %6, align 8
-  %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %126, ptr %7, i32 0, i32 6
-  store i64 0, ptr %8, align 8
-  %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %126, ptr %9, i32 0, i32 7
-  store i64 0, ptr %10, align 8
-  %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %126, ptr %11, i32 0, i32 1
-  %13 = load ptr, ptr %12, align 8
-  %14 = getelementptr %13, ptr %13, i32 0, i32 0
-  %15 = getelementptr %14, ptr %14, i32 0, i32 1
-  %16 = load i64, ptr %15, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %126, ptr %4, i32 0, i32 4
+  store i64 0, ptr %5, align 8
+  %6 = load ptr, ptr %self, align 8
+  %7 = getelementptr %126, ptr %6, i32 0, i32 5
+  store i64 0, ptr %7, align 8
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %126, ptr %8, i32 0, i32 6
+  store i64 0, ptr %9, align 8
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %126, ptr %10, i32 0, i32 7
+  store i64 0, ptr %11, align 8
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %126, ptr %12, i32 0, i32 1
+  %14 = load ptr, ptr %13, align 8
+  %15 = getelementptr %13, ptr %14, i32 0, i32 0
+  %16 = getelementptr %14, ptr %15, i32 0, i32 1
+  %17 = load i64, ptr %16, align 8
   store i64 0, ptr %i, align 8
   br label %forcond
 
 forcond:                                          ; preds = %merge1, %entry
-  %17 = load i64, ptr %i, align 8
-  %18 = icmp sgt i64 %17, %16
-  %19 = and i1 %18, false
-  %20 = icmp slt i64 %17, %16
-  %21 = and i1 %20, true
-  %22 = or i1 %21, %19
-  br i1 %22, label %forbody, label %merge
+  %18 = load i64, ptr %i, align 8
+  %19 = icmp sgt i64 %18, %17
+  %20 = and i1 %19, false
+  %21 = icmp slt i64 %18, %17
+  %22 = and i1 %21, true
+  %23 = or i1 %22, %20
+  br i1 %23, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %126, ptr %23, i32 0, i32 1
-  %25 = load ptr, ptr %24, align 8
-  %26 = getelementptr %13, ptr %25, i32 0, i32 0
-  %27 = load i64, ptr %i, align 8
-  %28 = call ptr @"$Vector.at.313"(ptr %26, i64 %27)
-  store ptr %28, ptr %module, align 8
-  %29 = load ptr, ptr %module, align 8
-  %30 = getelementptr %125, ptr %29, i32 0, i32 8
-  %31 = load i8, ptr %30, align 1
-  %32 = trunc i8 %31 to i1
-  br i1 %32, label %else, label %then
+  %24 = load ptr, ptr %self, align 8
+  %25 = getelementptr %126, ptr %24, i32 0, i32 1
+  %26 = load ptr, ptr %25, align 8
+  %27 = getelementptr %13, ptr %26, i32 0, i32 0
+  %28 = load i64, ptr %i, align 8
+  %29 = call ptr @"$Vector.at.313"(ptr %27, i64 %28)
+  store ptr %29, ptr %module, align 8
+  %30 = load ptr, ptr %module, align 8
+  %31 = getelementptr %125, ptr %30, i32 0, i32 8
+  %32 = load i8, ptr %31, align 1
+  %33 = trunc i8 %32 to i1
+  br i1 %33, label %else, label %then
 
 then:                                             ; preds = %forbody
-  %33 = load ptr, ptr %self, align 8
-  %34 = load ptr, ptr %module, align 8
-  call void @"$Validator.check_module"(ptr %33, ptr %34)
-  %35 = load %48, ptr %2, align 1
+  %34 = load ptr, ptr %self, align 8
+  %35 = load ptr, ptr %module, align 8
+  call void @"$Validator.check_module"(ptr %34, ptr %35)
+  %36 = load %48, ptr %3, align 1
   br label %merge1
 
 else:                                             ; preds = %forbody
   br label %merge1
 
 merge1:                                           ; preds = %else, %then
-  %36 = add i64 %17, 1
-  store i64 %36, ptr %i, align 8
+  %37 = add i64 %18, 1
+  store i64 %37, ptr %i, align 8
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %126, ptr %37, i32 0, i32 2
-  %39 = load ptr, ptr %38, align 8
-  %40 = getelementptr %16, ptr %39, i32 0, i32 4
-  %41 = getelementptr %18, ptr %40, i32 0, i32 1
-  %42 = load i64, ptr %41, align 8
+  %38 = load ptr, ptr %self, align 8
+  call void @"$Validator.check_head_scales"(ptr %38)
+  %39 = load %48, ptr %2, align 1
+  %40 = load ptr, ptr %self, align 8
+  %41 = getelementptr %126, ptr %40, i32 0, i32 2
+  %42 = load ptr, ptr %41, align 8
+  %43 = getelementptr %16, ptr %42, i32 0, i32 4
+  %44 = getelementptr %18, ptr %43, i32 0, i32 1
+  %45 = load i64, ptr %44, align 8
   store i64 0, ptr %i2, align 8
   br label %forcond3
 
 forcond3:                                         ; preds = %forbody4, %merge
-  %43 = load i64, ptr %i2, align 8
-  %44 = icmp sgt i64 %43, %42
-  %45 = and i1 %44, false
-  %46 = icmp slt i64 %43, %42
-  %47 = and i1 %46, true
-  %48 = or i1 %47, %45
-  br i1 %48, label %forbody4, label %merge5
+  %46 = load i64, ptr %i2, align 8
+  %47 = icmp sgt i64 %46, %45
+  %48 = and i1 %47, false
+  %49 = icmp slt i64 %46, %45
+  %50 = and i1 %49, true
+  %51 = or i1 %50, %48
+  br i1 %51, label %forbody4, label %merge5
 
 forbody4:                                         ; preds = %forcond3
-  %49 = load ptr, ptr %self, align 8
-  %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %126, ptr %50, i32 0, i32 2
-  %52 = load ptr, ptr %51, align 8
-  %53 = getelementptr %16, ptr %52, i32 0, i32 4
-  %54 = load i64, ptr %i2, align 8
-  %55 = call ptr @"$Vector.at.373"(ptr %53, i64 %54)
-  call void @"$Validator.account"(ptr %49, ptr %55)
-  %56 = load %48, ptr %1, align 1
-  %57 = add i64 %43, 1
-  store i64 %57, ptr %i2, align 8
+  %52 = load ptr, ptr %self, align 8
+  %53 = load ptr, ptr %self, align 8
+  %54 = getelementptr %126, ptr %53, i32 0, i32 2
+  %55 = load ptr, ptr %54, align 8
+  %56 = getelementptr %16, ptr %55, i32 0, i32 4
+  %57 = load i64, ptr %i2, align 8
+  %58 = call ptr @"$Vector.at.373"(ptr %56, i64 %57)
+  call void @"$Validator.account"(ptr %52, ptr %58)
+  %59 = load %48, ptr %1, align 1
+  %60 = add i64 %46, 1
+  store i64 %60, ptr %i2, align 8
   br label %forcond3
 
 merge5:                                           ; preds = %forcond3
@@ -40511,6 +40650,383 @@ merge:                                            ; preds = %else, %merge2
   ret void
 }
 
+define internal void @"$Validator.check_head_scales"(ptr %0) {
+entry:
+  %1 = alloca %48, align 8
+  %2 = alloca %48, align 8
+  %layer = alloca i32, align 4
+  %3 = alloca %48, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %126, ptr %4, i32 0, i32 2
+  %6 = load ptr, ptr %5, align 8
+  %7 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %6, i32 0)
+  %8 = icmp ne ptr %7, null
+  %9 = zext i1 %8 to i8
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %126, ptr %10, i32 0, i32 8
+  store i8 %9, ptr %11, align 1
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %126, ptr %12, i32 0, i32 8
+  %14 = load i8, ptr %13, align 1
+  %15 = trunc i8 %14 to i1
+  br i1 %15, label %else, label %then
+
+then:                                             ; preds = %entry
+  %16 = load %48, ptr %3, align 1
+  ret void
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %126, ptr %17, i32 0, i32 0
+  %19 = load ptr, ptr %18, align 8
+  %20 = getelementptr %6, ptr %19, i32 0, i32 2
+  %21 = load i32, ptr %20, align 4
+  store i32 0, ptr %layer, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %forbody, %merge
+  %22 = load i32, ptr %layer, align 4
+  %23 = icmp sgt i32 %22, %21
+  %24 = and i1 %23, false
+  %25 = icmp slt i32 %22, %21
+  %26 = and i1 %25, true
+  %27 = or i1 %26, %24
+  br i1 %27, label %forbody, label %merge1
+
+forbody:                                          ; preds = %forcond
+  %28 = load ptr, ptr %self, align 8
+  %29 = load i32, ptr %layer, align 4
+  %30 = load ptr, ptr %self, align 8
+  %31 = getelementptr %126, ptr %30, i32 0, i32 2
+  %32 = load ptr, ptr %31, align 8
+  %33 = load i32, ptr %layer, align 4
+  %34 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %32, i32 %33)
+  call void @"$Validator.check_head_scale"(ptr %28, i32 %29, ptr %34, ptr @"$string.400")
+  %35 = load %48, ptr %2, align 1
+  %36 = load ptr, ptr %self, align 8
+  %37 = load i32, ptr %layer, align 4
+  %38 = load ptr, ptr %self, align 8
+  %39 = getelementptr %126, ptr %38, i32 0, i32 2
+  %40 = load ptr, ptr %39, align 8
+  %41 = load i32, ptr %layer, align 4
+  %42 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).401"(ptr %40, i32 %41)
+  call void @"$Validator.check_head_scale"(ptr %36, i32 %37, ptr %42, ptr @"$string.404")
+  %43 = load %48, ptr %1, align 1
+  %44 = add i32 %22, 1
+  store i32 %44, ptr %layer, align 4
+  br label %forcond
+
+merge1:                                           ; preds = %forcond
+  ret void
+}
+
+define internal ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %0, i32 %1) {
+entry:
+  %view1 = alloca ptr, align 8
+  %view = alloca ptr, align 8
+  %name = alloca [128 x i8], align 1
+  %layer = alloca i32, align 4
+  %checkpoint = alloca ptr, align 8
+  store ptr %0, ptr %checkpoint, align 8
+  store i32 %1, ptr %layer, align 4
+  %2 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
+  %3 = getelementptr i8, ptr %2, i64 0
+  %4 = load i32, ptr %layer, align 4
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.396", i32 %4)
+  %6 = load ptr, ptr %checkpoint, align 8
+  %7 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
+  %8 = getelementptr i8, ptr %7, i64 0
+  %9 = call ptr @"$Checkpoint.find"(ptr %6, ptr %8)
+  store ptr %9, ptr %view, align 8
+  %10 = load ptr, ptr %view, align 8
+  %11 = icmp ne ptr %10, null
+  %12 = zext i1 %11 to i8
+  %13 = trunc i8 %12 to i1
+  br i1 %13, label %then, label %else
+
+then:                                             ; preds = %entry
+  %14 = load ptr, ptr %view, align 8
+  ret ptr %14
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
+  %16 = getelementptr i8, ptr %15, i64 0
+  %17 = load i32, ptr %layer, align 4
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.397", i32 %17)
+  %19 = load ptr, ptr %checkpoint, align 8
+  %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
+  %21 = getelementptr i8, ptr %20, i64 0
+  %22 = call ptr @"$Checkpoint.find"(ptr %19, ptr %21)
+  store ptr %22, ptr %view1, align 8
+  %23 = load ptr, ptr %view1, align 8
+  %24 = icmp ne ptr %23, null
+  %25 = zext i1 %24 to i8
+  %26 = trunc i8 %25 to i1
+  br i1 %26, label %then3, label %else4
+
+then3:                                            ; preds = %merge
+  %27 = load ptr, ptr %view1, align 8
+  ret ptr %27
+
+dead5:                                            ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %merge
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %dead5
+  ret ptr null
+
+dead6:                                            ; No predecessors!
+  ret ptr undef
+}
+
+define internal void @"$Validator.check_head_scale"(ptr %0, i32 %1, ptr %2, ptr %3) {
+entry:
+  %problem10 = alloca ptr, align 8
+  %4 = alloca %48, align 8
+  %shape = alloca [128 x i8], align 1
+  %count = alloca i64, align 8
+  %5 = alloca %48, align 8
+  %problem = alloca ptr, align 8
+  %missing = alloca [128 x i8], align 1
+  %name = alloca ptr, align 8
+  %view = alloca ptr, align 8
+  %layer = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i32 %1, ptr %layer, align 4
+  store ptr %2, ptr %view, align 8
+  store ptr %3, ptr %name, align 8
+  %6 = load ptr, ptr %view, align 8
+  %7 = icmp eq ptr %6, null
+  %8 = zext i1 %7 to i8
+  %9 = trunc i8 %8 to i1
+  br i1 %9, label %then, label %else
+
+then:                                             ; preds = %entry
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %126, ptr %10, i32 0, i32 2
+  %12 = load ptr, ptr %11, align 8
+  %13 = getelementptr %16, ptr %12, i32 0, i32 8
+  %14 = load i8, ptr %13, align 1
+  %15 = trunc i8 %14 to i1
+  br i1 %15, label %else3, label %then2
+
+then2:                                            ; preds = %then
+  %16 = getelementptr [128 x i8], ptr %missing, i32 0, i32 0
+  %17 = getelementptr i8, ptr %16, i64 0
+  %18 = load i32, ptr %layer, align 4
+  %19 = load ptr, ptr %name, align 8
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 128, ptr @"$string.398", i32 %18, ptr %19)
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %126, ptr %21, i32 0, i32 2
+  %23 = load ptr, ptr %22, align 8
+  %24 = getelementptr %16, ptr %23, i32 0, i32 6
+  %25 = load ptr, ptr %self, align 8
+  %26 = call ptr @"$Validator.index_file"(ptr %25)
+  %27 = getelementptr [128 x i8], ptr %missing, i32 0, i32 0
+  %28 = getelementptr i8, ptr %27, i64 0
+  %29 = call ptr @"$Problems.next"(ptr %24, i32 2, ptr %26, ptr %28)
+  store ptr %29, ptr %problem, align 8
+  %30 = load ptr, ptr %problem, align 8
+  %31 = icmp ne ptr %30, null
+  %32 = zext i1 %31 to i8
+  %33 = trunc i8 %32 to i1
+  br i1 %33, label %then5, label %else6
+
+then5:                                            ; preds = %then2
+  %34 = load ptr, ptr %problem, align 8
+  %35 = getelementptr %131, ptr %34, i32 0, i32 3
+  %36 = getelementptr [512 x i8], ptr %35, i32 0, i32 0
+  %37 = getelementptr i8, ptr %36, i64 0
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 512, ptr @"$string.382")
+  br label %merge4
+
+else6:                                            ; preds = %then2
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %then5
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %merge4
+  %39 = load %48, ptr %5, align 1
+  ret void
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %40 = load ptr, ptr %view, align 8
+  %41 = getelementptr %133, ptr %40, i32 0, i32 9
+  store i8 1, ptr %41, align 1
+  %42 = load ptr, ptr %self, align 8
+  %43 = load ptr, ptr %view, align 8
+  %44 = call zeroext i1 @"$Validator.check_plain"(ptr %42, ptr %43)
+  %45 = zext i1 %44 to i8
+  %46 = load ptr, ptr %view, align 8
+  %47 = call i64 @"$TensorView.num_elements"(ptr %46)
+  store i64 %47, ptr %count, align 8
+  %48 = load i64, ptr %count, align 8
+  %49 = icmp ne i64 %48, 1
+  %50 = zext i1 %49 to i8
+  %51 = trunc i8 %50 to i1
+  br i1 %51, label %and.lhs.true, label %else9
+
+then8:                                            ; preds = %and.lhs.true
+  %52 = load ptr, ptr %view, align 8
+  %53 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
+  %54 = getelementptr i8, ptr %53, i64 0
+  call void @"$TensorView.describe_shape"(ptr %52, ptr %54, i64 128)
+  %55 = load %48, ptr %4, align 1
+  %56 = load ptr, ptr %self, align 8
+  %57 = getelementptr %126, ptr %56, i32 0, i32 2
+  %58 = load ptr, ptr %57, align 8
+  %59 = getelementptr %16, ptr %58, i32 0, i32 6
+  %60 = load ptr, ptr %self, align 8
+  %61 = getelementptr %126, ptr %60, i32 0, i32 2
+  %62 = load ptr, ptr %61, align 8
+  %63 = load ptr, ptr %view, align 8
+  %64 = call ptr @"$Checkpoint.file_of"(ptr %62, ptr %63)
+  %65 = load ptr, ptr %view, align 8
+  %66 = getelementptr %133, ptr %65, i32 0, i32 0
+  %67 = load ptr, ptr %66, align 8
+  %68 = call ptr @"$Problems.next"(ptr %59, i32 2, ptr %64, ptr %67)
+  store ptr %68, ptr %problem10, align 8
+  %69 = load ptr, ptr %problem10, align 8
+  %70 = icmp ne ptr %69, null
+  %71 = zext i1 %70 to i8
+  %72 = trunc i8 %71 to i1
+  br i1 %72, label %then12, label %else13
+
+and.lhs.true:                                     ; preds = %merge
+  %73 = load i64, ptr %count, align 8
+  %74 = load ptr, ptr %self, align 8
+  %75 = getelementptr %126, ptr %74, i32 0, i32 0
+  %76 = load ptr, ptr %75, align 8
+  %77 = getelementptr %6, ptr %76, i32 0, i32 5
+  %78 = load i32, ptr %77, align 4
+  %79 = sext i32 %78 to i64
+  %80 = icmp ne i64 %73, %79
+  %81 = zext i1 %80 to i8
+  %82 = trunc i8 %81 to i1
+  br i1 %82, label %then8, label %else9
+
+then12:                                           ; preds = %then8
+  %83 = load ptr, ptr %problem10, align 8
+  %84 = getelementptr %131, ptr %83, i32 0, i32 3
+  %85 = getelementptr [512 x i8], ptr %84, i32 0, i32 0
+  %86 = getelementptr i8, ptr %85, i64 0
+  %87 = load ptr, ptr %self, align 8
+  %88 = getelementptr %126, ptr %87, i32 0, i32 0
+  %89 = load ptr, ptr %88, align 8
+  %90 = getelementptr %6, ptr %89, i32 0, i32 5
+  %91 = load i32, ptr %90, align 4
+  %92 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
+  %93 = getelementptr i8, ptr %92, i64 0
+  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %86, i64 512, ptr @"$string.399", i32 %91, ptr %93)
+  br label %merge11
+
+else13:                                           ; preds = %then8
+  br label %merge11
+
+merge11:                                          ; preds = %else13, %then12
+  br label %merge7
+
+else9:                                            ; preds = %and.lhs.true, %merge
+  br label %merge7
+
+merge7:                                           ; preds = %else9, %merge11
+  ret void
+}
+
+define internal ptr @"$anon (./terra/checkpoint/head_scales.t:9).401"(ptr %0, i32 %1) {
+entry:
+  %view1 = alloca ptr, align 8
+  %view = alloca ptr, align 8
+  %name = alloca [128 x i8], align 1
+  %layer = alloca i32, align 4
+  %checkpoint = alloca ptr, align 8
+  store ptr %0, ptr %checkpoint, align 8
+  store i32 %1, ptr %layer, align 4
+  %2 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
+  %3 = getelementptr i8, ptr %2, i64 0
+  %4 = load i32, ptr %layer, align 4
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.402", i32 %4)
+  %6 = load ptr, ptr %checkpoint, align 8
+  %7 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
+  %8 = getelementptr i8, ptr %7, i64 0
+  %9 = call ptr @"$Checkpoint.find"(ptr %6, ptr %8)
+  store ptr %9, ptr %view, align 8
+  %10 = load ptr, ptr %view, align 8
+  %11 = icmp ne ptr %10, null
+  %12 = zext i1 %11 to i8
+  %13 = trunc i8 %12 to i1
+  br i1 %13, label %then, label %else
+
+then:                                             ; preds = %entry
+  %14 = load ptr, ptr %view, align 8
+  ret ptr %14
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
+  %16 = getelementptr i8, ptr %15, i64 0
+  %17 = load i32, ptr %layer, align 4
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.403", i32 %17)
+  %19 = load ptr, ptr %checkpoint, align 8
+  %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
+  %21 = getelementptr i8, ptr %20, i64 0
+  %22 = call ptr @"$Checkpoint.find"(ptr %19, ptr %21)
+  store ptr %22, ptr %view1, align 8
+  %23 = load ptr, ptr %view1, align 8
+  %24 = icmp ne ptr %23, null
+  %25 = zext i1 %24 to i8
+  %26 = trunc i8 %25 to i1
+  br i1 %26, label %then3, label %else4
+
+then3:                                            ; preds = %merge
+  %27 = load ptr, ptr %view1, align 8
+  ret ptr %27
+
+dead5:                                            ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %merge
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %dead5
+  ret ptr null
+
+dead6:                                            ; No predecessors!
+  ret ptr undef
+}
+
 define internal void @"$Validator.account"(ptr %0, ptr %1) {
 entry:
   %num_elements = alloca i64, align 8
@@ -40565,7 +41081,7 @@ then5:                                            ; preds = %else3
   %31 = getelementptr %131, ptr %30, i32 0, i32 3
   %32 = getelementptr [512 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.398")
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.407")
   br label %merge4
 
 else6:                                            ; preds = %else3
@@ -40683,7 +41199,7 @@ and.rhs:                                          ; preds = %merge
   %20 = load ptr, ptr %view, align 8
   %21 = getelementptr %133, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
-  %23 = call i32 @strcmp(ptr %22, ptr @"$string.397")
+  %23 = call i32 @strcmp(ptr %22, ptr @"$string.406")
   %24 = icmp eq i32 %23, 0
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
@@ -40710,7 +41226,7 @@ entry:
   %1 = load ptr, ptr %name, align 8
   %2 = load i32, ptr %size, align 4
   %3 = sext i32 %2 to i64
-  %4 = call i32 @strncmp(ptr %1, ptr @"$string.396", i64 %3)
+  %4 = call i32 @strncmp(ptr %1, ptr @"$string.405", i64 %3)
   %5 = icmp ne i32 %4, 0
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
@@ -40817,7 +41333,7 @@ entry:
   %8 = load i64, ptr %7, align 8
   %9 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
-  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.399")
+  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.408")
   %12 = zext i1 %11 to i8
   %13 = icmp eq i8 %12, 0
   %14 = zext i1 %13 to i8
@@ -40916,82 +41432,193 @@ entry:
   %name = alloca [160 x i8], align 1
   %module = alloca ptr, align 8
   %i = alloca i64, align 8
+  %2 = alloca %48, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %126, ptr %2, i32 0, i32 1
-  %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %13, ptr %4, i32 0, i32 0
-  %6 = getelementptr %14, ptr %5, i32 0, i32 1
-  %7 = load i64, ptr %6, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %126, ptr %3, i32 0, i32 8
+  %5 = load i8, ptr %4, align 1
+  %6 = trunc i8 %5 to i1
+  br i1 %6, label %then, label %else
+
+then:                                             ; preds = %entry
+  %7 = load ptr, ptr %self, align 8
+  call void @"$Validator.check_head_scale_values"(ptr %7)
+  %8 = load %48, ptr %2, align 1
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %126, ptr %9, i32 0, i32 1
+  %11 = load ptr, ptr %10, align 8
+  %12 = getelementptr %13, ptr %11, i32 0, i32 0
+  %13 = getelementptr %14, ptr %12, i32 0, i32 1
+  %14 = load i64, ptr %13, align 8
   store i64 0, ptr %i, align 8
   br label %forcond
 
-forcond:                                          ; preds = %merge1, %entry
-  %8 = load i64, ptr %i, align 8
-  %9 = icmp sgt i64 %8, %7
+forcond:                                          ; preds = %merge2, %merge
+  %15 = load i64, ptr %i, align 8
+  %16 = icmp sgt i64 %15, %14
+  %17 = and i1 %16, false
+  %18 = icmp slt i64 %15, %14
+  %19 = and i1 %18, true
+  %20 = or i1 %19, %17
+  br i1 %20, label %forbody, label %merge1
+
+forbody:                                          ; preds = %forcond
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %126, ptr %21, i32 0, i32 1
+  %23 = load ptr, ptr %22, align 8
+  %24 = getelementptr %13, ptr %23, i32 0, i32 0
+  %25 = load i64, ptr %i, align 8
+  %26 = call ptr @"$Vector.at.313"(ptr %24, i64 %25)
+  store ptr %26, ptr %module, align 8
+  %27 = load ptr, ptr %module, align 8
+  %28 = getelementptr %125, ptr %27, i32 0, i32 7
+  %29 = load i8, ptr %28, align 1
+  %30 = trunc i8 %29 to i1
+  br i1 %30, label %and.lhs.true, label %else4
+
+then3:                                            ; preds = %and.lhs.true
+  %31 = load ptr, ptr %self, align 8
+  %32 = getelementptr %126, ptr %31, i32 0, i32 2
+  %33 = load ptr, ptr %32, align 8
+  %34 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
+  %35 = getelementptr i8, ptr %34, i64 0
+  %36 = load ptr, ptr %module, align 8
+  %37 = call ptr @"$join"(ptr %35, ptr %36, ptr @"$string.394")
+  %38 = call ptr @"$Checkpoint.find"(ptr %33, ptr %37)
+  store ptr %38, ptr %view, align 8
+  %39 = load ptr, ptr %view, align 8
+  %40 = icmp ne ptr %39, null
+  %41 = zext i1 %40 to i8
+  %42 = trunc i8 %41 to i1
+  br i1 %42, label %then6, label %else7
+
+and.lhs.true:                                     ; preds = %forbody
+  %43 = load ptr, ptr %module, align 8
+  %44 = getelementptr %125, ptr %43, i32 0, i32 8
+  %45 = load i8, ptr %44, align 1
+  %46 = trunc i8 %45 to i1
+  br i1 %46, label %else4, label %then3
+
+then6:                                            ; preds = %then3
+  %47 = load ptr, ptr %self, align 8
+  %48 = load ptr, ptr %view, align 8
+  call void @"$Validator.check_scale_values"(ptr %47, ptr %48)
+  %49 = load %48, ptr %1, align 1
+  br label %merge5
+
+else7:                                            ; preds = %then3
+  br label %merge5
+
+merge5:                                           ; preds = %else7, %then6
+  br label %merge2
+
+else4:                                            ; preds = %and.lhs.true, %forbody
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %merge5
+  %50 = add i64 %15, 1
+  store i64 %50, ptr %i, align 8
+  br label %forcond
+
+merge1:                                           ; preds = %forcond
+  ret void
+}
+
+define internal void @"$Validator.check_head_scale_values"(ptr %0) {
+entry:
+  %1 = alloca %48, align 8
+  %i = alloca i32, align 4
+  %views = alloca [2 x ptr], align 8
+  %2 = alloca [2 x ptr], align 8
+  %layer = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %126, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %4, align 8
+  %6 = getelementptr %6, ptr %5, i32 0, i32 2
+  %7 = load i32, ptr %6, align 4
+  store i32 0, ptr %layer, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %merge3, %entry
+  %8 = load i32, ptr %layer, align 4
+  %9 = icmp sgt i32 %8, %7
   %10 = and i1 %9, false
-  %11 = icmp slt i64 %8, %7
+  %11 = icmp slt i32 %8, %7
   %12 = and i1 %11, true
   %13 = or i1 %12, %10
   br i1 %13, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %126, ptr %14, i32 0, i32 1
+  %15 = getelementptr %126, ptr %14, i32 0, i32 2
   %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr %13, ptr %16, i32 0, i32 0
-  %18 = load i64, ptr %i, align 8
-  %19 = call ptr @"$Vector.at.313"(ptr %17, i64 %18)
-  store ptr %19, ptr %module, align 8
-  %20 = load ptr, ptr %module, align 8
-  %21 = getelementptr %125, ptr %20, i32 0, i32 7
-  %22 = load i8, ptr %21, align 1
-  %23 = trunc i8 %22 to i1
-  br i1 %23, label %and.lhs.true, label %else
+  %17 = load i32, ptr %layer, align 4
+  %18 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %16, i32 %17)
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %126, ptr %19, i32 0, i32 2
+  %21 = load ptr, ptr %20, align 8
+  %22 = load i32, ptr %layer, align 4
+  %23 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).401"(ptr %21, i32 %22)
+  %24 = getelementptr [2 x ptr], ptr %2, i32 0, i32 0
+  store ptr %18, ptr %24, align 8
+  %25 = getelementptr [2 x ptr], ptr %2, i32 0, i32 1
+  store ptr %23, ptr %25, align 8
+  %26 = load [2 x ptr], ptr %2, align 8
+  store [2 x ptr] %26, ptr %views, align 8
+  store i32 0, ptr %i, align 4
+  br label %forcond1
 
-then:                                             ; preds = %and.lhs.true
-  %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %126, ptr %24, i32 0, i32 2
-  %26 = load ptr, ptr %25, align 8
-  %27 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
-  %28 = getelementptr i8, ptr %27, i64 0
-  %29 = load ptr, ptr %module, align 8
-  %30 = call ptr @"$join"(ptr %28, ptr %29, ptr @"$string.394")
-  %31 = call ptr @"$Checkpoint.find"(ptr %26, ptr %30)
-  store ptr %31, ptr %view, align 8
-  %32 = load ptr, ptr %view, align 8
-  %33 = icmp ne ptr %32, null
-  %34 = zext i1 %33 to i8
-  %35 = trunc i8 %34 to i1
-  br i1 %35, label %then3, label %else4
+forcond1:                                         ; preds = %merge4, %forbody
+  %27 = load i32, ptr %i, align 4
+  %28 = icmp sgt i32 %27, 2
+  %29 = and i1 %28, false
+  %30 = icmp slt i32 %27, 2
+  %31 = and i1 %30, true
+  %32 = or i1 %31, %29
+  br i1 %32, label %forbody2, label %merge3
 
-and.lhs.true:                                     ; preds = %forbody
-  %36 = load ptr, ptr %module, align 8
-  %37 = getelementptr %125, ptr %36, i32 0, i32 8
-  %38 = load i8, ptr %37, align 1
-  %39 = trunc i8 %38 to i1
-  br i1 %39, label %else, label %then
+forbody2:                                         ; preds = %forcond1
+  %33 = getelementptr [2 x ptr], ptr %views, i32 0, i32 0
+  %34 = load i32, ptr %i, align 4
+  %35 = sext i32 %34 to i64
+  %36 = getelementptr ptr, ptr %33, i64 %35
+  %37 = load ptr, ptr %36, align 8
+  %38 = icmp ne ptr %37, null
+  %39 = zext i1 %38 to i8
+  %40 = trunc i8 %39 to i1
+  br i1 %40, label %then, label %else
 
-then3:                                            ; preds = %then
-  %40 = load ptr, ptr %self, align 8
-  %41 = load ptr, ptr %view, align 8
-  call void @"$Validator.check_scale_values"(ptr %40, ptr %41)
-  %42 = load %48, ptr %1, align 1
-  br label %merge2
+then:                                             ; preds = %forbody2
+  %41 = load ptr, ptr %self, align 8
+  %42 = getelementptr [2 x ptr], ptr %views, i32 0, i32 0
+  %43 = load i32, ptr %i, align 4
+  %44 = sext i32 %43 to i64
+  %45 = getelementptr ptr, ptr %42, i64 %44
+  %46 = load ptr, ptr %45, align 8
+  call void @"$Validator.check_scale_values"(ptr %41, ptr %46)
+  %47 = load %48, ptr %1, align 1
+  br label %merge4
 
-else4:                                            ; preds = %then
-  br label %merge2
+else:                                             ; preds = %forbody2
+  br label %merge4
 
-merge2:                                           ; preds = %else4, %then3
-  br label %merge1
+merge4:                                           ; preds = %else, %then
+  %48 = add i32 %27, 1
+  store i32 %48, ptr %i, align 4
+  br label %forcond1
 
-else:                                             ; preds = %and.lhs.true, %forbody
-  br label %merge1
-
-merge1:                                           ; preds = %else, %merge2
-  %43 = add i64 %8, 1
-  store i64 %43, ptr %i, align 8
+merge3:                                           ; preds = %forcond1
+  %49 = add i32 %8, 1
+  store i32 %49, ptr %layer, align 4
   br label %forcond
 
 merge:                                            ; preds = %forcond
@@ -41025,7 +41652,7 @@ then:                                             ; preds = %entry
   %11 = load ptr, ptr %10, align 8
   %12 = load ptr, ptr %view, align 8
   %13 = call i64 @"$TensorView.num_elements"(ptr %12)
-  %14 = call i64 @"$anon (./terra/checkpoint/weights_validate.t:223)"(ptr %11, i64 %13, ptr %is_finite)
+  %14 = call i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8)"(ptr %11, i64 %13, ptr %is_finite)
   store i64 %14, ptr %index, align 8
   br label %merge
 
@@ -41044,7 +41671,7 @@ then1:                                            ; preds = %else
   %23 = load ptr, ptr %22, align 8
   %24 = load ptr, ptr %view, align 8
   %25 = call i64 @"$TensorView.num_elements"(ptr %24)
-  %26 = call i64 @"$anon (./terra/checkpoint/weights_validate.t:223).400"(ptr %23, i64 %25, ptr %is_finite)
+  %26 = call i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).409"(ptr %23, i64 %25, ptr %is_finite)
   store i64 %26, ptr %index, align 8
   br label %merge
 
@@ -41069,13 +41696,13 @@ else5:                                            ; preds = %merge
   br label %merge3
 
 merge3:                                           ; preds = %else5, %dead
-  store ptr @"$string.401", ptr %wanted, align 8
+  store ptr @"$string.410", ptr %wanted, align 8
   %32 = load i8, ptr %is_finite, align 1
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else8, label %then7
 
 then7:                                            ; preds = %merge3
-  store ptr @"$string.402", ptr %wanted, align 8
+  store ptr @"$string.411", ptr %wanted, align 8
   br label %merge6
 
 else8:                                            ; preds = %merge3
@@ -41112,7 +41739,7 @@ then10:                                           ; preds = %merge6
   %57 = load i64, ptr %index, align 8
   %58 = call double @"$value_at"(ptr %56, i64 %57)
   %59 = load ptr, ptr %wanted, align 8
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.403", i64 %55, double %58, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.412", i64 %55, double %58, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %merge6
@@ -41122,7 +41749,7 @@ merge9:                                           ; preds = %else11, %then10
   ret void
 }
 
-define internal i64 @"$anon (./terra/checkpoint/weights_validate.t:223)"(ptr %0, i64 %1, ptr %2) {
+define internal i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8)"(ptr %0, i64 %1, ptr %2) {
 entry:
   %i = alloca i64, align 8
   %words = alloca ptr, align 8
@@ -41215,7 +41842,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/checkpoint/weights_validate.t:223).400"(ptr %0, i64 %1, ptr %2) {
+define internal i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).409"(ptr %0, i64 %1, ptr %2) {
 entry:
   %i = alloca i64, align 8
   %words = alloca ptr, align 8
@@ -41379,7 +42006,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %92, ptr %2, i32 0, i32 0
-  call void @"$Vector.init.404"(ptr %3)
+  call void @"$Vector.init.413"(ptr %3)
   %4 = load %48, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %92, ptr %5, i32 0, i32 1
@@ -41387,7 +42014,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.404"(ptr %0) {
+define internal void @"$Vector.init.413"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -41428,7 +42055,7 @@ entry:
   %17 = load ptr, ptr %source, align 8
   %18 = getelementptr %4, ptr %17, i32 0, i32 1
   %19 = load ptr, ptr %18, align 8
-  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.410", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.419", ptr %19)
   %20 = load %48, ptr %12, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
@@ -41436,7 +42063,7 @@ entry:
   %24 = getelementptr %6, ptr %23, i32 0, i32 0
   %25 = getelementptr [64 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
-  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.411", ptr %26)
+  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.420", ptr %26)
   %27 = load %48, ptr %11, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %source, align 8
@@ -41444,31 +42071,31 @@ entry:
   %31 = getelementptr %6, ptr %30, i32 0, i32 2
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
-  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.413", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.422", i64 %33)
   %34 = load %48, ptr %10, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
-  %37 = getelementptr %4, ptr %36, i32 0, i32 9
+  %37 = getelementptr %4, ptr %36, i32 0, i32 10
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.414", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.423", i64 %38)
   %39 = load %48, ptr %9, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
-  %42 = getelementptr %4, ptr %41, i32 0, i32 10
+  %42 = getelementptr %4, ptr %41, i32 0, i32 11
   %43 = load i64, ptr %42, align 8
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.415", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.424", i64 %43)
   %44 = load %48, ptr %8, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %source, align 8
-  %47 = getelementptr %4, ptr %46, i32 0, i32 11
+  %47 = getelementptr %4, ptr %46, i32 0, i32 12
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.416", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.425", i64 %48)
   %49 = load %48, ptr %7, align 1
   %50 = load ptr, ptr %out, align 8
   %51 = load ptr, ptr %source, align 8
-  %52 = getelementptr %4, ptr %51, i32 0, i32 12
+  %52 = getelementptr %4, ptr %51, i32 0, i32 13
   %53 = load i64, ptr %52, align 8
-  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.417", i64 %53)
+  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.426", i64 %53)
   %54 = load %48, ptr %6, align 1
   %55 = load ptr, ptr %out, align 8
   %56 = load ptr, ptr %source, align 8
@@ -41558,7 +42185,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %92, ptr %2, i32 0, i32 0
   %4 = load i8, ptr %value, align 1
-  %5 = call zeroext i1 @"$Vector.push.405"(ptr %3, i8 zeroext %4)
+  %5 = call zeroext i1 @"$Vector.push.414"(ptr %3, i8 zeroext %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %else, label %then
@@ -41576,7 +42203,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.405"(ptr %0, i8 zeroext %1) {
+define internal zeroext i1 @"$Vector.push.414"(ptr %0, i8 zeroext %1) {
 entry:
   %value = alloca i8, align 1
   %self = alloca ptr, align 8
@@ -41587,7 +42214,7 @@ entry:
   %4 = getelementptr %93, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.406"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.415"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -41624,7 +42251,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.406"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.415"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -41882,7 +42509,7 @@ whilebody:                                        ; preds = %condition
 then:                                             ; preds = %whilebody
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %91, ptr %35, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.408")
+  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.417")
   %37 = load %48, ptr %8, align 1
   store i32 1, ptr %length, align 4
   br label %merge1
@@ -42015,7 +42642,7 @@ entry:
   %13 = getelementptr %94, ptr %value, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = add i64 %12, %14
-  %16 = call zeroext i1 @"$Vector.resize.407"(ptr %11, i64 %15)
+  %16 = call zeroext i1 @"$Vector.resize.416"(ptr %11, i64 %15)
   %17 = zext i1 %16 to i8
   %18 = trunc i8 %17 to i1
   br i1 %18, label %else, label %then
@@ -42062,7 +42689,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal zeroext i1 @"$Vector.resize.407"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.416"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -42070,7 +42697,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.406"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.415"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -42129,7 +42756,7 @@ else:                                             ; preds = %or.lhs.false
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i8, ptr %byte, align 1
   %20 = zext i8 %19 to i32
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 8, ptr @"$string.409", i32 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 8, ptr @"$string.418", i32 %20)
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %91, ptr %22, i32 0, i32 0
   %24 = getelementptr [8 x i8], ptr %escaped, i32 0, i32 0
@@ -42201,7 +42828,7 @@ entry:
   %3 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
   %5 = load i64, ptr %value, align 8
-  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.412", i64 %5)
+  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.421", i64 %5)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %9 = getelementptr i8, ptr %8, i64 0
@@ -42227,7 +42854,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %10 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.418")
+  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.427")
   %11 = load %48, ptr %9, align 1
   %12 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %12)
@@ -42263,21 +42890,21 @@ forbody:                                          ; preds = %forcond
   %33 = load ptr, ptr %shard, align 8
   %34 = getelementptr %128, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
-  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.419", ptr %35)
+  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.428", ptr %35)
   %36 = load %48, ptr %6, align 1
   %37 = load ptr, ptr %out, align 8
   %38 = load ptr, ptr %shard, align 8
   %39 = getelementptr %128, ptr %38, i32 0, i32 1
   %40 = getelementptr %100, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.420", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.429", i64 %41)
   %42 = load %48, ptr %5, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = load ptr, ptr %shard, align 8
   %45 = getelementptr %128, ptr %44, i32 0, i32 2
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.421", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.430", i64 %47)
   %48 = load %48, ptr %4, align 1
   %49 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %49)
@@ -42359,7 +42986,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %7 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.422")
+  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.431")
   %8 = load %48, ptr %6, align 1
   %9 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %9)
@@ -42483,7 +43110,7 @@ entry:
   %18 = load ptr, ptr %view, align 8
   %19 = getelementptr %133, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.423", ptr %20)
+  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.432", ptr %20)
   %21 = load %48, ptr %13, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = load ptr, ptr %view, align 8
@@ -42536,24 +43163,24 @@ merge:                                            ; preds = %forcond
   %54 = load ptr, ptr %view, align 8
   %55 = getelementptr %133, ptr %54, i32 0, i32 5
   %56 = load i64, ptr %55, align 8
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.420", i64 %56)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.429", i64 %56)
   %57 = load %48, ptr %7, align 1
   %58 = load ptr, ptr %out, align 8
   %59 = load ptr, ptr %file, align 8
-  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.419", ptr %59)
+  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.428", ptr %59)
   %60 = load %48, ptr %6, align 1
   %61 = load ptr, ptr %out, align 8
   %62 = load ptr, ptr %view, align 8
   %63 = getelementptr %133, ptr %62, i32 0, i32 6
   %64 = load i64, ptr %63, align 8
-  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.424", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.433", i64 %64)
   %65 = load %48, ptr %5, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %view, align 8
   %68 = getelementptr %133, ptr %67, i32 0, i32 10
   %69 = load i8, ptr %68, align 1
   %70 = icmp ne i8 %69, 0
-  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.425", i1 zeroext %70)
+  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.434", i1 zeroext %70)
   %71 = load %48, ptr %4, align 1
   %72 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %72)
@@ -42810,10 +43437,10 @@ entry:
   %14 = getelementptr %16, ptr %13, i32 0, i32 6
   %15 = getelementptr %21, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.426", i64 %16)
+  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.435", i64 %16)
   %17 = load %48, ptr %10, align 1
   %18 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.427")
+  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.436")
   %19 = load %48, ptr %9, align 1
   %20 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %20)
@@ -42842,7 +43469,7 @@ forbody:                                          ; preds = %forcond
   %36 = getelementptr %16, ptr %35, i32 0, i32 6
   %37 = getelementptr %21, ptr %36, i32 0, i32 0
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.428"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.437"(ptr %37, i64 %38)
   store ptr %39, ptr %problem, align 8
   %40 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %40)
@@ -42852,21 +43479,21 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %131, ptr %43, i32 0, i32 1
   %45 = getelementptr [256 x i8], ptr %44, i32 0, i32 0
   %46 = getelementptr i8, ptr %45, i64 0
-  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.419", ptr %46)
+  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.428", ptr %46)
   %47 = load %48, ptr %6, align 1
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %problem, align 8
   %50 = getelementptr %131, ptr %49, i32 0, i32 2
   %51 = getelementptr [256 x i8], ptr %50, i32 0, i32 0
   %52 = getelementptr i8, ptr %51, i64 0
-  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.429", ptr %52)
+  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.438", ptr %52)
   %53 = load %48, ptr %5, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = load ptr, ptr %problem, align 8
   %56 = getelementptr %131, ptr %55, i32 0, i32 3
   %57 = getelementptr [512 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.430", ptr %58)
+  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.439", ptr %58)
   %59 = load %48, ptr %4, align 1
   %60 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %60)
@@ -42882,7 +43509,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.428"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.437"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -42978,7 +43605,7 @@ then3:                                            ; preds = %then
   %29 = getelementptr %0, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.432")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.441")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -43027,12 +43654,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %92, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.431"(ptr %3)
+  call void @"$Vector.free.440"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.431"(ptr %0) {
+define internal void @"$Vector.free.440"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -43044,7 +43671,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.404"(ptr %7)
+  call void @"$Vector.init.413"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -43105,7 +43732,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %13, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.433"(ptr %4)
+  call void @"$Vector.free.442"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %13, ptr %6, i32 0, i32 1
@@ -43114,7 +43741,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.433"(ptr %0) {
+define internal void @"$Vector.free.442"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -43191,16 +43818,16 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %8, ptr %20, i32 0, i32 1
-  call void @"$Vector.free.434"(ptr %21)
+  call void @"$Vector.free.443"(ptr %21)
   %22 = load %48, ptr %2, align 1
   %23 = load ptr, ptr %self, align 8
   %24 = getelementptr %8, ptr %23, i32 0, i32 0
-  call void @"$Map.free.435"(ptr %24)
+  call void @"$Map.free.444"(ptr %24)
   %25 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.434"(ptr %0) {
+define internal void @"$Vector.free.443"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -43217,7 +43844,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.435"(ptr %0) {
+define internal void @"$Map.free.444"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -43225,7 +43852,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %9, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.436"(ptr %4)
+  call void @"$Vector.free.445"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %9, ptr %6, i32 0, i32 1
@@ -43234,7 +43861,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.436"(ptr %0) {
+define internal void @"$Vector.free.445"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -43372,7 +43999,7 @@ then2:                                            ; preds = %then
   %12 = getelementptr %0, ptr %11, i32 0, i32 0
   %13 = getelementptr [1024 x i8], ptr %12, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.437")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.446")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43414,7 +44041,7 @@ then9:                                            ; preds = %then5
   %32 = load ptr, ptr %given, align 8
   %33 = getelementptr %24, ptr %32, i32 0, i32 0
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.438", i32 %34, i32 128)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.447", i32 %34, i32 128)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -43759,7 +44386,7 @@ then2:                                            ; preds = %then
   %25 = load ptr, ptr %c, align 8
   %26 = getelementptr %6, ptr %25, i32 0, i32 2
   %27 = load i32, ptr %26, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.439", i32 %21, ptr %24, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.448", i32 %21, ptr %24, i32 %27)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -43860,7 +44487,7 @@ then5:                                            ; preds = %then2
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load ptr, ptr %directory, align 8
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.440", ptr %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.449", ptr %26)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -43899,7 +44526,7 @@ else10:                                           ; preds = %merge1
 merge8:                                           ; preds = %else10, %then9
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %21, ptr %39, i32 0, i32 0
-  %41 = call ptr @"$Vector.at.428"(ptr %40, i64 0)
+  %41 = call ptr @"$Vector.at.437"(ptr %40, i64 0)
   %42 = getelementptr %131, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
   ret i32 %43
@@ -43924,7 +44551,7 @@ entry:
   %4 = load ptr, ptr %target, align 8
   %5 = load i64, ptr %capacity, align 8
   %6 = load ptr, ptr %directory, align 8
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.441", ptr %6)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.450", ptr %6)
   %8 = sext i32 %7 to i64
   store i64 %8, ptr %used, align 8
   %9 = load ptr, ptr %self, align 8
@@ -43946,7 +44573,7 @@ then:                                             ; preds = %entry
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %21, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.442", i64 %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.451", i64 %24)
   %26 = sext i32 %25 to i64
   %27 = add i64 %15, %26
   store i64 %27, ptr %used, align 8
@@ -43956,7 +44583,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.443", ptr %separator, align 8
+  store ptr @"$string.452", ptr %separator, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %21, ptr %28, i32 0, i32 0
   %30 = getelementptr %22, ptr %29, i32 0, i32 1
@@ -43984,14 +44611,14 @@ then3:                                            ; preds = %forbody
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %21, ptr %42, i32 0, i32 0
   %44 = load i64, ptr %i, align 8
-  %45 = call ptr @"$Vector.at.428"(ptr %43, i64 %44)
+  %45 = call ptr @"$Vector.at.437"(ptr %43, i64 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = load i64, ptr %capacity, align 8
   %48 = load i64, ptr %used, align 8
   %49 = load ptr, ptr %separator, align 8
   %50 = call i64 @"$Problem.append_to"(ptr %45, ptr %46, i64 %47, i64 %48, ptr %49)
   store i64 %50, ptr %used, align 8
-  store ptr @"$string.445", ptr %separator, align 8
+  store ptr @"$string.454", ptr %separator, align 8
   br label %merge2
 
 else4:                                            ; preds = %forbody
@@ -44037,7 +44664,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  store ptr @"$string.443", ptr %colon, align 8
+  store ptr @"$string.452", ptr %colon, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %131, ptr %11, i32 0, i32 2
   %13 = getelementptr [256 x i8], ptr %12, i32 0, i32 0
@@ -44078,7 +44705,7 @@ merge1:                                           ; preds = %else3, %then2
   %38 = getelementptr %131, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.444", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.453", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
   %42 = sext i32 %41 to i64
   %43 = add i64 %20, %42
   ret i64 %43
@@ -44211,14 +44838,14 @@ entry:
   br i1 %7, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.446", ptr %chosen, align 8
+  store ptr @"$string.455", ptr %chosen, align 8
   %8 = call zeroext i1 @"$has_driver"()
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  store ptr @"$string.449", ptr %chosen, align 8
+  store ptr @"$string.458", ptr %chosen, align 8
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -44232,7 +44859,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %11 = load ptr, ptr %chosen, align 8
-  %12 = call i32 @strcmp(ptr %11, ptr @"$string.446")
+  %12 = call i32 @strcmp(ptr %11, ptr @"$string.455")
   %13 = icmp eq i32 %12, 0
   %14 = zext i1 %13 to i8
   %15 = trunc i8 %14 to i1
@@ -44240,7 +44867,7 @@ merge:                                            ; preds = %else, %merge1
 
 then5:                                            ; preds = %merge
   %16 = load ptr, ptr %kind, align 8
-  %17 = call ptr @strcpy(ptr %16, ptr @"$string.446")
+  %17 = call ptr @strcpy(ptr %16, ptr @"$string.455")
   ret i32 0
 
 dead:                                             ; No predecessors!
@@ -44251,7 +44878,7 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead
   %18 = load ptr, ptr %chosen, align 8
-  %19 = call i32 @strcmp(ptr %18, ptr @"$string.449")
+  %19 = call i32 @strcmp(ptr %18, ptr @"$string.458")
   %20 = icmp eq i32 %19, 0
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
@@ -44259,7 +44886,7 @@ merge4:                                           ; preds = %else6, %dead
 
 then8:                                            ; preds = %merge4
   %23 = load ptr, ptr %kind, align 8
-  %24 = call ptr @strcpy(ptr %23, ptr @"$string.449")
+  %24 = call ptr @strcpy(ptr %23, ptr @"$string.458")
   ret i32 0
 
 dead10:                                           ; No predecessors!
@@ -44283,7 +44910,7 @@ then12:                                           ; preds = %merge7
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load ptr, ptr %wanted, align 8
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.450", ptr %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.459", ptr %34)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -44336,7 +44963,7 @@ dead:                                             ; No predecessors!
 
 define internal zeroext i1 @"$has_driver"() {
 entry:
-  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.447")
+  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.456")
   %1 = zext i1 %0 to i8
   %2 = trunc i8 %1 to i1
   br i1 %2, label %then, label %else
@@ -44351,7 +44978,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.448")
+  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.457")
   %4 = zext i1 %3 to i8
   %5 = trunc i8 %4 to i1
   br i1 %5, label %then2, label %else3
@@ -44465,7 +45092,7 @@ merge:                                            ; preds = %else, %merge1
   %46 = getelementptr %2, ptr %45, i32 0, i32 2
   %47 = getelementptr [16 x i8], ptr %46, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.452", ptr %44, ptr %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.461", ptr %44, ptr %48)
   store i32 %49, ptr %written, align 4
   %50 = load i32, ptr %written, align 4
   %51 = icmp sge i32 %50, 4096
@@ -44487,7 +45114,7 @@ then8:                                            ; preds = %then5
   %60 = getelementptr %0, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
   %62 = getelementptr i8, ptr %61, i64 0
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.453", i32 4064)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.462", i32 4064)
   br label %merge7
 
 else9:                                            ; preds = %then5
@@ -44516,7 +45143,7 @@ then12:                                           ; preds = %and.lhs.true
   %71 = getelementptr %2, ptr %70, i32 0, i32 2
   %72 = getelementptr [16 x i8], ptr %71, i32 0, i32 0
   %73 = getelementptr i8, ptr %72, i64 0
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.454", ptr %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.463", ptr %73)
   br label %merge11
 
 else13:                                           ; preds = %and.lhs.true, %merge4
@@ -44584,7 +45211,7 @@ then3:                                            ; preds = %then
   %22 = getelementptr %0, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.451")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.460")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -44707,7 +45334,7 @@ then:                                             ; preds = %entry
   br i1 %18, label %and.lhs.true, label %else3
 
 then2:                                            ; preds = %and.lhs.true
-  store ptr @"$string.455", ptr %hint, align 8
+  store ptr @"$string.464", ptr %hint, align 8
   br label %merge1
 
 else3:                                            ; preds = %and.lhs.true, %then
@@ -44740,7 +45367,7 @@ then5:                                            ; preds = %merge1
   %35 = getelementptr [16 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
   %37 = call ptr @dlerror()
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.456", ptr %32, ptr %36, ptr %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.465", ptr %32, ptr %36, ptr %37)
   br label %merge4
 
 else6:                                            ; preds = %merge1
@@ -44759,7 +45386,7 @@ merge:                                            ; preds = %else, %dead
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %2, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
-  %42 = call ptr @dlsym(ptr %41, ptr @"$string.457")
+  %42 = call ptr @dlsym(ptr %41, ptr @"$string.466")
   store ptr %42, ptr %symbol, align 8
   %43 = load ptr, ptr %symbol, align 8
   %44 = icmp eq ptr %43, null
@@ -44785,7 +45412,7 @@ then12:                                           ; preds = %then8
   %57 = getelementptr %2, ptr %56, i32 0, i32 3
   %58 = getelementptr [4096 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.458", ptr %59, ptr @"$string.457")
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.467", ptr %59, ptr @"$string.466")
   br label %merge11
 
 else13:                                           ; preds = %then8
@@ -44807,7 +45434,7 @@ merge7:                                           ; preds = %else9, %dead14
   %63 = load ptr, ptr %self, align 8
   %64 = getelementptr %2, ptr %63, i32 0, i32 1
   %65 = load ptr, ptr %message, align 8
-  %66 = call i32 %62(i32 3, ptr %64, ptr %65)
+  %66 = call i32 %62(i32 4, ptr %64, ptr %65)
   store i32 %66, ptr %code, align 4
   %67 = load i32, ptr %code, align 4
   %68 = icmp ne i32 %67, 0
@@ -44861,7 +45488,7 @@ or.lhs.false22:                                   ; preds = %merge15
   %94 = load ptr, ptr %93, align 8
   %95 = getelementptr %56, ptr %94, i32 0, i32 0
   %96 = load i32, ptr %95, align 4
-  %97 = icmp ne i32 %96, 3
+  %97 = icmp ne i32 %96, 4
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %then20, label %or.lhs.false
@@ -44875,7 +45502,7 @@ then25:                                           ; preds = %then20
   %105 = getelementptr %2, ptr %104, i32 0, i32 3
   %106 = getelementptr [4096 x i8], ptr %105, i32 0, i32 0
   %107 = getelementptr i8, ptr %106, i64 0
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.459", ptr %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.468", ptr %107)
   br label %merge24
 
 else26:                                           ; preds = %then20
@@ -44907,7 +45534,7 @@ entry:
   %2 = getelementptr %2, ptr %1, i32 0, i32 2
   %3 = getelementptr [16 x i8], ptr %2, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
-  %5 = call i32 @strcmp(ptr %4, ptr @"$string.446")
+  %5 = call i32 @strcmp(ptr %4, ptr @"$string.455")
   %6 = icmp eq i32 %5, 0
   %7 = zext i1 %6 to i8
   %8 = icmp ne i8 %7, 0
@@ -45468,7 +46095,7 @@ then10:                                           ; preds = %then7
   %47 = load ptr, ptr %resolved, align 8
   %48 = getelementptr %24, ptr %47, i32 0, i32 24
   %49 = load i32, ptr %48, align 4
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.479", i32 %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.488", i32 %49)
   br label %merge9
 
 else11:                                           ; preds = %then7
@@ -45515,7 +46142,7 @@ then18:                                           ; preds = %then14
   %72 = load ptr, ptr %model, align 8
   %73 = getelementptr %6, ptr %72, i32 0, i32 10
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.480", i32 %71, i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.489", i32 %71, i32 %74)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -45938,7 +46565,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %24, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = sext i32 %25 to i64
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.460", i64 %26, i64 1, i64 64)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.469", i64 %26, i64 1, i64 64)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -45989,7 +46616,7 @@ then10:                                           ; preds = %then5
   %50 = getelementptr %24, ptr %49, i32 0, i32 5
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.461", i64 %52, i64 1, i64 65536)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.470", i64 %52, i64 1, i64 65536)
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -46040,7 +46667,7 @@ then19:                                           ; preds = %then14
   %76 = getelementptr %24, ptr %75, i32 0, i32 6
   %77 = load i32, ptr %76, align 4
   %78 = sext i32 %77 to i64
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.462", i64 %78, i64 1, i64 67108864)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.471", i64 %78, i64 1, i64 67108864)
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -46091,7 +46718,7 @@ then28:                                           ; preds = %then23
   %102 = getelementptr %24, ptr %101, i32 0, i32 7
   %103 = load i32, ptr %102, align 4
   %104 = sext i32 %103 to i64
-  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.463", i64 %104, i64 1, i64 65536)
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.472", i64 %104, i64 1, i64 65536)
   br label %merge27
 
 else29:                                           ; preds = %then23
@@ -46142,7 +46769,7 @@ then37:                                           ; preds = %then32
   %128 = getelementptr %24, ptr %127, i32 0, i32 8
   %129 = load i32, ptr %128, align 4
   %130 = sext i32 %129 to i64
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.464", i64 %130, i64 0, i64 1073741824)
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.473", i64 %130, i64 0, i64 1073741824)
   br label %merge36
 
 else38:                                           ; preds = %then32
@@ -46193,7 +46820,7 @@ then46:                                           ; preds = %then41
   %154 = getelementptr %24, ptr %153, i32 0, i32 9
   %155 = load i32, ptr %154, align 4
   %156 = sext i32 %155 to i64
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.465", i64 %156, i64 0, i64 2)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.474", i64 %156, i64 0, i64 2)
   br label %merge45
 
 else47:                                           ; preds = %then41
@@ -46244,7 +46871,7 @@ then55:                                           ; preds = %then50
   %180 = getelementptr %24, ptr %179, i32 0, i32 10
   %181 = load i32, ptr %180, align 4
   %182 = sext i32 %181 to i64
-  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.466", i64 %182, i64 0, i64 4096)
+  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.475", i64 %182, i64 0, i64 4096)
   br label %merge54
 
 else56:                                           ; preds = %then50
@@ -46295,7 +46922,7 @@ then64:                                           ; preds = %then59
   %206 = getelementptr %24, ptr %205, i32 0, i32 11
   %207 = load i32, ptr %206, align 4
   %208 = sext i32 %207 to i64
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.467", i64 %208, i64 1, i64 1048576)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.476", i64 %208, i64 1, i64 1048576)
   br label %merge63
 
 else65:                                           ; preds = %then59
@@ -46346,7 +46973,7 @@ then73:                                           ; preds = %then68
   %232 = getelementptr %24, ptr %231, i32 0, i32 12
   %233 = load i32, ptr %232, align 4
   %234 = sext i32 %233 to i64
-  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.468", i64 %234, i64 0, i64 67108864)
+  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.477", i64 %234, i64 0, i64 67108864)
   br label %merge72
 
 else74:                                           ; preds = %then68
@@ -46397,7 +47024,7 @@ then82:                                           ; preds = %then77
   %258 = getelementptr %24, ptr %257, i32 0, i32 13
   %259 = load i32, ptr %258, align 4
   %260 = sext i32 %259 to i64
-  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.469", i64 %260, i64 1, i64 16777216)
+  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.478", i64 %260, i64 1, i64 16777216)
   br label %merge81
 
 else83:                                           ; preds = %then77
@@ -46448,7 +47075,7 @@ then91:                                           ; preds = %then86
   %284 = getelementptr %24, ptr %283, i32 0, i32 14
   %285 = load i32, ptr %284, align 4
   %286 = sext i32 %285 to i64
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.470", i64 %286, i64 0, i64 1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.479", i64 %286, i64 0, i64 1)
   br label %merge90
 
 else92:                                           ; preds = %then86
@@ -46499,7 +47126,7 @@ then100:                                          ; preds = %then95
   %310 = getelementptr %24, ptr %309, i32 0, i32 15
   %311 = load i32, ptr %310, align 4
   %312 = sext i32 %311 to i64
-  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.471", i64 %312, i64 -1, i64 2)
+  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.480", i64 %312, i64 -1, i64 2)
   br label %merge99
 
 else101:                                          ; preds = %then95
@@ -46550,7 +47177,7 @@ then109:                                          ; preds = %then104
   %336 = getelementptr %24, ptr %335, i32 0, i32 16
   %337 = load i32, ptr %336, align 4
   %338 = sext i32 %337 to i64
-  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.472", i64 %338, i64 0, i64 65536)
+  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.481", i64 %338, i64 0, i64 65536)
   br label %merge108
 
 else110:                                          ; preds = %then104
@@ -46601,7 +47228,7 @@ then118:                                          ; preds = %then113
   %362 = getelementptr %24, ptr %361, i32 0, i32 20
   %363 = load i32, ptr %362, align 4
   %364 = sext i32 %363 to i64
-  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %360, i64 1024, ptr @"$string.473", i64 %364, i64 -1, i64 1)
+  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %360, i64 1024, ptr @"$string.482", i64 %364, i64 -1, i64 1)
   br label %merge117
 
 else119:                                          ; preds = %then113
@@ -46652,7 +47279,7 @@ then127:                                          ; preds = %then122
   %388 = getelementptr %24, ptr %387, i32 0, i32 21
   %389 = load i32, ptr %388, align 4
   %390 = sext i32 %389 to i64
-  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %386, i64 1024, ptr @"$string.474", i64 %390, i64 -1, i64 1)
+  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %386, i64 1024, ptr @"$string.483", i64 %390, i64 -1, i64 1)
   br label %merge126
 
 else128:                                          ; preds = %then122
@@ -46703,7 +47330,7 @@ then136:                                          ; preds = %then131
   %414 = getelementptr %24, ptr %413, i32 0, i32 22
   %415 = load i32, ptr %414, align 4
   %416 = sext i32 %415 to i64
-  %417 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %412, i64 1024, ptr @"$string.475", i64 %416, i64 0, i64 1)
+  %417 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %412, i64 1024, ptr @"$string.484", i64 %416, i64 0, i64 1)
   br label %merge135
 
 else137:                                          ; preds = %then131
@@ -46754,7 +47381,7 @@ then145:                                          ; preds = %then140
   %440 = getelementptr %24, ptr %439, i32 0, i32 23
   %441 = load i32, ptr %440, align 4
   %442 = sext i32 %441 to i64
-  %443 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 1024, ptr @"$string.476", i64 %442, i64 0, i64 1)
+  %443 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 1024, ptr @"$string.485", i64 %442, i64 0, i64 1)
   br label %merge144
 
 else146:                                          ; preds = %then140
@@ -46805,7 +47432,7 @@ then154:                                          ; preds = %then149
   %466 = getelementptr %24, ptr %465, i32 0, i32 24
   %467 = load i32, ptr %466, align 4
   %468 = sext i32 %467 to i64
-  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %464, i64 1024, ptr @"$string.477", i64 %468, i64 0, i64 65536)
+  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %464, i64 1024, ptr @"$string.486", i64 %468, i64 0, i64 65536)
   br label %merge153
 
 else155:                                          ; preds = %then149
@@ -46856,7 +47483,7 @@ then163:                                          ; preds = %then158
   %492 = load ptr, ptr %given, align 8
   %493 = getelementptr %24, ptr %492, i32 0, i32 17
   %494 = load i64, ptr %493, align 8
-  %495 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %491, i64 1024, ptr @"$string.478", i64 %494, i64 0, i64 1152921504606846976)
+  %495 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %491, i64 1024, ptr @"$string.487", i64 %494, i64 0, i64 1152921504606846976)
   br label %merge162
 
 else164:                                          ; preds = %then158
@@ -46977,7 +47604,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %3, ptr %27, i32 0, i32 10
   %29 = getelementptr [128 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.481", ptr %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.490", ptr %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -47131,7 +47758,7 @@ then15:                                           ; preds = %then10
   %125 = load ptr, ptr %info, align 8
   %126 = getelementptr %3, ptr %125, i32 0, i32 7
   %127 = load i32, ptr %126, align 4
-  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 1024, ptr @"$string.482", i32 %120, ptr %124, i32 %127)
+  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 1024, ptr @"$string.491", i32 %120, ptr %124, i32 %127)
   br label %merge14
 
 else16:                                           ; preds = %then10
@@ -47185,50 +47812,76 @@ entry:
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %23, ptr %25, i32 0, i32 8
   %27 = load i8, ptr %26, align 1
-  %28 = getelementptr %142, ptr %4, i32 0, i32 0
-  store ptr %8, ptr %28, align 8
-  %29 = getelementptr %142, ptr %4, i32 0, i32 1
-  store ptr %12, ptr %29, align 8
-  %30 = getelementptr %142, ptr %4, i32 0, i32 2
-  store ptr %15, ptr %30, align 8
-  %31 = getelementptr %142, ptr %4, i32 0, i32 3
-  store i32 %19, ptr %31, align 4
-  %32 = getelementptr %142, ptr %4, i32 0, i32 4
-  store i32 %20, ptr %32, align 4
-  %33 = getelementptr %142, ptr %4, i32 0, i32 5
-  store i32 %24, ptr %33, align 4
-  %34 = getelementptr %142, ptr %4, i32 0, i32 6
-  store i8 %27, ptr %34, align 1
-  %35 = load %142, ptr %4, align 8
-  store %142 %35, ptr %"<structcast>", align 8
-  %36 = getelementptr %141, ptr %3, i32 0, i32 0
-  %37 = getelementptr %142, ptr %"<structcast>", i32 0, i32 0
-  %38 = load ptr, ptr %37, align 8
-  store ptr %38, ptr %36, align 8
-  %39 = getelementptr %141, ptr %3, i32 0, i32 1
-  %40 = getelementptr %142, ptr %"<structcast>", i32 0, i32 1
-  %41 = load ptr, ptr %40, align 8
-  store ptr %41, ptr %39, align 8
-  %42 = getelementptr %141, ptr %3, i32 0, i32 2
-  %43 = getelementptr %142, ptr %"<structcast>", i32 0, i32 2
-  %44 = load ptr, ptr %43, align 8
-  store ptr %44, ptr %42, align 8
-  %45 = getelementptr %141, ptr %3, i32 0, i32 3
-  %46 = getelementptr %142, ptr %"<structcast>", i32 0, i32 3
-  %47 = load i32, ptr %46, align 4
-  store i32 %47, ptr %45, align 4
-  %48 = getelementptr %141, ptr %3, i32 0, i32 4
-  %49 = getelementptr %142, ptr %"<structcast>", i32 0, i32 4
-  %50 = load i32, ptr %49, align 4
-  store i32 %50, ptr %48, align 4
-  %51 = getelementptr %141, ptr %3, i32 0, i32 5
-  %52 = getelementptr %142, ptr %"<structcast>", i32 0, i32 5
-  %53 = load i32, ptr %52, align 4
-  store i32 %53, ptr %51, align 4
-  %54 = getelementptr %141, ptr %3, i32 0, i32 6
-  %55 = getelementptr %142, ptr %"<structcast>", i32 0, i32 6
-  %56 = load i8, ptr %55, align 1
-  store i8 %56, ptr %54, align 1
+  %28 = load ptr, ptr %self, align 8
+  %29 = getelementptr %23, ptr %28, i32 0, i32 4
+  %30 = load i32, ptr %29, align 4
+  %31 = icmp eq i32 %30, 2
+  %32 = zext i1 %31 to i8
+  %33 = trunc i8 %32 to i1
+  br i1 %33, label %and.rhs, label %and.end
+
+and.rhs:                                          ; preds = %entry
+  %34 = load ptr, ptr %self, align 8
+  %35 = getelementptr %23, ptr %34, i32 0, i32 0
+  %36 = load ptr, ptr %35, align 8
+  %37 = getelementptr %4, ptr %36, i32 0, i32 9
+  %38 = load i8, ptr %37, align 1
+  %39 = trunc i8 %38 to i1
+  br label %and.end
+
+and.end:                                          ; preds = %and.rhs, %entry
+  %40 = phi i1 [ false, %entry ], [ %39, %and.rhs ]
+  %41 = zext i1 %40 to i8
+  %42 = getelementptr %142, ptr %4, i32 0, i32 0
+  store ptr %8, ptr %42, align 8
+  %43 = getelementptr %142, ptr %4, i32 0, i32 1
+  store ptr %12, ptr %43, align 8
+  %44 = getelementptr %142, ptr %4, i32 0, i32 2
+  store ptr %15, ptr %44, align 8
+  %45 = getelementptr %142, ptr %4, i32 0, i32 3
+  store i32 %19, ptr %45, align 4
+  %46 = getelementptr %142, ptr %4, i32 0, i32 4
+  store i32 %20, ptr %46, align 4
+  %47 = getelementptr %142, ptr %4, i32 0, i32 5
+  store i32 %24, ptr %47, align 4
+  %48 = getelementptr %142, ptr %4, i32 0, i32 6
+  store i8 %27, ptr %48, align 1
+  %49 = getelementptr %142, ptr %4, i32 0, i32 7
+  store i8 %41, ptr %49, align 1
+  %50 = load %142, ptr %4, align 8
+  store %142 %50, ptr %"<structcast>", align 8
+  %51 = getelementptr %141, ptr %3, i32 0, i32 0
+  %52 = getelementptr %142, ptr %"<structcast>", i32 0, i32 0
+  %53 = load ptr, ptr %52, align 8
+  store ptr %53, ptr %51, align 8
+  %54 = getelementptr %141, ptr %3, i32 0, i32 1
+  %55 = getelementptr %142, ptr %"<structcast>", i32 0, i32 1
+  %56 = load ptr, ptr %55, align 8
+  store ptr %56, ptr %54, align 8
+  %57 = getelementptr %141, ptr %3, i32 0, i32 2
+  %58 = getelementptr %142, ptr %"<structcast>", i32 0, i32 2
+  %59 = load ptr, ptr %58, align 8
+  store ptr %59, ptr %57, align 8
+  %60 = getelementptr %141, ptr %3, i32 0, i32 3
+  %61 = getelementptr %142, ptr %"<structcast>", i32 0, i32 3
+  %62 = load i32, ptr %61, align 4
+  store i32 %62, ptr %60, align 4
+  %63 = getelementptr %141, ptr %3, i32 0, i32 4
+  %64 = getelementptr %142, ptr %"<structcast>", i32 0, i32 4
+  %65 = load i32, ptr %64, align 4
+  store i32 %65, ptr %63, align 4
+  %66 = getelementptr %141, ptr %3, i32 0, i32 5
+  %67 = getelementptr %142, ptr %"<structcast>", i32 0, i32 5
+  %68 = load i32, ptr %67, align 4
+  store i32 %68, ptr %66, align 4
+  %69 = getelementptr %141, ptr %3, i32 0, i32 6
+  %70 = getelementptr %142, ptr %"<structcast>", i32 0, i32 6
+  %71 = load i8, ptr %70, align 1
+  store i8 %71, ptr %69, align 1
+  %72 = getelementptr %141, ptr %3, i32 0, i32 7
+  %73 = getelementptr %142, ptr %"<structcast>", i32 0, i32 7
+  %74 = load i8, ptr %73, align 1
+  store i8 %74, ptr %72, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %3, i64 40, i1 false)
   ret void
 
@@ -47420,7 +48073,7 @@ then2:                                            ; preds = %then
   %45 = load ptr, ptr %o, align 8
   %46 = getelementptr %24, ptr %45, i32 0, i32 7
   %47 = load i32, ptr %46, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.483", i32 %41, i32 %44, i32 %47, i64 2147483647)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.492", i32 %41, i32 %44, i32 %47, i64 2147483647)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -47702,7 +48355,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.485", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.494", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -47733,7 +48386,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.486", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.495", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -47748,7 +48401,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.487", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.496", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -47791,7 +48444,7 @@ then2:                                            ; preds = %then
   %19 = load i32, ptr %world_size, align 4
   %20 = load ptr, ptr %name, align 8
   %21 = load i32, ptr %value, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.484", i32 %19, ptr %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.493", i32 %19, ptr %20, i32 %21)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -47898,7 +48551,7 @@ entry:
   store ptr %30, ptr %28, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %at, ptr align 8 %6, i64 32, i1 false)
   %31 = load ptr, ptr %model, align 8
-  %32 = call ptr @memset(ptr %31, i32 0, i64 120)
+  %32 = call ptr @memset(ptr %31, i32 0, i64 136)
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %141, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
@@ -47937,7 +48590,7 @@ then2:                                            ; preds = %then
   %60 = load ptr, ptr %59, align 8
   %61 = getelementptr %6, ptr %60, i32 0, i32 2
   %62 = load i32, ptr %61, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.488", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.497", i32 %62)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -47991,7 +48644,7 @@ dead7:                                            ; No predecessors!
 
 define internal i32 @"$assign_model"(ptr %0, ptr %1, ptr %2) {
 entry:
-  %code7 = alloca i32, align 4
+  %code10 = alloca i32, align 4
   %layer = alloca i32, align 4
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -48117,58 +48770,95 @@ else4:                                            ; preds = %merge
   br label %merge2
 
 merge2:                                           ; preds = %else4, %dead5
-  %83 = load ptr, ptr %c, align 8
-  %84 = getelementptr %6, ptr %83, i32 0, i32 2
-  %85 = load i32, ptr %84, align 4
+  %83 = load ptr, ptr %self, align 8
+  %84 = getelementptr %141, ptr %83, i32 0, i32 7
+  %85 = load i8, ptr %84, align 1
+  %86 = trunc i8 %85 to i1
+  br i1 %86, label %then7, label %else8
+
+then7:                                            ; preds = %merge2
+  %87 = load ptr, ptr %at, align 8
+  %88 = load ptr, ptr %c, align 8
+  %89 = getelementptr %6, ptr %88, i32 0, i32 2
+  %90 = load i32, ptr %89, align 4
+  %91 = load ptr, ptr %model, align 8
+  %92 = getelementptr %51, ptr %91, i32 0, i32 9
+  %93 = load i32, ptr %92, align 4
+  %94 = mul i32 %90, %93
+  %95 = call ptr @"$Cursor.vector"(ptr %87, i32 %94)
+  %96 = load ptr, ptr %model, align 8
+  %97 = getelementptr %51, ptr %96, i32 0, i32 11
+  store ptr %95, ptr %97, align 8
+  %98 = load ptr, ptr %at, align 8
+  %99 = load ptr, ptr %c, align 8
+  %100 = getelementptr %6, ptr %99, i32 0, i32 2
+  %101 = load i32, ptr %100, align 4
+  %102 = load ptr, ptr %model, align 8
+  %103 = getelementptr %51, ptr %102, i32 0, i32 9
+  %104 = load i32, ptr %103, align 4
+  %105 = mul i32 %101, %104
+  %106 = call ptr @"$Cursor.vector"(ptr %98, i32 %105)
+  %107 = load ptr, ptr %model, align 8
+  %108 = getelementptr %51, ptr %107, i32 0, i32 12
+  store ptr %106, ptr %108, align 8
+  br label %merge6
+
+else8:                                            ; preds = %merge2
+  br label %merge6
+
+merge6:                                           ; preds = %else8, %then7
+  %109 = load ptr, ptr %c, align 8
+  %110 = getelementptr %6, ptr %109, i32 0, i32 2
+  %111 = load i32, ptr %110, align 4
   store i32 0, ptr %layer, align 4
   br label %forcond
 
-forcond:                                          ; preds = %merge8, %merge2
-  %86 = load i32, ptr %layer, align 4
-  %87 = icmp sgt i32 %86, %85
-  %88 = and i1 %87, false
-  %89 = icmp slt i32 %86, %85
-  %90 = and i1 %89, true
-  %91 = or i1 %90, %88
-  br i1 %91, label %forbody, label %merge6
+forcond:                                          ; preds = %merge11, %merge6
+  %112 = load i32, ptr %layer, align 4
+  %113 = icmp sgt i32 %112, %111
+  %114 = and i1 %113, false
+  %115 = icmp slt i32 %112, %111
+  %116 = and i1 %115, true
+  %117 = or i1 %116, %114
+  br i1 %117, label %forbody, label %merge9
 
 forbody:                                          ; preds = %forcond
-  %92 = load ptr, ptr %self, align 8
-  %93 = load ptr, ptr %at, align 8
-  %94 = load i32, ptr %layer, align 4
-  %95 = load ptr, ptr %model, align 8
-  %96 = getelementptr %51, ptr %95, i32 0, i32 0
-  %97 = load ptr, ptr %96, align 8
-  %98 = load i32, ptr %layer, align 4
-  %99 = sext i32 %98 to i64
-  %100 = getelementptr %67, ptr %97, i64 %99
-  %101 = call i32 @"$assign_layer"(ptr %92, ptr %93, i32 %94, ptr %100)
-  store i32 %101, ptr %code7, align 4
-  %102 = load i32, ptr %code7, align 4
-  %103 = icmp ne i32 %102, 0
-  %104 = zext i1 %103 to i8
-  %105 = trunc i8 %104 to i1
-  br i1 %105, label %then9, label %else10
+  %118 = load ptr, ptr %self, align 8
+  %119 = load ptr, ptr %at, align 8
+  %120 = load i32, ptr %layer, align 4
+  %121 = load ptr, ptr %model, align 8
+  %122 = getelementptr %51, ptr %121, i32 0, i32 0
+  %123 = load ptr, ptr %122, align 8
+  %124 = load i32, ptr %layer, align 4
+  %125 = sext i32 %124 to i64
+  %126 = getelementptr %67, ptr %123, i64 %125
+  %127 = call i32 @"$assign_layer"(ptr %118, ptr %119, i32 %120, ptr %126)
+  store i32 %127, ptr %code10, align 4
+  %128 = load i32, ptr %code10, align 4
+  %129 = icmp ne i32 %128, 0
+  %130 = zext i1 %129 to i8
+  %131 = trunc i8 %130 to i1
+  br i1 %131, label %then12, label %else13
 
-then9:                                            ; preds = %forbody
-  %106 = load i32, ptr %code7, align 4
-  ret i32 %106
+then12:                                           ; preds = %forbody
+  %132 = load i32, ptr %code10, align 4
+  ret i32 %132
 
-dead11:                                           ; No predecessors!
-  br label %merge8
+dead14:                                           ; No predecessors!
+  br label %merge11
 
-else10:                                           ; preds = %forbody
-  br label %merge8
+else13:                                           ; preds = %forbody
+  br label %merge11
 
-merge8:                                           ; preds = %else10, %dead11
-  %107 = add i32 %86, 1
-  store i32 %107, ptr %layer, align 4
+merge11:                                          ; preds = %else13, %dead14
+  %133 = add i32 %112, 1
+  store i32 %133, ptr %layer, align 4
   br label %forcond
 
-merge6:                                           ; preds = %forcond
+merge9:                                           ; preds = %forcond
   ret i32 0
 
-dead12:                                           ; No predecessors!
+dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -48542,7 +49232,7 @@ then2:                                            ; preds = %then
   %35 = load ptr, ptr %matrix, align 8
   %36 = getelementptr %52, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.489", i32 %28, i32 %31, i32 %34, i32 %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.498", i32 %28, i32 %31, i32 %34, i32 %37)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -49536,7 +50226,7 @@ entry:
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
   call void @"$Plan.cache"(ptr noalias sret(%55) %2, ptr %3, i32 1)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %cache, ptr align 8 %2, i64 32, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %cache, ptr align 8 %2, i64 48, i1 false)
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %23, ptr %4, i32 0, i32 1
   %6 = load ptr, ptr %5, align 8
@@ -49585,7 +50275,7 @@ then2:                                            ; preds = %then
   %38 = load i32, ptr %37, align 4
   %39 = getelementptr %55, ptr %cache, i32 0, i32 5
   %40 = load i32, ptr %39, align 4
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.490", ptr %34, i32 %36, i32 %38, i32 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.499", ptr %34, i32 %36, i32 %38, i32 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -49654,7 +50344,11 @@ entry:
   store i32 %30, ptr %31, align 4
   %32 = getelementptr %55, ptr %cache, i32 0, i32 6
   store ptr null, ptr %32, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %cache, i64 32, i1 false)
+  %33 = getelementptr %55, ptr %cache, i32 0, i32 7
+  store ptr null, ptr %33, align 8
+  %34 = getelementptr %55, ptr %cache, i32 0, i32 8
+  store ptr null, ptr %34, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %cache, i64 48, i1 false)
   ret void
 
 dead:                                             ; No predecessors!
@@ -49803,7 +50497,7 @@ then2:                                            ; preds = %then
   %100 = load ptr, ptr %o, align 8
   %101 = getelementptr %24, ptr %100, i32 0, i32 6
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.491", i32 %99, i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.500", i32 %99, i32 %102)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50182,7 +50876,7 @@ entry:
   %29 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %28)
   %30 = call i64 @"$aligned"(i64 %29)
   %31 = getelementptr i8, ptr %26, i64 %30
-  call void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %23, ptr %25, ptr %31)
+  call void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %23, ptr %25, ptr %31)
   %32 = load %48, ptr %3, align 1
   %33 = load ptr, ptr %shape, align 8
   %34 = getelementptr %140, ptr %33, i32 0, i32 2
@@ -51090,7 +51784,7 @@ entry:
   %2 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %1)
   %3 = call i64 @"$aligned"(i64 %2)
   %4 = load ptr, ptr %shape, align 8
-  %5 = call i64 @"$anon (./terra/scheduling/batch.t:104).492"(ptr %4)
+  %5 = call i64 @"$anon (./terra/scheduling/batch.t:104).501"(ptr %4)
   %6 = call i64 @"$aligned"(i64 %5)
   %7 = add i64 %3, %6
   ret i64 %7
@@ -51439,7 +52133,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:104).492"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:104).501"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -52063,7 +52757,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -52326,7 +53020,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %82 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %82, ptr @"$string.495")
+  call void @"$Plan.refuse"(ptr %82, ptr @"$string.504")
   %83 = load %48, ptr %3, align 1
   br label %merge6
 
@@ -52499,7 +53193,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %23, ptr %14, i32 0, i32 10
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.494", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.503", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -52593,7 +53287,7 @@ entry:
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
   %57 = getelementptr i8, ptr %56, i64 0
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.500", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.509", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -52629,7 +53323,7 @@ entry:
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %target, align 8
   %14 = load i64, ptr %capacity, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.496")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.505")
   br label %merge
 
 else:                                             ; preds = %entry
@@ -52649,7 +53343,7 @@ then1:                                            ; preds = %else
   %26 = load i32, ptr %page_size, align 4
   %27 = sext i32 %26 to i64
   %28 = mul i64 %25, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.497", i64 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.506", i64 %28)
   br label %merge
 
 else2:                                            ; preds = %else
@@ -52667,7 +53361,7 @@ then3:                                            ; preds = %else2
   %38 = load ptr, ptr %target, align 8
   %39 = load i64, ptr %capacity, align 8
   %40 = load i64, ptr %room, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.498", i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.507", i64 %40)
   br label %merge
 
 else4:                                            ; preds = %else2
@@ -52678,7 +53372,7 @@ else4:                                            ; preds = %else2
   %46 = load i32, ptr %page_size, align 4
   %47 = sext i32 %46 to i64
   %48 = mul i64 %45, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.499", i64 %44, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.508", i64 %44, i64 %48)
   br label %merge
 
 merge:                                            ; preds = %else4, %then3, %then1, %then
@@ -52723,7 +53417,7 @@ entry:
   %27 = load %48, ptr %19, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %kind, align 8
-  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.504", ptr %29)
+  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.513", ptr %29)
   %30 = load %48, ptr %18, align 1
   %31 = load ptr, ptr %out, align 8
   %32 = load ptr, ptr %made, align 8
@@ -52731,7 +53425,7 @@ entry:
   %34 = getelementptr %24, ptr %33, i32 0, i32 1
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.505", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.514", i64 %36)
   %37 = load %48, ptr %17, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = load ptr, ptr %made, align 8
@@ -52739,7 +53433,7 @@ entry:
   %41 = getelementptr %24, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = call ptr @"$layout_name"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.506", ptr %43)
+  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.515", ptr %43)
   %44 = load %48, ptr %16, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -52747,7 +53441,7 @@ entry:
   %48 = getelementptr %24, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.509", i64 %50)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.518", i64 %50)
   %51 = load %48, ptr %15, align 1
   %52 = load ptr, ptr %out, align 8
   %53 = load ptr, ptr %made, align 8
@@ -52755,7 +53449,7 @@ entry:
   %55 = getelementptr %24, ptr %54, i32 0, i32 5
   %56 = load i32, ptr %55, align 4
   %57 = sext i32 %56 to i64
-  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.510", i64 %57)
+  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.519", i64 %57)
   %58 = load %48, ptr %14, align 1
   %59 = load ptr, ptr %out, align 8
   %60 = load ptr, ptr %made, align 8
@@ -52763,7 +53457,7 @@ entry:
   %62 = getelementptr %24, ptr %61, i32 0, i32 11
   %63 = load i32, ptr %62, align 4
   %64 = sext i32 %63 to i64
-  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.511", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.520", i64 %64)
   %65 = load %48, ptr %13, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %made, align 8
@@ -52773,28 +53467,28 @@ entry:
   %70 = load ptr, ptr %made, align 8
   %71 = getelementptr %23, ptr %70, i32 0, i32 9
   %72 = load i64, ptr %71, align 8
-  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.520", i64 %72)
+  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.530", i64 %72)
   %73 = load %48, ptr %11, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
   %76 = getelementptr %23, ptr %75, i32 0, i32 20
   %77 = load i8, ptr %76, align 1
   %78 = icmp ne i8 %77, 0
-  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.521", i1 zeroext %78)
+  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.531", i1 zeroext %78)
   %79 = load %48, ptr %10, align 1
   %80 = load ptr, ptr %out, align 8
   %81 = load ptr, ptr %made, align 8
   %82 = getelementptr %23, ptr %81, i32 0, i32 21
   %83 = getelementptr [512 x i8], ptr %82, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.522", ptr %84)
+  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.532", ptr %84)
   %85 = load %48, ptr %9, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %86, ptr %87)
   %88 = load %48, ptr %8, align 1
   %89 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.546")
+  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.556")
   %90 = load %48, ptr %7, align 1
   %91 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %91)
@@ -52852,7 +53546,7 @@ entry:
   %10 = load ptr, ptr %source, align 8
   %11 = getelementptr %4, ptr %10, i32 0, i32 1
   %12 = load ptr, ptr %11, align 8
-  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.410", ptr %12)
+  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.419", ptr %12)
   %13 = load %48, ptr %8, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %source, align 8
@@ -52860,46 +53554,46 @@ entry:
   %17 = getelementptr %6, ptr %16, i32 0, i32 0
   %18 = getelementptr [64 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.411", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.420", ptr %19)
   %20 = load %48, ptr %7, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
-  %23 = getelementptr %4, ptr %22, i32 0, i32 9
+  %23 = getelementptr %4, ptr %22, i32 0, i32 10
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.414", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.423", i64 %24)
   %25 = load %48, ptr %6, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = load ptr, ptr %source, align 8
-  %28 = getelementptr %4, ptr %27, i32 0, i32 9
+  %28 = getelementptr %4, ptr %27, i32 0, i32 10
   %29 = load i64, ptr %28, align 8
   %30 = load ptr, ptr %source, align 8
-  %31 = getelementptr %4, ptr %30, i32 0, i32 10
+  %31 = getelementptr %4, ptr %30, i32 0, i32 11
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.501", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.510", i64 %33)
   %34 = load %48, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
-  %37 = getelementptr %4, ptr %36, i32 0, i32 11
+  %37 = getelementptr %4, ptr %36, i32 0, i32 12
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.416", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.425", i64 %38)
   %39 = load %48, ptr %4, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
-  %42 = getelementptr %4, ptr %41, i32 0, i32 11
+  %42 = getelementptr %4, ptr %41, i32 0, i32 12
   %43 = load i64, ptr %42, align 8
   %44 = load ptr, ptr %source, align 8
-  %45 = getelementptr %4, ptr %44, i32 0, i32 12
+  %45 = getelementptr %4, ptr %44, i32 0, i32 13
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.502", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.511", i64 %47)
   %48 = load %48, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %4, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.503", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.512", i1 zeroext %53)
   %54 = load %48, ptr %2, align 1
   ret void
 }
@@ -52915,7 +53609,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.507"
+  ret ptr @"$string.516"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -52931,7 +53625,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.508"
+  ret ptr @"$string.517"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -52965,7 +53659,7 @@ entry:
   %12 = getelementptr %23, ptr %11, i32 0, i32 4
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.512", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.521", ptr %14)
   %15 = load %48, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -52973,12 +53667,12 @@ entry:
   %19 = getelementptr %23, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.513", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.523", i64 %21)
   %22 = load %48, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.514", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.524", i64 %25)
   %26 = load %48, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -52986,20 +53680,20 @@ entry:
   %30 = getelementptr %24, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.515", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.525", i64 %32)
   %33 = load %48, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %23, ptr %35, i32 0, i32 13
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.516", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.526", i64 %37)
   %38 = load %48, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %23, ptr %40, i32 0, i32 12
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.517", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.527", i64 %43)
   %44 = load %48, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -53012,13 +53706,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.518", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.528", i64 %55)
   %56 = load %48, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.519", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.529", i64 %60)
   %61 = load %48, ptr %2, align 1
   ret void
 }
@@ -53053,14 +53747,27 @@ dead3:                                            ; No predecessors!
   br label %merge
 
 else2:                                            ; preds = %else
+  %9 = load i32, ptr %dtype, align 4
+  %10 = icmp eq i32 %9, 2
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %then4, label %else5
+
+then4:                                            ; preds = %else2
+  ret ptr @"$string.522"
+
+dead6:                                            ; No predecessors!
   br label %merge
 
-merge:                                            ; preds = %else2, %dead3, %dead
-  %9 = load i32, ptr %dtype, align 4
-  %10 = call ptr @"$dtypes.name"(i32 %9)
-  ret ptr %10
+else5:                                            ; preds = %else2
+  br label %merge
 
-dead4:                                            ; No predecessors!
+merge:                                            ; preds = %else5, %dead6, %dead3, %dead
+  %13 = load i32, ptr %dtype, align 4
+  %14 = call ptr @"$dtypes.name"(i32 %13)
+  ret ptr %14
+
+dead7:                                            ; No predecessors!
   ret ptr undef
 }
 
@@ -53180,7 +53887,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%140) %28, ptr %29, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %28, i64 168, i1 false)
   %30 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.523")
+  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.533")
   %31 = load %48, ptr %27, align 1
   %32 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %32)
@@ -53194,7 +53901,7 @@ entry:
   %40 = getelementptr %140, ptr %shape, i32 0, i32 3
   %41 = load i64, ptr %40, align 8
   %42 = mul i64 %39, %41
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.524", i64 %42)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.534", i64 %42)
   %43 = load %48, ptr %25, align 1
   %44 = load ptr, ptr %out, align 8
   %45 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53205,7 +53912,7 @@ entry:
   %50 = getelementptr %140, ptr %shape, i32 0, i32 3
   %51 = load i64, ptr %50, align 8
   %52 = mul i64 %49, %51
-  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.525", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.535", i64 %52)
   %53 = load %48, ptr %24, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53216,7 +53923,7 @@ entry:
   %60 = getelementptr %140, ptr %shape, i32 0, i32 3
   %61 = load i64, ptr %60, align 8
   %62 = mul i64 %59, %61
-  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.526", i64 %62)
+  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.536", i64 %62)
   %63 = load %48, ptr %23, align 1
   %64 = load ptr, ptr %out, align 8
   %65 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53240,13 +53947,13 @@ entry:
   %83 = trunc i8 %75 to i1
   %84 = select i1 %83, i64 %77, i64 %82
   %85 = mul i64 %66, %84
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.527", i64 %85)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.537", i64 %85)
   %86 = load %48, ptr %22, align 1
   %87 = load ptr, ptr %out, align 8
   %88 = getelementptr %140, ptr %shape, i32 0, i32 2
   %89 = load i64, ptr %88, align 8
   %90 = mul i64 %89, 4
-  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.528", i64 %90)
+  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.538", i64 %90)
   %91 = load %48, ptr %21, align 1
   %92 = load ptr, ptr %out, align 8
   %93 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53264,7 +53971,7 @@ entry:
   %105 = getelementptr %140, ptr %shape, i32 0, i32 3
   %106 = load i64, ptr %105, align 8
   %107 = mul i64 %104, %106
-  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.529", i64 %107)
+  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.539", i64 %107)
   %108 = load %48, ptr %20, align 1
   %109 = load ptr, ptr %out, align 8
   %110 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53278,7 +53985,7 @@ entry:
   %118 = getelementptr %140, ptr %shape, i32 0, i32 3
   %119 = load i64, ptr %118, align 8
   %120 = mul i64 %117, %119
-  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.530", i64 %120)
+  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.540", i64 %120)
   %121 = load %48, ptr %19, align 1
   %122 = load ptr, ptr %out, align 8
   %123 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53292,7 +53999,7 @@ entry:
   %131 = getelementptr %140, ptr %shape, i32 0, i32 3
   %132 = load i64, ptr %131, align 8
   %133 = mul i64 %130, %132
-  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.531", i64 %133)
+  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.541", i64 %133)
   %134 = load %48, ptr %18, align 1
   %135 = load ptr, ptr %out, align 8
   %136 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53304,7 +54011,7 @@ entry:
   %142 = getelementptr %140, ptr %shape, i32 0, i32 3
   %143 = load i64, ptr %142, align 8
   %144 = mul i64 %141, %143
-  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.532", i64 %144)
+  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.542", i64 %144)
   %145 = load %48, ptr %17, align 1
   %146 = load ptr, ptr %out, align 8
   %147 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53315,7 +54022,7 @@ entry:
   %152 = getelementptr %140, ptr %shape, i32 0, i32 3
   %153 = load i64, ptr %152, align 8
   %154 = mul i64 %151, %153
-  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.533", i64 %154)
+  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.543", i64 %154)
   %155 = load %48, ptr %16, align 1
   %156 = load ptr, ptr %out, align 8
   %157 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53323,13 +54030,13 @@ entry:
   %159 = getelementptr %140, ptr %shape, i32 0, i32 8
   %160 = load i64, ptr %159, align 8
   %161 = mul i64 %158, %160
-  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.534", i64 %161)
+  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.544", i64 %161)
   %162 = load %48, ptr %15, align 1
   %163 = load ptr, ptr %out, align 8
   %164 = getelementptr %140, ptr %shape, i32 0, i32 2
   %165 = load i64, ptr %164, align 8
   %166 = mul i64 %165, 4
-  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.535", i64 %166)
+  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.545", i64 %166)
   %167 = load %48, ptr %14, align 1
   %168 = load ptr, ptr %out, align 8
   %169 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53340,7 +54047,7 @@ entry:
   %174 = getelementptr %140, ptr %shape, i32 0, i32 3
   %175 = load i64, ptr %174, align 8
   %176 = mul i64 %173, %175
-  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.536", i64 %176)
+  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.546", i64 %176)
   %177 = load %48, ptr %13, align 1
   %178 = load ptr, ptr %out, align 8
   %179 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53349,7 +54056,7 @@ entry:
   %182 = load i64, ptr %181, align 8
   %183 = mul i64 %180, %182
   %184 = mul i64 %183, 4
-  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.537", i64 %184)
+  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.547", i64 %184)
   %185 = load %48, ptr %12, align 1
   %186 = load ptr, ptr %out, align 8
   %187 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -53358,7 +54065,7 @@ entry:
   %190 = load i64, ptr %189, align 8
   %191 = mul i64 %188, %190
   %192 = mul i64 %191, 4
-  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.538", i64 %192)
+  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.548", i64 %192)
   %193 = load %48, ptr %11, align 1
   %194 = load ptr, ptr %out, align 8
   %195 = getelementptr %140, ptr %shape, i32 0, i32 10
@@ -53367,7 +54074,7 @@ entry:
   %198 = load i64, ptr %197, align 8
   %199 = mul i64 %196, %198
   %200 = mul i64 %199, 4
-  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.539", i64 %200)
+  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.549", i64 %200)
   %201 = load %48, ptr %10, align 1
   %202 = load ptr, ptr %out, align 8
   %203 = getelementptr %140, ptr %shape, i32 0, i32 10
@@ -53391,13 +54098,13 @@ entry:
   %220 = mul i64 %219, 4
   %221 = trunc i8 %214 to i1
   %222 = select i1 %221, i64 %220, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.540", i64 %222)
+  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.550", i64 %222)
   %223 = load %48, ptr %8, align 1
   %224 = load ptr, ptr %out, align 8
   %225 = getelementptr %140, ptr %shape, i32 0, i32 14
   %226 = load i64, ptr %225, align 8
   %227 = mul i64 %226, 4
-  call void @"$JsonWriter.integer_field"(ptr %224, ptr @"$string.541", i64 %227)
+  call void @"$JsonWriter.integer_field"(ptr %224, ptr @"$string.551", i64 %227)
   %228 = load %48, ptr %7, align 1
   %229 = load ptr, ptr %out, align 8
   %230 = getelementptr %140, ptr %shape, i32 0, i32 1
@@ -53412,7 +54119,7 @@ entry:
   %239 = mul i64 %238, 4
   %240 = trunc i8 %233 to i1
   %241 = select i1 %240, i64 %239, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.542", i64 %241)
+  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.552", i64 %241)
   %242 = load %48, ptr %6, align 1
   %243 = load ptr, ptr %out, align 8
   %244 = getelementptr %140, ptr %shape, i32 0, i32 14
@@ -53422,7 +54129,7 @@ entry:
   %248 = sdiv i64 %247, 2
   %249 = mul i64 %245, %248
   %250 = mul i64 %249, 4
-  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.543", i64 %250)
+  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.553", i64 %250)
   %251 = load %48, ptr %5, align 1
   %252 = load ptr, ptr %out, align 8
   %253 = getelementptr %140, ptr %shape, i32 0, i32 14
@@ -53432,12 +54139,12 @@ entry:
   %257 = sdiv i64 %256, 2
   %258 = mul i64 %254, %257
   %259 = mul i64 %258, 4
-  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.544", i64 %259)
+  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.554", i64 %259)
   %260 = load %48, ptr %4, align 1
   %261 = load ptr, ptr %out, align 8
   %262 = getelementptr %140, ptr %shape, i32 0, i32 16
   %263 = load i64, ptr %262, align 8
-  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.545", i64 %263)
+  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.555", i64 %263)
   %264 = load %48, ptr %3, align 1
   %265 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %265)
@@ -53475,42 +54182,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.547", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.557", i64 %20)
   %21 = load %48, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %146, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.548", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.558", i64 %24)
   %25 = load %48, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %146, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.549", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.559", i64 %28)
   %29 = load %48, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %146, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.550", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.560", i64 %32)
   %33 = load %48, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %146, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.551", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.561", i64 %36)
   %37 = load %48, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %146, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.552", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.562", i64 %40)
   %41 = load %48, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %146, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.553", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.563", i64 %44)
   %45 = load %48, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %146, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.554", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.564", i64 %48)
   %49 = load %48, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -54051,7 +54758,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %0, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.555")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.565")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -54385,7 +55092,7 @@ then3:                                            ; preds = %then
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %capacity, align 4
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.556", i32 %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.566", i32 %59)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -54599,7 +55306,7 @@ then10:                                           ; preds = %then6
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.557")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.567")
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -54673,7 +55380,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr %0, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.558")
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.568")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -54741,9 +55448,9 @@ entry:
   %17 = load ptr, ptr %made, align 8
   %18 = getelementptr %57, ptr %17, i32 0, i32 10
   %19 = load i64, ptr %18, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.559", i64 %19)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.569", i64 %19)
   %20 = load %48, ptr %12, align 1
-  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.560")
+  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.570")
   %21 = load %48, ptr %11, align 1
   call void @"$JsonWriter.begin_array"(ptr %out)
   %22 = load %48, ptr %10, align 1
@@ -54775,17 +55482,17 @@ forbody:                                          ; preds = %forcond
   %39 = load ptr, ptr %total, align 8
   %40 = getelementptr %58, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
-  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.423", ptr %41)
+  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.432", ptr %41)
   %42 = load %48, ptr %8, align 1
   %43 = load ptr, ptr %total, align 8
   %44 = getelementptr %58, ptr %43, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.561", i64 %45)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.571", i64 %45)
   %46 = load %48, ptr %7, align 1
   %47 = load ptr, ptr %total, align 8
   %48 = getelementptr %58, ptr %47, i32 0, i32 2
   %49 = load i64, ptr %48, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.562", i64 %49)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.572", i64 %49)
   %50 = load %48, ptr %6, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %48, ptr %5, align 1
@@ -54873,7 +55580,7 @@ then9:                                            ; preds = %then5
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.563")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.573")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -55020,7 +55727,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %35 = load ptr, ptr %self, align 8
   %36 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %35, ptr @"$string.564", i32 -1, ptr %36)
+  call void @"$Rank.describe_failure"(ptr %35, ptr @"$string.574", i32 -1, ptr %36)
   %37 = load %48, ptr %3, align 1
   %38 = load i32, ptr %code, align 4
   ret i32 %38
@@ -55209,7 +55916,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %35, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.571", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.581", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -55397,7 +56104,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %31, ptr %25, i32 0, i32 2
   %27 = getelementptr %32, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.565", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.575", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -55444,7 +56151,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.566", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.576", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -55490,7 +56197,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %31, ptr %73, i32 0, i32 19
   %75 = getelementptr %44, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.567", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.577", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -55609,7 +56316,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %60, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.568", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.578", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -55753,7 +56460,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.22", i32 79, ptr @"$string.569")
+  call void @"$check.fail"(ptr @"$string.22", i32 79, ptr @"$string.579")
   %15 = load %48, ptr %8, align 1
   br label %merge
 
@@ -55771,7 +56478,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.22", i32 80, ptr @"$string.570")
+  call void @"$check.fail"(ptr @"$string.22", i32 80, ptr @"$string.580")
   %23 = load %48, ptr %7, align 1
   br label %merge1
 
@@ -56352,7 +57059,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %60, ptr %37, i32 0, i32 15
   %39 = getelementptr %11, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.572", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.582", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -56590,7 +57297,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.573", i32 -1, ptr %46)
+  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.583", i32 -1, ptr %46)
   %47 = load %48, ptr %5, align 1
   %48 = load i32, ptr %code, align 4
   ret i32 %48
@@ -56624,7 +57331,7 @@ else:                                             ; preds = %entry
 then6:                                            ; preds = %else
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.574", i32 -1, ptr %63)
+  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.584", i32 -1, ptr %63)
   %64 = load %48, ptr %4, align 1
   %65 = load i32, ptr %code4, align 4
   ret i32 %65
@@ -56658,7 +57365,7 @@ merge:                                            ; preds = %merge5, %merge1
 then11:                                           ; preds = %merge
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.575", i32 -1, ptr %80)
+  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.585", i32 -1, ptr %80)
   %81 = load %48, ptr %3, align 1
   %82 = load i32, ptr %code9, align 4
   ret i32 %82
@@ -56975,7 +57682,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.576", i32 -1, ptr %52)
+  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.586", i32 -1, ptr %52)
   %53 = load %48, ptr %4, align 1
   %54 = load i32, ptr %code, align 4
   ret i32 %54
@@ -57018,7 +57725,7 @@ merge1:                                           ; preds = %else3, %merge4
 then10:                                           ; preds = %merge1
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %73, ptr @"$string.541", i32 -1, ptr %74)
+  call void @"$Rank.describe_failure"(ptr %73, ptr @"$string.551", i32 -1, ptr %74)
   %75 = load %48, ptr %3, align 1
   %76 = load i32, ptr %code8, align 4
   ret i32 %76
@@ -57078,7 +57785,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.75", i32 10, ptr @"$string.577")
+  call void @"$check.fail"(ptr @"$string.75", i32 10, ptr @"$string.587")
   %9 = load %48, ptr %4, align 1
   br label %merge
 
@@ -57106,7 +57813,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.75", i32 11, ptr @"$string.578")
+  call void @"$check.fail"(ptr @"$string.75", i32 11, ptr @"$string.588")
   %24 = load %48, ptr %3, align 1
   br label %merge1
 
@@ -57342,7 +58049,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.579", i32 -1, ptr %22)
+  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.589", i32 -1, ptr %22)
   %23 = load %48, ptr %3, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -58265,7 +58972,7 @@ then8:                                            ; preds = %merge4
   %44 = load ptr, ptr %r, align 8
   %45 = getelementptr %90, ptr %44, i32 0, i32 1
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.615", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.625", i32 %46)
   br label %merge7
 
 else9:                                            ; preds = %merge4
@@ -58320,7 +59027,7 @@ then16:                                           ; preds = %then12
   %74 = getelementptr i8, ptr %73, i64 0
   %75 = load i64, ptr %count, align 8
   %76 = load i32, ptr %most, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.616", i64 %75, i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.626", i64 %75, i32 %76)
   br label %merge15
 
 else17:                                           ; preds = %then12
@@ -58380,7 +59087,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.580")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.590")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -58422,7 +59129,7 @@ then9:                                            ; preds = %then5
   %33 = load ptr, ptr %r, align 8
   %34 = getelementptr %90, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %34, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.581", i32 %35, i32 144)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.591", i32 %35, i32 144)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -58507,7 +59214,7 @@ then26:                                           ; preds = %then22
   %70 = load ptr, ptr %r, align 8
   %71 = getelementptr %90, ptr %70, i32 0, i32 7
   %72 = load i32, ptr %71, align 4
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.601", i32 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.611", i32 %72)
   br label %merge25
 
 else27:                                           ; preds = %then22
@@ -58533,7 +59240,7 @@ merge21:                                          ; preds = %else23, %dead28
   %81 = getelementptr %153, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = load ptr, ptr %message, align 8
-  %84 = call i32 @"$request.check_tokens"(ptr @"$string.602", ptr %76, i32 %79, i32 %82, ptr %83)
+  %84 = call i32 @"$request.check_tokens"(ptr @"$string.612", ptr %76, i32 %79, i32 %82, ptr %83)
   store i32 %84, ptr %code29, align 4
   %85 = load i32, ptr %code29, align 4
   %86 = icmp ne i32 %85, 0
@@ -58651,7 +59358,7 @@ then5:                                            ; preds = %then2
   %32 = load ptr, ptr %r, align 8
   %33 = getelementptr %90, ptr %32, i32 0, i32 3
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.585", i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.595", i32 %34)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -58707,7 +59414,7 @@ then13:                                           ; preds = %then9
   %63 = load ptr, ptr %r, align 8
   %64 = getelementptr %90, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.586", i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.596", i32 %62, i32 %65)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -58748,7 +59455,7 @@ then21:                                           ; preds = %then17
   %82 = load ptr, ptr %r, align 8
   %83 = getelementptr %90, ptr %82, i32 0, i32 18
   %84 = load i64, ptr %83, align 8
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.587", i64 %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.597", i64 %84)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -58789,7 +59496,7 @@ then29:                                           ; preds = %then25
   %101 = load ptr, ptr %r, align 8
   %102 = getelementptr %90, ptr %101, i32 0, i32 16
   %103 = load i32, ptr %102, align 4
-  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.588", i32 %103)
+  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.598", i32 %103)
   br label %merge28
 
 else30:                                           ; preds = %then25
@@ -58842,7 +59549,7 @@ then37:                                           ; preds = %then33
   %129 = load ptr, ptr %limits, align 8
   %130 = getelementptr %153, ptr %129, i32 0, i32 0
   %131 = load i32, ptr %130, align 4
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.589", i32 %128, i32 %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.599", i32 %128, i32 %131)
   br label %merge36
 
 else38:                                           ; preds = %then33
@@ -58919,7 +59626,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %num_tokens, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.582", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.592", i32 %17)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -58962,7 +59669,7 @@ then9:                                            ; preds = %then5
   %36 = load ptr, ptr %limits, align 8
   %37 = getelementptr %153, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.583", i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.593", i32 %35, i32 %38)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -58984,7 +59691,7 @@ merge4:                                           ; preds = %else6, %dead11
   %43 = getelementptr %153, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$request.check_tokens"(ptr @"$string.584", ptr %40, i32 %41, i32 %44, ptr %45)
+  %46 = call i32 @"$request.check_tokens"(ptr @"$string.594", ptr %40, i32 %41, i32 %44, ptr %45)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -59064,7 +59771,7 @@ then2:                                            ; preds = %then
   %23 = load ptr, ptr %limits, align 8
   %24 = getelementptr %153, ptr %23, i32 0, i32 4
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.590", i32 %19, i32 %22, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.600", i32 %19, i32 %22, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59135,7 +59842,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %61, ptr %23, i32 0, i32 0
   %25 = load float, ptr %24, align 4
   %26 = fpext float %25 to double
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.591", double %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.601", double %26)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59155,7 +59862,7 @@ merge:                                            ; preds = %else, %dead
   %29 = getelementptr %61, ptr %28, i32 0, i32 1
   %30 = load float, ptr %29, align 4
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$check_unit_range"(ptr @"$string.594", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
+  %32 = call i32 @"$check_unit_range"(ptr @"$string.604", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
   store i32 %32, ptr %code, align 4
   %33 = load i32, ptr %code, align 4
   %34 = icmp ne i32 %33, 0
@@ -59178,7 +59885,7 @@ merge4:                                           ; preds = %else6, %dead7
   %39 = getelementptr %61, ptr %38, i32 0, i32 2
   %40 = load float, ptr %39, align 4
   %41 = load ptr, ptr %message, align 8
-  %42 = call i32 @"$check_unit_range"(ptr @"$string.595", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
+  %42 = call i32 @"$check_unit_range"(ptr @"$string.605", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
   store i32 %42, ptr %code8, align 4
   %43 = load i32, ptr %code8, align 4
   %44 = icmp ne i32 %43, 0
@@ -59222,7 +59929,7 @@ then18:                                           ; preds = %then14
   %63 = load ptr, ptr %s, align 8
   %64 = getelementptr %61, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.596", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.606", i32 %65)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -59273,7 +59980,7 @@ then27:                                           ; preds = %then22
   %89 = getelementptr %61, ptr %88, i32 0, i32 4
   %90 = load float, ptr %89, align 4
   %91 = fpext float %90 to double
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.597", double %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.607", double %91)
   br label %merge26
 
 else28:                                           ; preds = %then22
@@ -59315,7 +60022,7 @@ then35:                                           ; preds = %then31
   %109 = getelementptr %61, ptr %108, i32 0, i32 5
   %110 = load float, ptr %109, align 4
   %111 = fpext float %110 to double
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.598", double %111)
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.608", double %111)
   br label %merge34
 
 else36:                                           ; preds = %then31
@@ -59357,7 +60064,7 @@ then43:                                           ; preds = %then39
   %129 = getelementptr %61, ptr %128, i32 0, i32 6
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.599", double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.609", double %131)
   br label %merge42
 
 else44:                                           ; preds = %then39
@@ -59407,7 +60114,7 @@ then51:                                           ; preds = %then47
   %154 = load ptr, ptr %s, align 8
   %155 = getelementptr %61, ptr %154, i32 0, i32 7
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.600", i32 %156, i32 20)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.610", i32 %156, i32 20)
   br label %merge50
 
 else52:                                           ; preds = %then47
@@ -59539,7 +60246,7 @@ then5:                                            ; preds = %then2
   %44 = fpext float %43 to double
   %45 = load float, ptr %lowest, align 4
   %46 = fpext float %45 to double
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.592", ptr %42, double %44, double %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.602", ptr %42, double %44, double %46)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -59573,7 +60280,7 @@ then9:                                            ; preds = %merge1
   %59 = fpext float %58 to double
   %60 = load float, ptr %lowest, align 4
   %61 = fpext float %60 to double
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.593", ptr %57, double %59, double %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.603", ptr %57, double %59, double %61)
   br label %merge8
 
 else10:                                           ; preds = %merge1
@@ -59643,7 +60350,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %r, align 8
   %25 = getelementptr %90, ptr %24, i32 0, i32 9
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.603", i32 %26, i32 1024)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.613", i32 %26, i32 1024)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59703,7 +60410,7 @@ then13:                                           ; preds = %then9
   %50 = getelementptr %90, ptr %49, i32 0, i32 9
   %51 = load i32, ptr %50, align 4
   %52 = add i32 %51, 1
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.604", i32 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.614", i32 %52)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -59748,7 +60455,7 @@ then21:                                           ; preds = %then17
   %73 = load ptr, ptr %72, align 8
   %74 = getelementptr i32, ptr %73, i64 0
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.605", i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.615", i32 %75)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -59819,7 +60526,7 @@ then30:                                           ; preds = %then26
   %114 = getelementptr i8, ptr %113, i64 0
   %115 = load i32, ptr %i, align 4
   %116 = load i32, ptr %length, align 4
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.606", i32 %115, i32 %116)
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.616", i32 %115, i32 %116)
   br label %merge29
 
 else31:                                           ; preds = %then26
@@ -59856,7 +60563,7 @@ merge24:                                          ; preds = %forcond
   %132 = getelementptr %153, ptr %131, i32 0, i32 0
   %133 = load i32, ptr %132, align 4
   %134 = load ptr, ptr %message, align 8
-  %135 = call i32 @"$request.check_tokens"(ptr @"$string.607", ptr %121, i32 %130, i32 %133, ptr %134)
+  %135 = call i32 @"$request.check_tokens"(ptr @"$string.617", ptr %121, i32 %130, i32 %133, ptr %134)
   ret i32 %135
 
 dead33:                                           ; No predecessors!
@@ -59926,7 +60633,7 @@ then2:                                            ; preds = %then
   %36 = getelementptr %90, ptr %35, i32 0, i32 10
   %37 = load i32, ptr %36, align 4
   %38 = load i32, ptr %most, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.608", i32 %37, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.618", i32 %37, i32 %38)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59952,7 +60659,7 @@ merge:                                            ; preds = %else, %dead
   %47 = getelementptr %153, ptr %46, i32 0, i32 0
   %48 = load i32, ptr %47, align 4
   %49 = load ptr, ptr %message, align 8
-  %50 = call i32 @"$request.check_tokens"(ptr @"$string.609", ptr %42, i32 %45, i32 %48, ptr %49)
+  %50 = call i32 @"$request.check_tokens"(ptr @"$string.619", ptr %42, i32 %45, i32 %48, ptr %49)
   store i32 %50, ptr %code, align 4
   %51 = load i32, ptr %code, align 4
   %52 = icmp ne i32 %51, 0
@@ -60005,7 +60712,7 @@ then13:                                           ; preds = %then9
   %77 = load ptr, ptr %r, align 8
   %78 = getelementptr %90, ptr %77, i32 0, i32 10
   %79 = load i32, ptr %78, align 4
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.610", i32 %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.620", i32 %79)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -60072,7 +60779,7 @@ then22:                                           ; preds = %then18
   %115 = getelementptr float, ptr %112, i64 %114
   %116 = load float, ptr %115, align 4
   %117 = fpext float %116 to double
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.611", i32 %109, double %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.621", i32 %109, double %117)
   br label %merge21
 
 else23:                                           ; preds = %then18
@@ -60143,7 +60850,7 @@ then33:                                           ; preds = %then29
   %157 = sext i32 %156 to i64
   %158 = getelementptr i32, ptr %155, i64 %157
   %159 = load i32, ptr %158, align 4
-  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.612", i32 %152, i32 %159)
+  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.622", i32 %152, i32 %159)
   br label %merge32
 
 else34:                                           ; preds = %then29
@@ -60739,7 +61446,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.613"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.623"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -60784,7 +61491,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.613"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.623"(ptr %0, i64 %1) {
 entry:
   %value = alloca %155, align 8
   %self = alloca ptr, align 8
@@ -60796,7 +61503,7 @@ entry:
   %5 = getelementptr %62, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.614"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.624"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -60832,7 +61539,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.614"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.624"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -60984,7 +61691,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.613"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.623"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -61044,7 +61751,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.613"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.623"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -61313,7 +62020,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %31, ptr %42, i32 0, i32 2
   %44 = getelementptr %32, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.617", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.627", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -61408,7 +62115,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %32, ptr %42, i32 0, i32 8
   %44 = getelementptr %26, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.618", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.628", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -61486,7 +62193,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.624", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.634", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -62018,7 +62725,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 216, ptr @"$string.619")
+  call void @"$check.fail"(ptr @"$string.19", i32 216, ptr @"$string.629")
   %13 = load %48, ptr %3, align 1
   br label %merge
 
@@ -63862,7 +64569,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.620", i32 198, ptr @"$string.621")
+  call void @"$check.fail"(ptr @"$string.630", i32 198, ptr @"$string.631")
   %10 = load %48, ptr %4, align 1
   br label %merge
 
@@ -64137,7 +64844,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.20", i32 247, ptr @"$string.622")
+  call void @"$check.fail"(ptr @"$string.20", i32 247, ptr @"$string.632")
   %15 = load %48, ptr %5, align 1
   br label %merge
 
@@ -64928,7 +65635,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.30", i32 121, ptr @"$string.623")
+  call void @"$check.fail"(ptr @"$string.30", i32 121, ptr @"$string.633")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -65673,11 +66380,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %31, ptr %39, i32 0, i32 16
-  call void @"$Vector.free.625"(ptr %40)
+  call void @"$Vector.free.635"(ptr %40)
   %41 = load %48, ptr %7, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %31, ptr %42, i32 0, i32 17
-  call void @"$Vector.free.625"(ptr %43)
+  call void @"$Vector.free.635"(ptr %43)
   %44 = load %48, ptr %6, align 1
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %31, ptr %45, i32 0, i32 3
@@ -65779,7 +66486,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.625"(ptr %0) {
+define internal void @"$Vector.free.635"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -65791,12 +66498,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.626"(ptr %7)
+  call void @"$Vector.init.636"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.626"(ptr %0) {
+define internal void @"$Vector.init.636"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -65846,19 +66553,19 @@ entry:
   %24 = load %48, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %33, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.627"(ptr %26)
+  call void @"$Vector.free.637"(ptr %26)
   %27 = load %48, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %33, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.625"(ptr %29)
+  call void @"$Vector.free.635"(ptr %29)
   %30 = load %48, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %33, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.625"(ptr %32)
+  call void @"$Vector.free.635"(ptr %32)
   %33 = load %48, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %33, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.625"(ptr %35)
+  call void @"$Vector.free.635"(ptr %35)
   %36 = load %48, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %33, ptr %37, i32 0, i32 11
@@ -65866,11 +66573,11 @@ entry:
   %39 = load %48, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %33, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.629"(ptr %41)
+  call void @"$Vector.free.639"(ptr %41)
   %42 = load %48, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %33, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.629"(ptr %44)
+  call void @"$Vector.free.639"(ptr %44)
   %45 = load %48, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %33, ptr %46, i32 0, i32 1
@@ -65925,12 +66632,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.625"(ptr %28)
+  call void @"$Vector.free.635"(ptr %28)
   %29 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.627"(ptr %0) {
+define internal void @"$Vector.free.637"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -65942,12 +66649,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.628"(ptr %7)
+  call void @"$Vector.init.638"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.628"(ptr %0) {
+define internal void @"$Vector.init.638"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -65963,7 +66670,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.629"(ptr %0) {
+define internal void @"$Vector.free.639"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -65975,12 +66682,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.630"(ptr %7)
+  call void @"$Vector.init.640"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.630"(ptr %0) {
+define internal void @"$Vector.init.640"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -66815,7 +67522,7 @@ entry:
   store i32 %97, ptr %99, align 4
   %100 = load ptr, ptr %self, align 8
   %101 = getelementptr %1, ptr %100, i32 0, i32 2
-  %102 = getelementptr %4, ptr %101, i32 0, i32 9
+  %102 = getelementptr %4, ptr %101, i32 0, i32 10
   %103 = load i64, ptr %102, align 8
   %104 = load ptr, ptr %info, align 8
   %105 = getelementptr %159, ptr %104, i32 0, i32 22
@@ -67125,7 +67832,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %0, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.666", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.676", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -67174,7 +67881,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %0, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.631")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.641")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -67216,7 +67923,7 @@ then9:                                            ; preds = %then5
   %32 = getelementptr %0, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.632")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.642")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -67737,7 +68444,7 @@ then2:                                            ; preds = %merge
   %21 = getelementptr %23, ptr %20, i32 0, i32 21
   %22 = getelementptr [512 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.633", ptr %19, ptr %23)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.643", ptr %19, ptr %23)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -67787,7 +68494,7 @@ entry:
   %22 = call i32 @pthread_cond_init(ptr %21, ptr null)
   %23 = load i32, ptr %world_size, align 4
   %24 = sext i32 %23 to i64
-  %25 = call ptr @calloc(i64 %24, i64 1944)
+  %25 = call ptr @calloc(i64 %24, i64 1976)
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %27, ptr %26, i32 0, i32 1
   store ptr %25, ptr %27, align 8
@@ -67859,7 +68566,7 @@ then4:                                            ; preds = %then
   %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
   %75 = getelementptr i8, ptr %74, i64 0
   %76 = load i32, ptr %world_size, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.634", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.644", i32 %76)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -68027,7 +68734,7 @@ then3:                                            ; preds = %then
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %i, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.635", i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.645", i32 %26)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -68086,7 +68793,7 @@ then10:                                           ; preds = %then6
   %57 = load i32, ptr %i, align 4
   %58 = load i32, ptr %code, align 4
   %59 = call ptr @strerror(i32 %58)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.636", i32 %57, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.646", i32 %57, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -68637,7 +69344,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.637", i32 -1, ptr %30)
+  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.647", i32 -1, ptr %30)
   %31 = load %48, ptr %3, align 1
   %32 = load i32, ptr %code, align 4
   ret i32 %32
@@ -68674,7 +69381,7 @@ merge1:                                           ; preds = %else, %dead
 then4:                                            ; preds = %merge1
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.637", i32 -1, ptr %53)
+  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.647", i32 -1, ptr %53)
   %54 = load %48, ptr %2, align 1
   %55 = load i32, ptr %code2, align 4
   ret i32 %55
@@ -68786,7 +69493,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.639", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.649", i32 -1, ptr %56)
   %57 = load %48, ptr %6, align 1
   %58 = load i32, ptr %code1, align 4
   ret i32 %58
@@ -68831,7 +69538,7 @@ then7:                                            ; preds = %merge2
 then11:                                           ; preds = %then7
   %83 = load ptr, ptr %self, align 8
   %84 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.640", i32 -1, ptr %84)
+  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.650", i32 -1, ptr %84)
   %85 = load %48, ptr %5, align 1
   %86 = load i32, ptr %code9, align 4
   ret i32 %86
@@ -68870,7 +69577,7 @@ merge6:                                           ; preds = %else8, %merge10
   call void @"$Plan.cache"(ptr noalias sret(%55) %3, ptr %100, i32 %103)
   %104 = load ptr, ptr %self, align 8
   %105 = getelementptr %50, ptr %104, i32 0, i32 16
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %105, ptr align 8 %3, i64 32, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %105, ptr align 8 %3, i64 48, i1 false)
   %106 = load ptr, ptr %self, align 8
   %107 = load ptr, ptr %planned, align 8
   %108 = getelementptr %23, ptr %107, i32 0, i32 13
@@ -68924,7 +69631,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %20, ptr @"$string.638", i32 -1, ptr %21)
+  call void @"$Rank.describe_failure"(ptr %20, ptr @"$string.648", i32 -1, ptr %21)
   %22 = load %48, ptr %4, align 1
   %23 = load i32, ptr %code, align 4
   ret i32 %23
@@ -69023,7 +69730,7 @@ entry:
   %22 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %21)
   %23 = call i64 @"$aligned"(i64 %22)
   %24 = getelementptr i8, ptr %20, i64 %23
-  call void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %18, ptr %19, ptr %24)
+  call void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %18, ptr %19, ptr %24)
   %25 = load %48, ptr %3, align 1
   ret void
 }
@@ -69090,7 +69797,7 @@ entry:
 then:                                             ; preds = %entry
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.641", i32 -1, ptr %45)
+  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.651", i32 -1, ptr %45)
   %46 = load %48, ptr %3, align 1
   %47 = load i32, ptr %code, align 4
   ret i32 %47
@@ -69345,28 +70052,44 @@ merge23:                                          ; preds = %else25, %dead26
 
 merge14:                                          ; preds = %merge23, %merge18
   %121 = load ptr, ptr %self, align 8
-  %122 = getelementptr %50, ptr %121, i32 0, i32 3
-  %123 = load ptr, ptr %122, align 8
-  %124 = getelementptr %56, ptr %123, i32 0, i32 18
-  %125 = load ptr, ptr %124, align 8
-  %126 = load ptr, ptr %self, align 8
-  %127 = getelementptr %50, ptr %126, i32 0, i32 4
-  %128 = load ptr, ptr %127, align 8
-  %129 = call i32 %125(ptr %128)
-  store i32 %129, ptr %code27, align 4
-  %130 = load i32, ptr %code27, align 4
-  %131 = icmp ne i32 %130, 0
-  %132 = zext i1 %131 to i8
-  %133 = trunc i8 %132 to i1
-  br i1 %133, label %then29, label %else30
+  %122 = getelementptr %50, ptr %121, i32 0, i32 6
+  %123 = getelementptr %51, ptr %122, i32 0, i32 11
+  %124 = load ptr, ptr %123, align 8
+  %125 = load ptr, ptr %self, align 8
+  %126 = getelementptr %50, ptr %125, i32 0, i32 16
+  %127 = getelementptr %55, ptr %126, i32 0, i32 7
+  store ptr %124, ptr %127, align 8
+  %128 = load ptr, ptr %self, align 8
+  %129 = getelementptr %50, ptr %128, i32 0, i32 6
+  %130 = getelementptr %51, ptr %129, i32 0, i32 12
+  %131 = load ptr, ptr %130, align 8
+  %132 = load ptr, ptr %self, align 8
+  %133 = getelementptr %50, ptr %132, i32 0, i32 16
+  %134 = getelementptr %55, ptr %133, i32 0, i32 8
+  store ptr %131, ptr %134, align 8
+  %135 = load ptr, ptr %self, align 8
+  %136 = getelementptr %50, ptr %135, i32 0, i32 3
+  %137 = load ptr, ptr %136, align 8
+  %138 = getelementptr %56, ptr %137, i32 0, i32 18
+  %139 = load ptr, ptr %138, align 8
+  %140 = load ptr, ptr %self, align 8
+  %141 = getelementptr %50, ptr %140, i32 0, i32 4
+  %142 = load ptr, ptr %141, align 8
+  %143 = call i32 %139(ptr %142)
+  store i32 %143, ptr %code27, align 4
+  %144 = load i32, ptr %code27, align 4
+  %145 = icmp ne i32 %144, 0
+  %146 = zext i1 %145 to i8
+  %147 = trunc i8 %146 to i1
+  br i1 %147, label %then29, label %else30
 
 then29:                                           ; preds = %merge14
-  %134 = load ptr, ptr %self, align 8
-  %135 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %134, ptr @"$string.652", i32 -1, ptr %135)
-  %136 = load %48, ptr %4, align 1
-  %137 = load i32, ptr %code27, align 4
-  ret i32 %137
+  %148 = load ptr, ptr %self, align 8
+  %149 = load ptr, ptr %message, align 8
+  call void @"$Rank.describe_failure"(ptr %148, ptr @"$string.662", i32 -1, ptr %149)
+  %150 = load %48, ptr %4, align 1
+  %151 = load i32, ptr %code27, align 4
+  ret i32 %151
 
 dead31:                                           ; No predecessors!
   br label %merge28
@@ -69375,12 +70098,12 @@ else30:                                           ; preds = %merge14
   br label %merge28
 
 merge28:                                          ; preds = %else30, %dead31
-  %138 = load i64, ptr %bytes, align 8
-  %139 = getelementptr %164, ptr %progress, i32 0, i32 2
-  %140 = load i64, ptr %139, align 8
-  %141 = sub i64 %138, %140
-  call void @"$Progress.add"(ptr %progress, i64 %141)
-  %142 = load %48, ptr %3, align 1
+  %152 = load i64, ptr %bytes, align 8
+  %153 = getelementptr %164, ptr %progress, i32 0, i32 2
+  %154 = load i64, ptr %153, align 8
+  %155 = sub i64 %152, %154
+  call void @"$Progress.add"(ptr %progress, i64 %155)
+  %156 = load %48, ptr %3, align 1
   ret i32 0
 
 dead32:                                           ; No predecessors!
@@ -69501,7 +70224,7 @@ then2:                                            ; preds = %merge
 
 then5:                                            ; preds = %then2
   %69 = load i32, ptr %code, align 4
-  %70 = call i32 @"$RandomPlacer.failed"(ptr %placer, i32 %69, ptr @"$string.217")
+  %70 = call i32 @"$RandomPlacer.failed"(ptr %placer, i32 %69, ptr @"$string.221")
   store i32 %70, ptr %code, align 4
   br label %merge4
 
@@ -69591,7 +70314,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
   %41 = load i32, ptr %count, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.642", i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.652", i32 %41)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -69875,7 +70598,7 @@ entry:
 then:                                             ; preds = %entry
   %33 = load ptr, ptr %self, align 8
   %34 = load i32, ptr %code, align 4
-  %35 = call i32 @"$RandomPlacer.failed"(ptr %33, i32 %34, ptr @"$string.217")
+  %35 = call i32 @"$RandomPlacer.failed"(ptr %33, i32 %34, ptr @"$string.221")
   ret i32 %35
 
 dead:                                             ; No predecessors!
@@ -69958,7 +70681,7 @@ then:                                             ; preds = %entry
   %35 = getelementptr %0, ptr %cause, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
   %37 = getelementptr i8, ptr %36, i64 0
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.643", ptr %29, i32 %34, ptr %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.653", ptr %29, i32 %34, ptr %37)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -70008,7 +70731,7 @@ then:                                             ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %164, ptr %25, i32 0, i32 3
   %27 = load i64, ptr %26, align 8
-  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.217")
+  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.221")
   %28 = load %48, ptr %2, align 1
   br label %merge
 
@@ -70063,7 +70786,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.644")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.654")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -70674,14 +71397,14 @@ entry:
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.645"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.655"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.645"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.655"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -70841,7 +71564,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %67, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.648"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.658"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -70865,9 +71588,30 @@ merge19:                                          ; preds = %else21, %dead22
   br label %forcond
 
 merge17:                                          ; preds = %forcond
+  %87 = load ptr, ptr %self, align 8
+  %88 = getelementptr %170, ptr %87, i32 0, i32 0
+  %89 = load ptr, ptr %88, align 8
+  %90 = getelementptr %141, ptr %89, i32 0, i32 7
+  %91 = load i8, ptr %90, align 1
+  %92 = trunc i8 %91 to i1
+  br i1 %92, label %then24, label %else25
+
+then24:                                           ; preds = %merge17
+  %93 = load ptr, ptr %self, align 8
+  %94 = load ptr, ptr %model, align 8
+  %95 = call i32 @"$place_head_scales"(ptr %93, ptr %94)
+  ret i32 %95
+
+dead26:                                           ; No predecessors!
+  br label %merge23
+
+else25:                                           ; preds = %merge17
+  br label %merge23
+
+merge23:                                          ; preds = %else25, %dead26
   ret i32 0
 
-dead23:                                           ; No predecessors!
+dead27:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -71152,7 +71896,7 @@ then2:                                            ; preds = %then
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.646", ptr %38, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.656", ptr %38, ptr %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -71448,7 +72192,7 @@ then:                                             ; preds = %entry
   %42 = getelementptr %0, ptr %cause, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
   %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.647", ptr %33, ptr %36, i32 %41, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.657", ptr %33, ptr %36, i32 %41, ptr %44)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -71563,7 +72307,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.648"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.658"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -71573,7 +72317,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.649"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.659"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -71609,7 +72353,7 @@ then2:                                            ; preds = %merge
   %21 = load ptr, ptr %20, align 8
   %22 = getelementptr %141, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164)"(ptr %14, ptr %16, ptr %18, i32 %23)
+  %24 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165)"(ptr %14, ptr %16, ptr %18, i32 %23)
   ret i32 %24
 
 dead4:                                            ; No predecessors!
@@ -71672,14 +72416,14 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %141, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).651"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).661"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.649"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.659"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -71988,7 +72732,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164)"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165)"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -72205,7 +72949,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:164).650"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).660"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -72282,7 +73026,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).650"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).660"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -72357,7 +73101,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:164).651"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).661"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -72429,6 +73173,226 @@ merge2:                                           ; preds = %else4, %dead5
   ret i32 %32
 
 dead6:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$place_head_scales"(ptr %0, ptr %1) {
+entry:
+  %code2 = alloca i32, align 4
+  %code = alloca i32, align 4
+  %first = alloca i32, align 4
+  %layer = alloca i32, align 4
+  %model = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %model, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %170, ptr %2, i32 0, i32 0
+  %4 = load ptr, ptr %3, align 8
+  %5 = getelementptr %141, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %5, align 8
+  %7 = getelementptr %6, ptr %6, i32 0, i32 2
+  %8 = load i32, ptr %7, align 4
+  store i32 0, ptr %layer, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %merge3, %entry
+  %9 = load i32, ptr %layer, align 4
+  %10 = icmp sgt i32 %9, %8
+  %11 = and i1 %10, false
+  %12 = icmp slt i32 %9, %8
+  %13 = and i1 %12, true
+  %14 = or i1 %13, %11
+  br i1 %14, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %15 = load i32, ptr %layer, align 4
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %170, ptr %16, i32 0, i32 0
+  %18 = load ptr, ptr %17, align 8
+  %19 = call i32 @"$Layout.num_local_kv_heads"(ptr %18)
+  %20 = mul i32 %15, %19
+  store i32 %20, ptr %first, align 4
+  %21 = load ptr, ptr %self, align 8
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %170, ptr %22, i32 0, i32 1
+  %24 = load ptr, ptr %23, align 8
+  %25 = load i32, ptr %layer, align 4
+  %26 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %24, i32 %25)
+  %27 = load ptr, ptr %model, align 8
+  %28 = getelementptr %51, ptr %27, i32 0, i32 11
+  %29 = load ptr, ptr %28, align 8
+  %30 = load i32, ptr %first, align 4
+  %31 = sext i32 %30 to i64
+  %32 = getelementptr float, ptr %29, i64 %31
+  %33 = call i32 @"$Placer.spread_scales"(ptr %21, ptr %26, ptr %32)
+  store i32 %33, ptr %code, align 4
+  %34 = load i32, ptr %code, align 4
+  %35 = icmp ne i32 %34, 0
+  %36 = zext i1 %35 to i8
+  %37 = trunc i8 %36 to i1
+  br i1 %37, label %then, label %else
+
+then:                                             ; preds = %forbody
+  %38 = load i32, ptr %code, align 4
+  ret i32 %38
+
+dead:                                             ; No predecessors!
+  br label %merge1
+
+else:                                             ; preds = %forbody
+  br label %merge1
+
+merge1:                                           ; preds = %else, %dead
+  %39 = load ptr, ptr %self, align 8
+  %40 = load ptr, ptr %self, align 8
+  %41 = getelementptr %170, ptr %40, i32 0, i32 1
+  %42 = load ptr, ptr %41, align 8
+  %43 = load i32, ptr %layer, align 4
+  %44 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).401"(ptr %42, i32 %43)
+  %45 = load ptr, ptr %model, align 8
+  %46 = getelementptr %51, ptr %45, i32 0, i32 12
+  %47 = load ptr, ptr %46, align 8
+  %48 = load i32, ptr %first, align 4
+  %49 = sext i32 %48 to i64
+  %50 = getelementptr float, ptr %47, i64 %49
+  %51 = call i32 @"$Placer.spread_scales"(ptr %39, ptr %44, ptr %50)
+  store i32 %51, ptr %code2, align 4
+  %52 = load i32, ptr %code2, align 4
+  %53 = icmp ne i32 %52, 0
+  %54 = zext i1 %53 to i8
+  %55 = trunc i8 %54 to i1
+  br i1 %55, label %then4, label %else5
+
+then4:                                            ; preds = %merge1
+  %56 = load i32, ptr %code2, align 4
+  ret i32 %56
+
+dead6:                                            ; No predecessors!
+  br label %merge3
+
+else5:                                            ; preds = %merge1
+  br label %merge3
+
+merge3:                                           ; preds = %else5, %dead6
+  %57 = add i32 %9, 1
+  store i32 %57, ptr %layer, align 4
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  ret i32 0
+
+dead7:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Placer.spread_scales"(ptr %0, ptr %1, ptr %2) {
+entry:
+  %code = alloca i32, align 4
+  %args = alloca %169, align 8
+  %index = alloca i32, align 4
+  %head = alloca i32, align 4
+  %num_heads = alloca i32, align 4
+  %destination = alloca ptr, align 8
+  %view = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %view, align 8
+  store ptr %2, ptr %destination, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %170, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %4, align 8
+  %6 = call i32 @"$Layout.num_local_kv_heads"(ptr %5)
+  store i32 %6, ptr %num_heads, align 4
+  %7 = load i32, ptr %num_heads, align 4
+  store i32 0, ptr %head, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %merge1, %entry
+  %8 = load i32, ptr %head, align 4
+  %9 = icmp sgt i32 %8, %7
+  %10 = and i1 %9, false
+  %11 = icmp slt i32 %8, %7
+  %12 = and i1 %11, true
+  %13 = or i1 %12, %10
+  br i1 %13, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %14 = load ptr, ptr %view, align 8
+  %15 = call i64 @"$TensorView.num_elements"(ptr %14)
+  %16 = icmp eq i64 %15, 1
+  %17 = zext i1 %16 to i8
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %170, ptr %18, i32 0, i32 0
+  %20 = load ptr, ptr %19, align 8
+  %21 = getelementptr %141, ptr %20, i32 0, i32 4
+  %22 = load i32, ptr %21, align 4
+  %23 = load i32, ptr %num_heads, align 4
+  %24 = mul i32 %22, %23
+  %25 = load i32, ptr %head, align 4
+  %26 = add i32 %24, %25
+  %27 = trunc i8 %17 to i1
+  %28 = select i1 %27, i32 0, i32 %26
+  store i32 %28, ptr %index, align 4
+  %29 = load ptr, ptr %view, align 8
+  %30 = load i32, ptr %index, align 4
+  %31 = sext i32 %30 to i64
+  %32 = call ptr @"$element"(ptr %29, i64 %31)
+  %33 = getelementptr %169, ptr %args, i32 0, i32 0
+  store ptr %32, ptr %33, align 8
+  %34 = load ptr, ptr %view, align 8
+  %35 = getelementptr %133, ptr %34, i32 0, i32 1
+  %36 = load i32, ptr %35, align 4
+  %37 = getelementptr %169, ptr %args, i32 0, i32 1
+  store i32 %36, ptr %37, align 4
+  %38 = getelementptr %169, ptr %args, i32 0, i32 2
+  store i32 1, ptr %38, align 4
+  %39 = load ptr, ptr %destination, align 8
+  %40 = load i32, ptr %head, align 4
+  %41 = sext i32 %40 to i64
+  %42 = getelementptr float, ptr %39, i64 %41
+  %43 = getelementptr %169, ptr %args, i32 0, i32 3
+  store ptr %42, ptr %43, align 8
+  %44 = load ptr, ptr %self, align 8
+  %45 = getelementptr %170, ptr %44, i32 0, i32 0
+  %46 = load ptr, ptr %45, align 8
+  %47 = getelementptr %141, ptr %46, i32 0, i32 2
+  %48 = load ptr, ptr %47, align 8
+  %49 = getelementptr %56, ptr %48, i32 0, i32 24
+  %50 = load ptr, ptr %49, align 8
+  %51 = load ptr, ptr %self, align 8
+  %52 = getelementptr %170, ptr %51, i32 0, i32 2
+  %53 = load ptr, ptr %52, align 8
+  %54 = call i32 %50(ptr %53, ptr %args)
+  store i32 %54, ptr %code, align 4
+  %55 = load i32, ptr %code, align 4
+  %56 = icmp ne i32 %55, 0
+  %57 = zext i1 %56 to i8
+  %58 = trunc i8 %57 to i1
+  br i1 %58, label %then, label %else
+
+then:                                             ; preds = %forbody
+  %59 = load ptr, ptr %self, align 8
+  %60 = load i32, ptr %code, align 4
+  %61 = load ptr, ptr %view, align 8
+  %62 = call i32 @"$Placer.failed"(ptr %59, i32 %60, ptr %61)
+  ret i32 %62
+
+dead:                                             ; No predecessors!
+  br label %merge1
+
+else:                                             ; preds = %forbody
+  br label %merge1
+
+merge1:                                           ; preds = %else, %dead
+  %63 = add i32 %8, 1
+  store i32 %63, ptr %head, align 4
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  ret i32 0
+
+dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
@@ -72649,7 +73613,7 @@ entry:
   store i64 %11, ptr %input_bytes, align 8
   %12 = load i64, ptr %input_bytes, align 8
   %13 = load ptr, ptr %shape, align 8
-  %14 = call i64 @"$anon (./terra/scheduling/batch.t:104).492"(ptr %13)
+  %14 = call i64 @"$anon (./terra/scheduling/batch.t:104).501"(ptr %13)
   %15 = add i64 %12, %14
   %16 = call ptr @calloc(i64 1, i64 %15)
   store ptr %16, ptr %memory, align 8
@@ -72673,7 +73637,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.653")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.663")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -72699,7 +73663,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load ptr, ptr %memory, align 8
   %38 = load i64, ptr %input_bytes, align 8
   %39 = getelementptr i8, ptr %37, i64 %38
-  call void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %35, ptr %36, ptr %39)
+  call void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %35, ptr %36, ptr %39)
   %40 = load %48, ptr %5, align 1
   call void @"$fill_warm_up"(ptr %plan)
   %41 = load %48, ptr %4, align 1
@@ -72826,7 +73790,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %most, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.654", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.664", i32 %55)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -72920,7 +73884,7 @@ merge4:                                           ; preds = %forcond
 then11:                                           ; preds = %merge4
   %101 = load ptr, ptr %self, align 8
   %102 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %101, ptr @"$string.656", i32 -1, ptr %102)
+  call void @"$Rank.describe_failure"(ptr %101, ptr @"$string.666", i32 -1, ptr %102)
   %103 = load %48, ptr %3, align 1
   %104 = load i32, ptr %code9, align 4
   ret i32 %104
@@ -73018,7 +73982,7 @@ entry:
 then:                                             ; preds = %entry
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.655", i32 -1, ptr %20)
+  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.665", i32 -1, ptr %20)
   %21 = load %48, ptr %5, align 1
   %22 = load i32, ptr %code, align 4
   ret i32 %22
@@ -73081,7 +74045,7 @@ merge2:                                           ; preds = %else4, %dead5
 then8:                                            ; preds = %merge2
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.655", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.665", i32 -1, ptr %56)
   %57 = load %48, ptr %4, align 1
   %58 = load i32, ptr %code6, align 4
   ret i32 %58
@@ -73119,7 +74083,7 @@ entry:
   %7 = load i64, ptr %input_bytes, align 8
   %8 = load ptr, ptr %planned, align 8
   %9 = getelementptr %23, ptr %8, i32 0, i32 19
-  %10 = call i64 @"$anon (./terra/scheduling/batch.t:104).492"(ptr %9)
+  %10 = call i64 @"$anon (./terra/scheduling/batch.t:104).501"(ptr %9)
   %11 = add i64 %7, %10
   %12 = call ptr @calloc(i64 1, i64 %11)
   %13 = load ptr, ptr %self, align 8
@@ -73147,7 +74111,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.653")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.663")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -73455,7 +74419,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %45 = getelementptr %31, ptr %44, i32 0, i32 18
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  %48 = call zeroext i1 @"$Vector.reserve.657"(ptr %43, i64 %47)
+  %48 = call zeroext i1 @"$Vector.reserve.667"(ptr %43, i64 %47)
   %49 = zext i1 %48 to i8
   %50 = trunc i8 %49 to i1
   br i1 %50, label %and.rhs, label %and.end
@@ -73467,7 +74431,7 @@ and.lhs.true1:                                    ; preds = %entry
   %54 = getelementptr %31, ptr %53, i32 0, i32 18
   %55 = load i32, ptr %54, align 4
   %56 = sext i32 %55 to i64
-  %57 = call zeroext i1 @"$Vector.reserve.657"(ptr %52, i64 %56)
+  %57 = call zeroext i1 @"$Vector.reserve.667"(ptr %52, i64 %56)
   %58 = zext i1 %57 to i8
   %59 = trunc i8 %58 to i1
   br i1 %59, label %and.lhs.true, label %and.end
@@ -73489,7 +74453,7 @@ then3:                                            ; preds = %then
   %69 = load ptr, ptr %self, align 8
   %70 = getelementptr %31, ptr %69, i32 0, i32 18
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.658", i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.668", i32 %71)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -73534,7 +74498,7 @@ then10:                                           ; preds = %then6
   %91 = call ptr @__errno_location()
   %92 = load i32, ptr %91, align 4
   %93 = call ptr @strerror(i32 %92)
-  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.659", ptr %93)
+  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.669", ptr %93)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -73582,7 +74546,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.657"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.667"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -73777,7 +74741,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %32, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %24, ptr %27, ptr %30)
   %31 = load %48, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %31, ptr %32, i32 0, i32 4
@@ -73892,7 +74856,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %39, ptr %39, i32 0, i32 10
   %41 = getelementptr %26, ptr %40, i32 0, i32 1
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.660", i32 %38, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.670", i32 %38, i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -73959,7 +74923,7 @@ then13:                                           ; preds = %then9
   %72 = load ptr, ptr %options, align 8
   %73 = getelementptr %34, ptr %72, i32 0, i32 5
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.665", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.675", i32 %74)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -74026,7 +74990,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load i32, ptr %capacity, align 4
   %25 = load i32, ptr %page_size, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.661", i32 %24, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.671", i32 %24, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -74198,7 +75162,7 @@ then15:                                           ; preds = %then5
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %capacity, align 4
   %143 = load i32, ptr %page_size, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.662", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.672", i32 %142, i32 %143)
   br label %merge14
 
 else16:                                           ; preds = %then5
@@ -74365,7 +75329,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %34, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.657"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.667"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -74377,7 +75341,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %34, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.664"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.674"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -74395,7 +75359,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %34, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.664"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.674"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -74407,7 +75371,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %34, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.657"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.667"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -74419,7 +75383,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %34, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.657"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.667"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -74431,7 +75395,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %34, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.657"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.667"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -74444,7 +75408,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.663"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.673"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -74456,7 +75420,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %34, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.657"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.667"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -74468,7 +75432,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %34, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.657"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.667"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -74480,7 +75444,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %34, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.657"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.667"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -74489,7 +75453,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.663"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.673"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -74588,7 +75552,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.664"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.674"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -74691,24 +75655,24 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4417" = alloca ptr, align 8
-  %"$4416" = alloca i64, align 8
+  %"$4462" = alloca ptr, align 8
+  %"$4461" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4416", align 8
-  store ptr %2, ptr %"$4417", align 8
+  store i64 %1, ptr %"$4461", align 8
+  store ptr %2, ptr %"$4462", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4416", align 8
-  %6 = load ptr, ptr %"$4417", align 8
-  %7 = call i32 @"$Loop.cancel.667"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$4461", align 8
+  %6 = load ptr, ptr %"$4462", align 8
+  %7 = call i32 @"$Loop.cancel.677"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.667"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.677"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -74719,14 +75683,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.668"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.678"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.668"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.678"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %target = alloca ptr, align 8
@@ -74747,11 +75711,11 @@ entry:
   call void @"$status.clear"(ptr %9)
   %10 = load %48, ptr %7, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.669"(ptr %11)
+  call void @"$Loop.lock.679"(ptr %11)
   %12 = load %48, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = load i64, ptr %request_id, align 8
-  %15 = call ptr @"$Loop.find_live.670"(ptr %13, i64 %14)
+  %15 = call ptr @"$Loop.find_live.680"(ptr %13, i64 %14)
   store ptr %15, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
   %17 = icmp eq ptr %16, null
@@ -74761,7 +75725,7 @@ entry:
 
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.671"(ptr %20)
+  call void @"$Loop.unlock.681"(ptr %20)
   %21 = load %48, ptr %5, align 1
   %22 = load ptr, ptr %message, align 8
   store ptr %22, ptr %target, align 8
@@ -74817,7 +75781,7 @@ merge4:                                           ; preds = %else6, %then5
   %42 = getelementptr %178, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.671"(ptr %44)
+  call void @"$Loop.unlock.681"(ptr %44)
   %45 = load %48, ptr %4, align 1
   ret i32 0
 
@@ -74825,7 +75789,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.669"(ptr %0) {
+define internal void @"$Loop.lock.679"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -74835,7 +75799,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.670"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.680"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -74902,7 +75866,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.671"(ptr %0) {
+define internal void @"$Loop.unlock.681"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -74942,7 +75906,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %177, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.672"(ptr %14)
+  call void @"$Loop.free.682"(ptr %14)
   %15 = load %48, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %177, ptr %16, i32 0, i32 1
@@ -74959,7 +75923,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.672"(ptr %0) {
+define internal void @"$Loop.free.682"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -74994,7 +75958,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.673"(ptr %18)
+  call void @"$Loop.stop.683"(ptr %18)
   %19 = load %48, ptr %9, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %178, ptr %20, i32 0, i32 16
@@ -75029,11 +75993,11 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %178, ptr %39, i32 0, i32 16
-  call void @"$Vector.free.625"(ptr %40)
+  call void @"$Vector.free.635"(ptr %40)
   %41 = load %48, ptr %7, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %178, ptr %42, i32 0, i32 17
-  call void @"$Vector.free.625"(ptr %43)
+  call void @"$Vector.free.635"(ptr %43)
   %44 = load %48, ptr %6, align 1
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %178, ptr %45, i32 0, i32 3
@@ -75087,7 +76051,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.673"(ptr %0) {
+define internal void @"$Loop.stop.683"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -75112,7 +76076,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.669"(ptr %9)
+  call void @"$Loop.lock.679"(ptr %9)
   %10 = load %48, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %178, ptr %11, i32 0, i32 11
@@ -75121,7 +76085,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %178, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.671"(ptr %16)
+  call void @"$Loop.unlock.681"(ptr %16)
   %17 = load %48, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %178, ptr %18, i32 0, i32 9
@@ -75166,30 +76130,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$4443" = alloca ptr, align 8
-  %"$4442" = alloca ptr, align 8
-  %"$4441" = alloca i32, align 4
-  %"$4440" = alloca ptr, align 8
+  %"$4488" = alloca ptr, align 8
+  %"$4487" = alloca ptr, align 8
+  %"$4486" = alloca i32, align 4
+  %"$4485" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4440", align 8
-  store i32 %2, ptr %"$4441", align 4
-  store ptr %3, ptr %"$4442", align 8
-  store ptr %4, ptr %"$4443", align 8
+  store ptr %1, ptr %"$4485", align 8
+  store i32 %2, ptr %"$4486", align 4
+  store ptr %3, ptr %"$4487", align 8
+  store ptr %4, ptr %"$4488", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %177, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$4440", align 8
-  %8 = load i32, ptr %"$4441", align 4
-  %9 = load ptr, ptr %"$4442", align 8
-  %10 = load ptr, ptr %"$4443", align 8
-  %11 = call i32 @"$Loop.decode_step.674"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$4485", align 8
+  %8 = load i32, ptr %"$4486", align 4
+  %9 = load ptr, ptr %"$4487", align 8
+  %10 = load ptr, ptr %"$4488", align 8
+  %11 = call i32 @"$Loop.decode_step.684"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.674"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.684"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -75224,17 +76188,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %48, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.675"(ptr %14)
+  call void @"$Loop.enter_turn.685"(ptr %14)
   %15 = load %48, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.678"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.688"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.690"(ptr %22)
+  call void @"$Loop.leave_turn.700"(ptr %22)
   %23 = load %48, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -75243,7 +76207,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.675"(ptr %0) {
+define internal void @"$Loop.enter_turn.685"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -75254,12 +76218,12 @@ entry:
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.676"(ptr %6)
+  call void @"$Loop.land.686"(ptr %6)
   %7 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.676"(ptr %0) {
+define internal void @"$Loop.land.686"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -75324,7 +76288,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %36 = load ptr, ptr %self, align 8
   %37 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.677"(ptr %36, i64 %37)
+  call void @"$Loop.record_step.687"(ptr %36, i64 %37)
   %38 = load %48, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %178, ptr %39, i32 0, i32 3
@@ -75395,7 +76359,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.677"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.687"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -75424,14 +76388,14 @@ entry:
   %18 = getelementptr %46, ptr %step, i32 0, i32 8
   store i32 %17, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.669"(ptr %19)
+  call void @"$Loop.lock.679"(ptr %19)
   %20 = load %48, ptr %4, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %178, ptr %21, i32 0, i32 31
   call void @"$StepRing.push"(ptr %22, ptr %step)
   %23 = load %48, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.671"(ptr %24)
+  call void @"$Loop.unlock.681"(ptr %24)
   %25 = load %48, ptr %2, align 1
   ret void
 }
@@ -75456,7 +76420,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.678"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.688"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -75476,7 +76440,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.679"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.689"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -75498,7 +76462,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.681"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.691"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -75551,7 +76515,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.682"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.692"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -75581,7 +76545,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.685"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.695"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -75615,7 +76579,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.685"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.695"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -75641,7 +76605,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.679"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.689"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -75651,14 +76615,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.669"(ptr %4)
+  call void @"$Loop.lock.679"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.680"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.690"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.671"(ptr %9)
+  call void @"$Loop.unlock.681"(ptr %9)
   %10 = load %48, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -75667,7 +76631,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.680"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.690"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
@@ -75721,7 +76685,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.681"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.691"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -75841,7 +76805,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.682"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.692"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %i = alloca i32, align 4
@@ -75858,12 +76822,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.683"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.693"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.684"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.694"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -75916,7 +76880,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.683"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.693"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -75948,7 +76912,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.684"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.694"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %pool = alloca ptr, align 8
@@ -76012,7 +76976,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.685"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.695"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %48, align 8
@@ -76070,7 +77034,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.686"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.696"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -76110,14 +77074,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.689"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.699"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.686"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.696"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %counters = alloca ptr, align 8
@@ -76165,7 +77129,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.688"(ptr %26)
+  call void @"$Loop.check_ranks.698"(ptr %26)
   %27 = load %48, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -76330,7 +77294,7 @@ then2:                                            ; preds = %then
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %179, ptr %40, i32 0, i32 8
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.687", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.697", i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -77370,7 +78334,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.check_ranks.688"(ptr %0) {
+define internal void @"$Loop.check_ranks.698"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77414,13 +78378,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.669"(ptr %24)
+  call void @"$Loop.lock.679"(ptr %24)
   %25 = load %48, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %178, ptr %26, i32 0, i32 14
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.671"(ptr %28)
+  call void @"$Loop.unlock.681"(ptr %28)
   %29 = load %48, ptr %1, align 1
   br label %merge1
 
@@ -77431,7 +78395,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.689"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.699"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %target = alloca ptr, align 8
   %row = alloca i32, align 4
@@ -77499,7 +78463,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.690"(ptr %0) {
+define internal void @"$Loop.leave_turn.700"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77507,10 +78471,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.691"(ptr %4)
+  call void @"$Loop.publish.701"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.696"(ptr %6)
+  call void @"$Loop.wake.706"(ptr %6)
   %7 = load %48, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %178, ptr %8, i32 0, i32 5
@@ -77519,7 +78483,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.691"(ptr %0) {
+define internal void @"$Loop.publish.701"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77552,16 +78516,16 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.669"(ptr %16)
+  call void @"$Loop.lock.679"(ptr %16)
   %17 = load %48, ptr %7, align 1
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.692"(ptr %18)
+  call void @"$Loop.publish_events.702"(ptr %18)
   %19 = load %48, ptr %6, align 1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.694"(ptr %20)
+  call void @"$Loop.remove_ended.704"(ptr %20)
   %21 = load %48, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.695"(ptr %22)
+  call void @"$Loop.publish_counters.705"(ptr %22)
   %23 = load %48, ptr %4, align 1
   %24 = load ptr, ptr %s, align 8
   %25 = call i64 @"$Scheduler.nearest_deadline"(ptr %24)
@@ -77569,7 +78533,7 @@ merge:                                            ; preds = %else, %then
   %27 = getelementptr %178, ptr %26, i32 0, i32 22
   store i64 %25, ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.671"(ptr %28)
+  call void @"$Loop.unlock.681"(ptr %28)
   %29 = load %48, ptr %3, align 1
   %30 = load ptr, ptr %s, align 8
   %31 = getelementptr %33, ptr %30, i32 0, i32 6
@@ -77609,7 +78573,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.692"(ptr %0) {
+define internal void @"$Loop.publish_events.702"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77689,7 +78653,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.693"(ptr %54)
+  call void @"$Loop.announce.703"(ptr %54)
   %55 = load %48, ptr %1, align 1
   br label %merge1
 
@@ -77700,7 +78664,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.693"(ptr %0) {
+define internal void @"$Loop.announce.703"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -77716,7 +78680,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.694"(ptr %0) {
+define internal void @"$Loop.remove_ended.704"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -77759,7 +78723,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.695"(ptr %0) {
+define internal void @"$Loop.publish_counters.705"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -77854,14 +78818,14 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.696"(ptr %0) {
+define internal void @"$Loop.wake.706"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.669"(ptr %3)
+  call void @"$Loop.lock.679"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %178, ptr %5, i32 0, i32 13
@@ -77870,7 +78834,7 @@ entry:
   %8 = getelementptr %178, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.671"(ptr %10)
+  call void @"$Loop.unlock.681"(ptr %10)
   %11 = load %48, ptr %1, align 1
   ret void
 }
@@ -77940,14 +78904,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4452" = alloca ptr, align 8
+  %"$4497" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4452", align 8
+  store ptr %1, ptr %"$4497", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4452", align 8
-  call void @"$Loop.free_state.697"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$4497", align 8
+  call void @"$Loop.free_state.707"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
 
@@ -77955,7 +78919,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.697"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.707"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -77993,19 +78957,19 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.675"(ptr %18)
+  call void @"$Loop.enter_turn.685"(ptr %18)
   %19 = load %48, ptr %4, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.698"(ptr %20, ptr %21)
+  call void @"$Loop.close_state.708"(ptr %20, ptr %21)
   %22 = load %48, ptr %3, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.690"(ptr %23)
+  call void @"$Loop.leave_turn.700"(ptr %23)
   %24 = load %48, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.698"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.708"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -78039,14 +79003,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4428" = alloca ptr, align 8
+  %"$4473" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4428", align 8
+  store ptr %1, ptr %"$4473", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4428", align 8
-  call void @"$Loop.info.699"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$4473", align 8
+  call void @"$Loop.info.709"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
 
@@ -78054,7 +79018,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.699"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.709"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %p = alloca ptr, align 8
@@ -78064,7 +79028,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.669"(ptr %4)
+  call void @"$Loop.lock.679"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %178, ptr %6, i32 0, i32 24
@@ -78213,7 +79177,7 @@ merge:                                            ; preds = %else, %then
   %121 = getelementptr %159, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.671"(ptr %122)
+  call void @"$Loop.unlock.681"(ptr %122)
   %123 = load %48, ptr %2, align 1
   ret void
 }
@@ -78259,7 +79223,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %177, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.700"(ptr %3)
+  call void @"$Loop.iterate.710"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret void
 
@@ -78267,7 +79231,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.700"(ptr %0) {
+define internal void @"$Loop.iterate.710"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -78281,14 +79245,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = call zeroext i1 @"$Loop.has_pending_orders.701"(ptr %7)
+  %8 = call zeroext i1 @"$Loop.has_pending_orders.711"(ptr %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.676"(ptr %11)
+  call void @"$Loop.land.686"(ptr %11)
   %12 = load %48, ptr %6, align 1
   br label %merge
 
@@ -78297,10 +79261,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.702"(ptr %13)
+  call void @"$Loop.take_orders.712"(ptr %13)
   %14 = load %48, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.688"(ptr %15)
+  call void @"$Loop.check_ranks.698"(ptr %15)
   %16 = load %48, ptr %4, align 1
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %178, ptr %17, i32 0, i32 3
@@ -78314,7 +79278,7 @@ merge:                                            ; preds = %else, %then
   %25 = zext i1 %24 to i8
   store i8 %25, ptr %was_in_flight, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = call zeroext i1 @"$Loop.plan.705"(ptr %26)
+  %27 = call zeroext i1 @"$Loop.plan.715"(ptr %26)
   %28 = zext i1 %27 to i8
   store i8 %28, ptr %has_step, align 1
   %29 = load i8, ptr %has_step, align 1
@@ -78342,13 +79306,13 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %44 = load ptr, ptr %self, align 8
   %45 = load i8, ptr %has_step, align 1
   %46 = icmp ne i8 %45, 0
-  call void @"$Loop.advance_planned.706"(ptr %44, i1 zeroext %46)
+  call void @"$Loop.advance_planned.716"(ptr %44, i1 zeroext %46)
   %47 = load %48, ptr %3, align 1
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.688"(ptr %48)
+  call void @"$Loop.check_ranks.698"(ptr %48)
   %49 = load %48, ptr %2, align 1
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.691"(ptr %50)
+  call void @"$Loop.publish.701"(ptr %50)
   %51 = load %48, ptr %1, align 1
   ret void
 
@@ -78366,7 +79330,7 @@ or.lhs.false1:                                    ; preds = %merge
   br i1 %58, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.701"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.711"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %pending = alloca i8, align 1
@@ -78374,14 +79338,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.669"(ptr %3)
+  call void @"$Loop.lock.679"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %178, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.671"(ptr %8)
+  call void @"$Loop.unlock.681"(ptr %8)
   %9 = load %48, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -78391,7 +79355,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.702"(ptr %0) {
+define internal void @"$Loop.take_orders.712"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -78407,7 +79371,7 @@ entry:
   %9 = getelementptr %33, ptr %8, i32 0, i32 18
   store i64 %6, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.669"(ptr %10)
+  call void @"$Loop.lock.679"(ptr %10)
   %11 = load %48, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %178, ptr %12, i32 0, i32 16
@@ -78469,7 +79433,7 @@ merge:                                            ; preds = %forcond
 
 then:                                             ; preds = %and.lhs.true
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.703"(ptr %54)
+  call void @"$Loop.obey_all.713"(ptr %54)
   %55 = load %48, ptr %2, align 1
   br label %merge1
 
@@ -78478,7 +79442,7 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %56 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.671"(ptr %56)
+  call void @"$Loop.unlock.681"(ptr %56)
   %57 = load %48, ptr %1, align 1
   ret void
 
@@ -78491,7 +79455,7 @@ and.lhs.true:                                     ; preds = %merge
   br i1 %62, label %else, label %then
 }
 
-define internal void @"$Loop.obey_all.703"(ptr %0) {
+define internal void @"$Loop.obey_all.713"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %i = alloca i64, align 8
@@ -78522,7 +79486,7 @@ forbody:                                          ; preds = %forcond
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.704"(ptr %12, ptr %19)
+  call void @"$Loop.obey.714"(ptr %12, ptr %19)
   %20 = load %48, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -78535,7 +79499,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey.704"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.714"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -78609,7 +79573,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.705"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.715"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %48, align 8
@@ -78652,7 +79616,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.706"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.716"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -78663,7 +79627,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.707"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.717"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -78684,13 +79648,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.712"(ptr %16)
+  call void @"$Loop.execute.722"(ptr %16)
   %17 = load %48, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.676"(ptr %18)
+  call void @"$Loop.land.686"(ptr %18)
   %19 = load %48, ptr %2, align 1
   br label %merge
 
@@ -78698,7 +79662,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.707"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.717"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -78760,7 +79724,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.708"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.718"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -78841,7 +79805,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.710"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.720"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -78922,7 +79886,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.711"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.721"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -78974,7 +79938,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.708"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.718"(ptr %0, ptr %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %3 = alloca %48, align 8
@@ -79032,7 +79996,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %60, ptr %37, i32 0, i32 15
   %39 = getelementptr %11, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.572", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.582", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -79102,7 +80066,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.574", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.584", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -79210,7 +80174,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %179, ptr %29, i32 0, i32 9
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.709", ptr %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.719", ptr %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -79255,7 +80219,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.710"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.720"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -79314,7 +80278,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.573", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.583", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -79376,7 +80340,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.711"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.721"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -79568,7 +80532,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.712"(ptr %0) {
+define internal void @"$Loop.execute.722"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -79585,7 +80549,7 @@ entry:
   %9 = getelementptr i8, ptr %8, i64 0
   store i8 0, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Loop.launch.713"(ptr %10, ptr %message)
+  %11 = call i32 @"$Loop.launch.723"(ptr %10, ptr %message)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -79606,7 +80570,7 @@ then:                                             ; preds = %and.lhs.true
 
 else:                                             ; preds = %and.lhs.true, %entry
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.676"(ptr %23)
+  call void @"$Loop.land.686"(ptr %23)
   %24 = load %48, ptr %5, align 1
   br label %merge
 
@@ -79666,7 +80630,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %or.lhs.false, %or.lhs.false7, %merge1
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.676"(ptr %57)
+  call void @"$Loop.land.686"(ptr %57)
   %58 = load %48, ptr %1, align 1
   br label %merge4
 
@@ -79694,7 +80658,7 @@ or.lhs.false7:                                    ; preds = %merge1
   br i1 %69, label %then5, label %or.lhs.false
 }
 
-define internal i32 @"$Loop.launch.713"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.723"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -79773,7 +80737,7 @@ then2:                                            ; preds = %merge
   %49 = load %48, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.714"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.724"(ptr %50, i64 %51)
   %52 = load %48, ptr %2, align 1
   br label %merge1
 
@@ -79788,7 +80752,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.714"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.724"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -79966,7 +80930,7 @@ merge:                                            ; preds = %else, %then
   %89 = load ptr, ptr %self, align 8
   %90 = getelementptr %177, ptr %89, i32 0, i32 1
   %91 = load ptr, ptr %message, align 8
-  %92 = call i32 @"$Loop.init.715"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
+  %92 = call i32 @"$Loop.init.725"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
   store i32 %92, ptr %code, align 4
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %177, ptr %93, i32 0, i32 4
@@ -80154,7 +81118,7 @@ entry:
   %51 = load ptr, ptr %self, align 8
   %52 = getelementptr %179, ptr %51, i32 0, i32 6
   store ptr %50, ptr %52, align 8
-  %53 = call i64 @"$anon (./terra/scheduling/batch.t:104).492"(ptr %shape)
+  %53 = call i64 @"$anon (./terra/scheduling/batch.t:104).501"(ptr %shape)
   store i64 %53, ptr %bytes, align 8
   %54 = load i64, ptr %bytes, align 8
   %55 = call ptr @calloc(i64 3, i64 %54)
@@ -80166,7 +81130,7 @@ entry:
   %60 = load ptr, ptr %self, align 8
   %61 = getelementptr %179, ptr %60, i32 0, i32 14
   %62 = load ptr, ptr %61, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %59, ptr %shape, ptr %62)
+  call void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %59, ptr %shape, ptr %62)
   %63 = load %48, ptr %5, align 1
   store i32 0, ptr %i, align 4
   br label %forcond
@@ -80196,7 +81160,7 @@ forbody:                                          ; preds = %forcond
   %82 = load i64, ptr %bytes, align 8
   %83 = mul i64 %81, %82
   %84 = getelementptr i8, ptr %78, i64 %83
-  call void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %75, ptr %shape, ptr %84)
+  call void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %75, ptr %shape, ptr %84)
   %85 = load %48, ptr %4, align 1
   %86 = add i32 %64, 1
   store i32 %86, ptr %i, align 4
@@ -80261,7 +81225,7 @@ entry:
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:104).492"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:104).501"(ptr %5)
   %7 = add i64 %4, %6
   %8 = call ptr @calloc(i64 1, i64 %7)
   store ptr %8, ptr %memory, align 8
@@ -80286,7 +81250,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.715"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.725"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %code1 = alloca i32, align 4
@@ -80344,7 +81308,7 @@ entry:
   %37 = load %48, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.716"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.726"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -80365,7 +81329,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.717"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.727"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -80385,7 +81349,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.695"(ptr %54)
+  call void @"$Loop.publish_counters.705"(ptr %54)
   %55 = load %48, ptr %5, align 1
   ret i32 0
 
@@ -80393,7 +81357,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.716"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.726"(ptr %0, ptr %1) {
 entry:
   %target8 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -80461,7 +81425,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %45 = getelementptr %178, ptr %44, i32 0, i32 18
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  %48 = call zeroext i1 @"$Vector.reserve.657"(ptr %43, i64 %47)
+  %48 = call zeroext i1 @"$Vector.reserve.667"(ptr %43, i64 %47)
   %49 = zext i1 %48 to i8
   %50 = trunc i8 %49 to i1
   br i1 %50, label %and.rhs, label %and.end
@@ -80473,7 +81437,7 @@ and.lhs.true1:                                    ; preds = %entry
   %54 = getelementptr %178, ptr %53, i32 0, i32 18
   %55 = load i32, ptr %54, align 4
   %56 = sext i32 %55 to i64
-  %57 = call zeroext i1 @"$Vector.reserve.657"(ptr %52, i64 %56)
+  %57 = call zeroext i1 @"$Vector.reserve.667"(ptr %52, i64 %56)
   %58 = zext i1 %57 to i8
   %59 = trunc i8 %58 to i1
   br i1 %59, label %and.lhs.true, label %and.end
@@ -80495,7 +81459,7 @@ then3:                                            ; preds = %then
   %69 = load ptr, ptr %self, align 8
   %70 = getelementptr %178, ptr %69, i32 0, i32 18
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.658", i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.668", i32 %71)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -80540,7 +81504,7 @@ then10:                                           ; preds = %then6
   %91 = call ptr @__errno_location()
   %92 = load i32, ptr %91, align 4
   %93 = call ptr @strerror(i32 %92)
-  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.659", ptr %93)
+  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.669", ptr %93)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -80562,7 +81526,7 @@ dead13:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.717"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.727"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %34, align 8
   %2 = alloca %48, align 8
@@ -80602,7 +81566,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %32, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %24, ptr %27, ptr %30)
   %31 = load %48, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %178, ptr %32, i32 0, i32 4
@@ -80657,27 +81621,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4424" = alloca ptr, align 8
-  %"$4423" = alloca i32, align 4
-  %"$4422" = alloca ptr, align 8
+  %"$4469" = alloca ptr, align 8
+  %"$4468" = alloca i32, align 4
+  %"$4467" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4422", align 8
-  store i32 %2, ptr %"$4423", align 4
-  store ptr %3, ptr %"$4424", align 8
+  store ptr %1, ptr %"$4467", align 8
+  store i32 %2, ptr %"$4468", align 4
+  store ptr %3, ptr %"$4469", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4422", align 8
-  %7 = load i32, ptr %"$4423", align 4
-  %8 = load ptr, ptr %"$4424", align 8
-  %9 = call i32 @"$Loop.poll.718"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$4467", align 8
+  %7 = load i32, ptr %"$4468", align 4
+  %8 = load ptr, ptr %"$4469", align 8
+  %9 = call i32 @"$Loop.poll.728"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.718"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.728"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %value = alloca i64, align 8
@@ -80728,7 +81692,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.669"(ptr %22)
+  call void @"$Loop.lock.679"(ptr %22)
   %23 = load %48, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %178, ptr %24, i32 0, i32 19
@@ -80761,7 +81725,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %178, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.671"(ptr %44)
+  call void @"$Loop.unlock.681"(ptr %44)
   %45 = load %48, ptr %4, align 1
   ret i32 0
 
@@ -80771,24 +81735,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4420" = alloca ptr, align 8
-  %"$4419" = alloca i64, align 8
+  %"$4465" = alloca ptr, align 8
+  %"$4464" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4419", align 8
-  store ptr %2, ptr %"$4420", align 8
+  store i64 %1, ptr %"$4464", align 8
+  store ptr %2, ptr %"$4465", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4419", align 8
-  %6 = load ptr, ptr %"$4420", align 8
-  %7 = call i32 @"$Loop.preempt.719"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$4464", align 8
+  %6 = load ptr, ptr %"$4465", align 8
+  %7 = call i32 @"$Loop.preempt.729"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.719"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.729"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -80799,7 +81763,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.668"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.678"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -80808,29 +81772,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$4438" = alloca ptr, align 8
-  %"$4437" = alloca ptr, align 8
-  %"$4436" = alloca ptr, align 8
-  %"$4435" = alloca i8, align 1
-  %"$4434" = alloca i32, align 4
-  %"$4433" = alloca ptr, align 8
+  %"$4483" = alloca ptr, align 8
+  %"$4482" = alloca ptr, align 8
+  %"$4481" = alloca ptr, align 8
+  %"$4480" = alloca i8, align 1
+  %"$4479" = alloca i32, align 4
+  %"$4478" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4433", align 8
-  store i32 %2, ptr %"$4434", align 4
+  store ptr %1, ptr %"$4478", align 8
+  store i32 %2, ptr %"$4479", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$4435", align 1
-  store ptr %4, ptr %"$4436", align 8
-  store ptr %5, ptr %"$4437", align 8
-  store ptr %6, ptr %"$4438", align 8
+  store i8 %7, ptr %"$4480", align 1
+  store ptr %4, ptr %"$4481", align 8
+  store ptr %5, ptr %"$4482", align 8
+  store ptr %6, ptr %"$4483", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %177, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$4433", align 8
-  %11 = load i32, ptr %"$4434", align 4
-  %12 = load i8, ptr %"$4435", align 1
-  %13 = load ptr, ptr %"$4436", align 8
-  %14 = load ptr, ptr %"$4437", align 8
-  %15 = load ptr, ptr %"$4438", align 8
+  %10 = load ptr, ptr %"$4478", align 8
+  %11 = load i32, ptr %"$4479", align 4
+  %12 = load i8, ptr %"$4480", align 1
+  %13 = load ptr, ptr %"$4481", align 8
+  %14 = load ptr, ptr %"$4482", align 8
+  %15 = load ptr, ptr %"$4483", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -80899,7 +81863,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.720")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.730")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -80918,7 +81882,7 @@ merge1:                                           ; preds = %else3, %dead
   %31 = load ptr, ptr %result, align 8
   store ptr null, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.675"(ptr %32)
+  call void @"$Loop.enter_turn.685"(ptr %32)
   %33 = load %48, ptr %8, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %tokens, align 8
@@ -80931,7 +81895,7 @@ merge1:                                           ; preds = %else3, %dead
   %42 = call i32 @"$Loop.prefill_in_turn"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
   store i32 %42, ptr %code, align 4
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.690"(ptr %43)
+  call void @"$Loop.leave_turn.700"(ptr %43)
   %44 = load %48, ptr %7, align 1
   %45 = load i32, ptr %code, align 4
   ret i32 %45
@@ -80968,7 +81932,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.679"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.689"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -80988,7 +81952,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.721"(ptr noalias sret(%153) %8, ptr %18)
+  call void @"$Loop.limits.731"(ptr noalias sret(%153) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -81076,7 +82040,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.698"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.708"(ptr %60, ptr %61)
   %62 = load %48, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -81097,7 +82061,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.721"(ptr noalias sret(%153) %0, ptr %1) {
+define internal void @"$Loop.limits.731"(ptr noalias sret(%153) %0, ptr %1) {
 entry:
   %2 = alloca %153, align 8
   %3 = alloca %182, align 8
@@ -81215,7 +82179,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %178, ptr %27, i32 0, i32 2
   %29 = getelementptr %32, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.722", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.732", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -81288,7 +82252,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %178, ptr %64, i32 0, i32 2
   %66 = getelementptr %32, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.723", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.733", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -81355,7 +82319,7 @@ entry:
   %9 = getelementptr %60, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.682"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.692"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -81548,7 +82512,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.686"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.696"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -81605,7 +82569,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.689"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.699"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -81629,7 +82593,7 @@ entry:
   %8 = getelementptr %39, ptr %7, i32 0, i32 10
   %9 = getelementptr %26, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.724"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.734"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %178, ptr %12, i32 0, i32 2
@@ -81646,7 +82610,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %178, ptr %20, i32 0, i32 2
   %22 = getelementptr %32, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.724"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.734"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -81665,7 +82629,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %39, ptr %29, i32 0, i32 10
   %31 = getelementptr %26, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.724"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.734"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -81680,7 +82644,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.724"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.734"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -81702,24 +82666,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4431" = alloca ptr, align 8
-  %"$4430" = alloca i32, align 4
+  %"$4476" = alloca ptr, align 8
+  %"$4475" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4430", align 4
-  store ptr %2, ptr %"$4431", align 8
+  store i32 %1, ptr %"$4475", align 4
+  store ptr %2, ptr %"$4476", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$4430", align 4
-  %6 = load ptr, ptr %"$4431", align 8
-  %7 = call i32 @"$Loop.resize_pool.725"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$4475", align 4
+  %6 = load ptr, ptr %"$4476", align 8
+  %7 = call i32 @"$Loop.resize_pool.735"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.725"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.735"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -81750,15 +82714,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %48, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.675"(ptr %12)
+  call void @"$Loop.enter_turn.685"(ptr %12)
   %13 = load %48, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.726"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.736"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.690"(ptr %18)
+  call void @"$Loop.leave_turn.700"(ptr %18)
   %19 = load %48, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -81767,7 +82731,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.726"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.736"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code11 = alloca i32, align 4
@@ -81784,7 +82748,7 @@ entry:
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %num_pages, align 4
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.begin_resize.727"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.begin_resize.737"(ptr %4, i32 %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -81831,7 +82795,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %35, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.571", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.581", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -81848,7 +82812,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = call i32 @"$Loop.perform_transfers.707"(ptr %35)
+  %36 = call i32 @"$Loop.perform_transfers.717"(ptr %35)
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %178, ptr %37, i32 0, i32 3
   %39 = getelementptr %33, ptr %38, i32 0, i32 1
@@ -81912,7 +82876,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.727"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.737"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -81924,12 +82888,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.669"(ptr %5)
+  call void @"$Loop.lock.679"(ptr %5)
   %6 = load %48, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.728"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.738"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -81950,7 +82914,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.671"(ptr %19)
+  call void @"$Loop.unlock.681"(ptr %19)
   %20 = load %48, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -81970,7 +82934,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.728"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.738"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %target15 = alloca ptr, align 8
@@ -82019,7 +82983,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %178, ptr %25, i32 0, i32 2
   %27 = getelementptr %32, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.565", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.575", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -82066,7 +83030,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.566", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.576", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -82112,7 +83076,7 @@ then17:                                           ; preds = %then13
   %74 = getelementptr %178, ptr %73, i32 0, i32 19
   %75 = getelementptr %44, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.567", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.577", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -82130,7 +83094,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %78 = load ptr, ptr %self, align 8
   %79 = load ptr, ptr %message, align 8
-  %80 = call i32 @"$Loop.check_usable.680"(ptr %78, ptr %79)
+  %80 = call i32 @"$Loop.check_usable.690"(ptr %78, ptr %79)
   store i32 %80, ptr %code, align 4
   %81 = load i32, ptr %code, align 4
   %82 = icmp ne i32 %81, 0
@@ -82152,14 +83116,14 @@ merge20:                                          ; preds = %else22, %dead23
   %86 = load ptr, ptr %self, align 8
   %87 = load i32, ptr %num_pages, align 4
   %88 = load ptr, ptr %message, align 8
-  %89 = call i32 @"$Loop.check_live_fit.729"(ptr %86, i32 %87, ptr %88)
+  %89 = call i32 @"$Loop.check_live_fit.739"(ptr %86, i32 %87, ptr %88)
   ret i32 %89
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.729"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.739"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %needed = alloca i32, align 4
@@ -82231,7 +83195,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %60, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.568", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.578", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -82274,7 +83238,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.579", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.589", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -82347,28 +83311,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$4450" = alloca ptr, align 8
-  %"$4449" = alloca ptr, align 8
-  %"$4448" = alloca i32, align 4
-  %"$4447" = alloca ptr, align 8
-  %"$4446" = alloca ptr, align 8
-  %"$4445" = alloca i32, align 4
+  %"$4495" = alloca ptr, align 8
+  %"$4494" = alloca ptr, align 8
+  %"$4493" = alloca i32, align 4
+  %"$4492" = alloca ptr, align 8
+  %"$4491" = alloca ptr, align 8
+  %"$4490" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4445", align 4
-  store ptr %2, ptr %"$4446", align 8
-  store ptr %3, ptr %"$4447", align 8
-  store i32 %4, ptr %"$4448", align 4
-  store ptr %5, ptr %"$4449", align 8
-  store ptr %6, ptr %"$4450", align 8
+  store i32 %1, ptr %"$4490", align 4
+  store ptr %2, ptr %"$4491", align 8
+  store ptr %3, ptr %"$4492", align 8
+  store i32 %4, ptr %"$4493", align 4
+  store ptr %5, ptr %"$4494", align 8
+  store ptr %6, ptr %"$4495", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %177, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$4445", align 4
-  %10 = load ptr, ptr %"$4446", align 8
-  %11 = load ptr, ptr %"$4447", align 8
-  %12 = load i32, ptr %"$4448", align 4
-  %13 = load ptr, ptr %"$4449", align 8
-  %14 = load ptr, ptr %"$4450", align 8
+  %9 = load i32, ptr %"$4490", align 4
+  %10 = load ptr, ptr %"$4491", align 8
+  %11 = load ptr, ptr %"$4492", align 8
+  %12 = load i32, ptr %"$4493", align 4
+  %13 = load ptr, ptr %"$4494", align 8
+  %14 = load ptr, ptr %"$4495", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -82415,7 +83379,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %48, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.675"(ptr %16)
+  call void @"$Loop.enter_turn.685"(ptr %16)
   %17 = load %48, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -82427,7 +83391,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.690"(ptr %26)
+  call void @"$Loop.leave_turn.700"(ptr %26)
   %27 = load %48, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -82465,7 +83429,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.679"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.689"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -82560,7 +83524,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.683"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.693"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -82571,7 +83535,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.684"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.694"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -82661,7 +83625,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %48, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.686"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.696"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -82781,7 +83745,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.730", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.740", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -82818,7 +83782,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.731", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.741", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -82865,7 +83829,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %39, ptr %68, i32 0, i32 10
   %70 = getelementptr %26, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.732", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.742", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -82929,7 +83893,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %0, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.733")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.743")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -83044,7 +84008,7 @@ entry:
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %num_steps, align 4
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_state.681"(ptr %6, ptr %11, i32 %12, ptr %13)
+  %14 = call i32 @"$Loop.check_state.691"(ptr %6, ptr %11, i32 %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -83108,7 +84072,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.734", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.744", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -83167,7 +84131,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.682"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.692"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -83196,7 +84160,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.711"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.721"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -83508,7 +84472,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %11, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.735", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.745", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -83555,7 +84519,7 @@ then9:                                            ; preds = %then5
   %79 = getelementptr %11, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.736", i32 %76, i64 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.746", i32 %76, i64 %81)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -83634,27 +84598,27 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$4414" = alloca ptr, align 8
-  %"$4413" = alloca ptr, align 8
-  %"$4412" = alloca ptr, align 8
+  %"$4459" = alloca ptr, align 8
+  %"$4458" = alloca ptr, align 8
+  %"$4457" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4412", align 8
-  store ptr %2, ptr %"$4413", align 8
-  store ptr %3, ptr %"$4414", align 8
+  store ptr %1, ptr %"$4457", align 8
+  store ptr %2, ptr %"$4458", align 8
+  store ptr %3, ptr %"$4459", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4412", align 8
-  %7 = load ptr, ptr %"$4413", align 8
-  %8 = load ptr, ptr %"$4414", align 8
-  %9 = call i32 @"$Loop.submit.737"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$4457", align 8
+  %7 = load ptr, ptr %"$4458", align 8
+  %8 = load ptr, ptr %"$4459", align 8
+  %9 = call i32 @"$Loop.submit.747"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.737"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.747"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %5 = alloca %48, align 8
@@ -83679,13 +84643,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %48, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.669"(ptr %13)
+  call void @"$Loop.lock.679"(ptr %13)
   %14 = load %48, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.721"(ptr noalias sret(%153) %8, ptr %15)
+  call void @"$Loop.limits.731"(ptr noalias sret(%153) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.671"(ptr %16)
+  call void @"$Loop.unlock.681"(ptr %16)
   %17 = load %48, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -83712,12 +84676,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.669"(ptr %29)
+  call void @"$Loop.lock.679"(ptr %29)
   %30 = load %48, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.738"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.748"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -83738,7 +84702,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.671"(ptr %43)
+  call void @"$Loop.unlock.681"(ptr %43)
   %44 = load %48, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -83770,7 +84734,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.738"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.748"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -83790,7 +84754,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.680"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.690"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -83810,7 +84774,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.721"(ptr noalias sret(%153) %5, ptr %14)
+  call void @"$Loop.limits.731"(ptr noalias sret(%153) %5, ptr %14)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %5, i64 20, i1 false)
   %15 = load ptr, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
@@ -83842,7 +84806,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$Loop.check_queue.739"(ptr %29, ptr %30)
+  %31 = call i32 @"$Loop.check_queue.749"(ptr %29, ptr %30)
   store i32 %31, ptr %code6, align 4
   %32 = load i32, ptr %code6, align 4
   %33 = icmp ne i32 %32, 0
@@ -83872,7 +84836,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %message, align 8
-  %45 = call i32 @"$Loop.prepare_capture.740"(ptr %43, ptr %44)
+  %45 = call i32 @"$Loop.prepare_capture.750"(ptr %43, ptr %44)
   store i32 %45, ptr %code14, align 4
   %46 = load i32, ptr %code14, align 4
   %47 = icmp ne i32 %46, 0
@@ -83899,7 +84863,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$Loop.start.741"(ptr %51, ptr %52)
+  %53 = call i32 @"$Loop.start.751"(ptr %51, ptr %52)
   store i32 %53, ptr %code19, align 4
   %54 = load i32, ptr %code19, align 4
   %55 = icmp ne i32 %54, 0
@@ -83950,7 +84914,7 @@ dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.739"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.749"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %num_waiting = alloca i64, align 8
@@ -84013,7 +84977,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %178, ptr %42, i32 0, i32 2
   %44 = getelementptr %32, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.617", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.627", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -84035,7 +84999,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.740"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.750"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %count = alloca i64, align 8
@@ -84108,7 +85072,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %32, ptr %42, i32 0, i32 8
   %44 = getelementptr %26, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.618", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.628", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -84130,7 +85094,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.741"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.751"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
@@ -84161,7 +85125,7 @@ merge:                                            ; preds = %else, %dead
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %178, ptr %8, i32 0, i32 9
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.742", ptr %10)
+  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.752", ptr %10)
   store i32 %11, ptr %code, align 4
   %12 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %13 = load i32, ptr %code, align 4
@@ -84186,7 +85150,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.624", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.634", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -84211,7 +85175,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.742"(ptr %0) {
+define internal ptr @"$engine_thread.752"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %loop = alloca ptr, align 8
@@ -84220,7 +85184,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.743"(ptr %3)
+  call void @"$Loop.run.753"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret ptr null
 
@@ -84228,7 +85192,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.743"(ptr %0) {
+define internal void @"$Loop.run.753"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -84241,7 +85205,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.744"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.754"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
@@ -84252,7 +85216,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %48, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.700"(ptr %13)
+  call void @"$Loop.iterate.710"(ptr %13)
   %14 = load %48, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %178, ptr %15, i32 0, i32 5
@@ -84262,7 +85226,7 @@ whilebody:                                        ; preds = %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.675"(ptr %18)
+  call void @"$Loop.enter_turn.685"(ptr %18)
   %19 = load %48, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %178, ptr %20, i32 0, i32 5
@@ -84271,7 +85235,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.744"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.754"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %stopping = alloca i8, align 1
@@ -84280,7 +85244,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.669"(ptr %3)
+  call void @"$Loop.lock.679"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %178, ptr %5, i32 0, i32 19
@@ -84332,7 +85296,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.671"(ptr %42)
+  call void @"$Loop.unlock.681"(ptr %42)
   %43 = load %48, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -84347,7 +85311,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.745"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.755"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -84356,7 +85320,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.745"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.755"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -84420,21 +85384,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$4426" = alloca i64, align 8
+  %"$4471" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4426", align 8
+  store i64 %1, ptr %"$4471", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %177, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$4426", align 8
-  %5 = call i32 @"$Loop.wait.746"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$4471", align 8
+  %5 = call i32 @"$Loop.wait.756"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.746"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.756"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %has_events = alloca i8, align 1
@@ -84464,7 +85428,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.669"(ptr %11)
+  call void @"$Loop.lock.679"(ptr %11)
   %12 = load %48, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -84506,7 +85470,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.671"(ptr %37)
+  call void @"$Loop.unlock.681"(ptr %37)
   %38 = load %48, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -84553,7 +85517,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %48, ptr %5, align 1
-  call void @"$Vector.init.747"(ptr %blocks)
+  call void @"$Vector.init.757"(ptr %blocks)
   %7 = load %48, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -84606,7 +85570,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.748"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.758"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -84645,7 +85609,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.750"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.760"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -84678,7 +85642,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.751"(ptr %blocks)
+  call void @"$Vector.free.761"(ptr %blocks)
   %71 = load %48, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %48, ptr %2, align 1
@@ -84689,7 +85653,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.747"(ptr %0) {
+define internal void @"$Vector.init.757"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -84705,7 +85669,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.748"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.758"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -84716,7 +85680,7 @@ entry:
   %4 = getelementptr %183, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.749"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.759"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -84753,7 +85717,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.749"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.759"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -84852,7 +85816,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.750"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.760"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -84895,7 +85859,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.751"(ptr %0) {
+define internal void @"$Vector.free.761"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -84907,7 +85871,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.747"(ptr %7)
+  call void @"$Vector.init.757"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -84934,7 +85898,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %48, ptr %11, align 1
-  call void @"$Map.init.752"(ptr %map)
+  call void @"$Map.init.762"(ptr %map)
   %13 = load %48, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -84961,7 +85925,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.755"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.765"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -85013,7 +85977,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.763"(ptr %map)
+  call void @"$Map.clear.773"(ptr %map)
   %53 = load %48, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -85030,7 +85994,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.755"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.765"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -85046,7 +86010,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.765"(ptr %map)
+  call void @"$Map.free.775"(ptr %map)
   %70 = load %48, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %48, ptr %1, align 1
@@ -85061,7 +86025,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.755"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.765"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -85071,7 +86035,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.752"(ptr %0) {
+define internal void @"$Map.init.762"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -85079,7 +86043,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %184, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.753"(ptr %4)
+  call void @"$Vector.init.763"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %184, ptr %6, i32 0, i32 1
@@ -85088,7 +86052,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.753"(ptr %0) {
+define internal void @"$Vector.init.763"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -85145,7 +86109,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.755"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.765"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -85178,7 +86142,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.758"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.768"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -85191,7 +86155,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.758"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.768"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -85214,7 +86178,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.754", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.764", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -85236,7 +86200,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.755"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.765"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %94, align 8
@@ -85285,7 +86249,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load i64, ptr %24, align 8
   %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %27 = load i64, ptr %26, align 8
-  %28 = call i64 @"$Map.position.756"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %28 = call i64 @"$Map.position.766"(ptr %18, i64 %25, i64 %27, i64 %23)
   %29 = getelementptr i32, ptr %17, i64 %28
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %index, align 4
@@ -85309,7 +86273,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %184, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.757"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.767"(ptr %36, i64 %38)
   %40 = getelementptr %186, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -85317,7 +86281,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.756"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.766"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %94, align 8
   %4 = alloca %94, align 8
@@ -85370,7 +86334,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.757"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.767"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %186, ptr %37, i32 0, i32 1
@@ -85426,7 +86390,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.757"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.767"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -85469,7 +86433,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Map.insert.758"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.768"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %186, align 8
   %5 = alloca %186, align 8
@@ -85494,7 +86458,7 @@ entry:
   %14 = getelementptr %185, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.759"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.769"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -85523,7 +86487,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call i64 @"$Map.position.756"(ptr %25, i64 %28, i64 %30, i64 %26)
+  %31 = call i64 @"$Map.position.766"(ptr %25, i64 %28, i64 %30, i64 %26)
   store i64 %31, ptr %position, align 8
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %184, ptr %32, i32 0, i32 1
@@ -85549,7 +86513,7 @@ then2:                                            ; preds = %merge
   %50 = getelementptr i32, ptr %48, i64 %49
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.757"(ptr %44, i64 %52)
+  %53 = call ptr @"$Vector.at.767"(ptr %44, i64 %52)
   %54 = getelementptr %186, ptr %53, i32 0, i32 2
   store i64 %42, ptr %54, align 8
   ret i1 true
@@ -85587,7 +86551,7 @@ merge1:                                           ; preds = %else3, %dead4
   %72 = load i64, ptr %71, align 8
   store i64 %72, ptr %70, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %73 = call zeroext i1 @"$Vector.push.762"(ptr %56, ptr byval(%186) %4)
+  %73 = call zeroext i1 @"$Vector.push.772"(ptr %56, ptr byval(%186) %4)
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %else7, label %then6
@@ -85621,7 +86585,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.759"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.769"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -85661,7 +86625,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %184, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.760"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.770"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -85669,7 +86633,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.761"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.771"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -85690,7 +86654,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.760"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.770"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -85789,7 +86753,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.761"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.771"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %94, align 8
   %entry6 = alloca ptr, align 8
@@ -85863,7 +86827,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %184, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.757"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.767"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -85882,7 +86846,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.756"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.766"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -85896,7 +86860,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.762"(ptr %0, ptr byval(%186) %1) {
+define internal zeroext i1 @"$Vector.push.772"(ptr %0, ptr byval(%186) %1) {
 entry:
   %value = alloca %186, align 8
   %self = alloca ptr, align 8
@@ -85907,7 +86871,7 @@ entry:
   %4 = getelementptr %185, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.760"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.770"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -85943,7 +86907,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.763"(ptr %0) {
+define internal void @"$Map.clear.773"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %1 = alloca %48, align 8
@@ -85951,7 +86915,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %184, ptr %2, i32 0, i32 0
-  call void @"$Vector.clear.764"(ptr %3)
+  call void @"$Vector.clear.774"(ptr %3)
   %4 = load %48, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %184, ptr %5, i32 0, i32 1
@@ -85985,7 +86949,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Vector.clear.764"(ptr %0) {
+define internal void @"$Vector.clear.774"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -85995,7 +86959,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.765"(ptr %0) {
+define internal void @"$Map.free.775"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -86003,7 +86967,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %184, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.766"(ptr %4)
+  call void @"$Vector.free.776"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %184, ptr %6, i32 0, i32 1
@@ -86012,7 +86976,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.766"(ptr %0) {
+define internal void @"$Vector.free.776"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -86024,7 +86988,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.753"(ptr %7)
+  call void @"$Vector.init.763"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -86226,7 +87190,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.767", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.777", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -86254,7 +87218,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %191, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %191, ptr %6, i32 0, i32 2
-  store ptr @"$string.767", ptr %28, align 8
+  store ptr @"$string.777", ptr %28, align 8
   %29 = getelementptr %191, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %191, ptr %6, align 8
@@ -86297,7 +87261,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.768")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.778")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -86349,7 +87313,7 @@ entry:
   %20 = getelementptr %130, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %20, align 8
   %21 = getelementptr %130, ptr %reader, i32 0, i32 4
-  store ptr @"$string.767", ptr %21, align 8
+  store ptr @"$string.777", ptr %21, align 8
   %22 = load ptr, ptr %data, align 8
   %23 = load i64, ptr %size, align 8
   %24 = getelementptr %192, ptr %8, i32 0, i32 0
@@ -86399,7 +87363,7 @@ then2:                                            ; preds = %then
   %52 = getelementptr %0, ptr %51, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.769")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.779")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -86532,7 +87496,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.767", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.777", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %48, ptr %3, align 1
@@ -86626,15 +87590,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
-  %"$4359" = alloca i32, align 4
-  %"$4358" = alloca i32, align 4
+  %"$4404" = alloca i32, align 4
+  %"$4403" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4358", align 4
-  store i32 %2, ptr %"$4359", align 4
+  store i32 %1, ptr %"$4403", align 4
+  store i32 %2, ptr %"$4404", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4358", align 4
-  %6 = load i32, ptr %"$4359", align 4
+  %5 = load i32, ptr %"$4403", align 4
+  %6 = load i32, ptr %"$4404", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %48, ptr %3, align 1
   ret void
@@ -86731,15 +87695,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4349" = alloca ptr, align 8
-  %"$4348" = alloca i32, align 4
+  %"$4394" = alloca ptr, align 8
+  %"$4393" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4348", align 4
-  store ptr %2, ptr %"$4349", align 8
+  store i32 %1, ptr %"$4393", align 4
+  store ptr %2, ptr %"$4394", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4348", align 4
-  %5 = load ptr, ptr %"$4349", align 8
+  %4 = load i32, ptr %"$4393", align 4
+  %5 = load ptr, ptr %"$4394", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -86749,12 +87713,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$4362" = alloca i32, align 4
+  %"$4407" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4362", align 4
+  store i32 %1, ptr %"$4407", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4362", align 4
+  %3 = load i32, ptr %"$4407", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -86866,12 +87830,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$4356" = alloca i32, align 4
+  %"$4401" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4356", align 4
+  store i32 %1, ptr %"$4401", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4356", align 4
+  %3 = load i32, ptr %"$4401", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -86881,18 +87845,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$4353" = alloca ptr, align 8
-  %"$4352" = alloca i32, align 4
-  %"$4351" = alloca i32, align 4
+  %"$4398" = alloca ptr, align 8
+  %"$4397" = alloca i32, align 4
+  %"$4396" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4351", align 4
-  store i32 %2, ptr %"$4352", align 4
-  store ptr %3, ptr %"$4353", align 8
+  store i32 %1, ptr %"$4396", align 4
+  store i32 %2, ptr %"$4397", align 4
+  store ptr %3, ptr %"$4398", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4351", align 4
-  %6 = load i32, ptr %"$4352", align 4
-  %7 = load ptr, ptr %"$4353", align 8
+  %5 = load i32, ptr %"$4396", align 4
+  %6 = load i32, ptr %"$4397", align 4
+  %7 = load ptr, ptr %"$4398", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -86903,12 +87867,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4346" = alloca i32, align 4
+  %"$4391" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4346", align 4
+  store i32 %1, ptr %"$4391", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4346", align 4
+  %4 = load i32, ptr %"$4391", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void
@@ -86920,12 +87884,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4344" = alloca i32, align 4
+  %"$4389" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4344", align 4
+  store i32 %1, ptr %"$4389", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4344", align 4
+  %4 = load i32, ptr %"$4389", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void
@@ -87038,14 +88002,14 @@ merge4:                                           ; preds = %else6, %dead11
   %44 = load ptr, ptr %state, align 8
   %45 = load ptr, ptr %message, align 8
   %46 = icmp ne i8 %42, 0
-  %47 = call i32 @"$Loop.prefill.770"(ptr %37, ptr %38, i32 %39, i1 zeroext %46, ptr %43, ptr %44, ptr %45)
+  %47 = call i32 @"$Loop.prefill.780"(ptr %37, ptr %38, i32 %39, i1 zeroext %46, ptr %43, ptr %44, ptr %45)
   ret i32 %47
 
 dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.770"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.780"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -87105,7 +88069,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.720")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.730")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -87134,7 +88098,7 @@ merge1:                                           ; preds = %else3, %dead
   %39 = load ptr, ptr %result, align 8
   %40 = load ptr, ptr %message, align 8
   %41 = icmp ne i8 %37, 0
-  %42 = call i32 @"$Loop.prefill_in_turn.771"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
+  %42 = call i32 @"$Loop.prefill_in_turn.781"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
   store i32 %42, ptr %code, align 4
   %43 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %43)
@@ -87146,7 +88110,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.771"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.781"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code16 = alloca i32, align 4
@@ -87246,7 +88210,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.772"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.782"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -87271,7 +88235,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.773"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.783"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -87303,7 +88267,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.772"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.782"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %6 = alloca %48, align 8
@@ -87353,7 +88317,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %31, ptr %27, i32 0, i32 2
   %29 = getelementptr %32, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.722", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.732", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -87426,7 +88390,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %31, ptr %64, i32 0, i32 2
   %66 = getelementptr %32, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.723", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.733", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -87472,7 +88436,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.773"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.783"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -87529,7 +88493,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.774"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.784"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -87557,7 +88521,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.774"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.784"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -87584,7 +88548,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.775"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.785"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -87750,7 +88714,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.775"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.785"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -87767,7 +88731,7 @@ entry:
   %8 = getelementptr %39, ptr %7, i32 0, i32 10
   %9 = getelementptr %26, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.724"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.734"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %31, ptr %12, i32 0, i32 2
@@ -87784,7 +88748,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %31, ptr %20, i32 0, i32 2
   %22 = getelementptr %32, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.724"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.734"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -87803,7 +88767,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %39, ptr %29, i32 0, i32 10
   %31 = getelementptr %26, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.724"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.734"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -87909,14 +88873,14 @@ merge:                                            ; preds = %else, %dead
   %27 = load i32, ptr %num_steps, align 4
   %28 = load ptr, ptr %tokens, align 8
   %29 = load ptr, ptr %message, align 8
-  %30 = call i32 @"$Loop.run_batch_decode.776"(ptr %23, i32 %24, ptr %25, ptr %26, i32 %27, ptr %28, ptr %29)
+  %30 = call i32 @"$Loop.run_batch_decode.786"(ptr %23, i32 %24, ptr %25, ptr %26, i32 %27, ptr %28, ptr %29)
   ret i32 %30
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.776"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.786"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -87964,7 +88928,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.777"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.787"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -87976,7 +88940,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.777"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.787"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -88031,7 +88995,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.778"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.788"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -88156,7 +89120,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %61, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.780"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.790"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -88197,7 +89161,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.781"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.791"(ptr %104, i32 %105, ptr %106)
   %107 = load %48, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -88231,7 +89195,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.783"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.793"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -88261,7 +89225,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.778"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.788"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code36 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -88321,7 +89285,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.730", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.740", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -88358,7 +89322,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.731", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.741", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -88405,7 +89369,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %39, ptr %68, i32 0, i32 10
   %70 = getelementptr %26, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.732", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.742", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -88469,7 +89433,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %0, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.733")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.743")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -88505,7 +89469,7 @@ forbody:                                          ; preds = %forcond
   %113 = load i32, ptr %i, align 4
   %114 = load i32, ptr %num_steps, align 4
   %115 = load ptr, ptr %message, align 8
-  %116 = call i32 @"$Loop.check_batch_state.779"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
+  %116 = call i32 @"$Loop.check_batch_state.789"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
   store i32 %116, ptr %code, align 4
   %117 = load i32, ptr %code, align 4
   %118 = icmp ne i32 %117, 0
@@ -88559,7 +89523,7 @@ dead41:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.779"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.789"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %target = alloca ptr, align 8
   %i = alloca i32, align 4
@@ -88648,7 +89612,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.734", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.744", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -88675,7 +89639,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.780"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.790"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -88752,7 +89716,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.781"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.791"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %i2 = alloca i32, align 4
@@ -88800,7 +89764,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.782"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.792"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %48, ptr %4, align 1
   br label %merge1
 
@@ -88844,7 +89808,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.782"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.792"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %48, ptr %3, align 1
   br label %merge6
 
@@ -88860,7 +89824,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.782"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.792"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -88936,7 +89900,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.783"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.793"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %target7 = alloca ptr, align 8
@@ -89020,7 +89984,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %11, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.735", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.745", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -89067,7 +90031,7 @@ then9:                                            ; preds = %then5
   %79 = getelementptr %11, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.736", i32 %76, i64 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.746", i32 %76, i64 %81)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -89281,7 +90245,7 @@ entry:
   %14 = getelementptr %39, ptr %13, i32 0, i32 12
   %15 = getelementptr %32, ptr %bound, i32 0, i32 10
   %16 = load ptr, ptr %15, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110).493"(ptr %14, ptr %shape, ptr %16)
+  call void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %14, ptr %shape, ptr %16)
   %17 = load %48, ptr %3, align 1
   %18 = load ptr, ptr %step, align 8
   call void @"$StepPlan.begin"(ptr %18)
@@ -89767,7 +90731,7 @@ then4:                                            ; preds = %then
   %62 = getelementptr %39, ptr %61, i32 0, i32 1
   %63 = load i32, ptr %62, align 4
   %64 = load i32, ptr %num_sequences, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.785", i32 %58, i32 %63, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.795", i32 %58, i32 %63, i32 %64)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -89852,7 +90816,7 @@ merge:                                            ; preds = %forcond
   %34 = load %48, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %33, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.784"(ptr %36)
+  call void @"$Vector.clear.794"(ptr %36)
   %37 = load %48, ptr %1, align 1
   ret void
 }
@@ -89879,7 +90843,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.784"(ptr %0) {
+define internal void @"$Vector.clear.794"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

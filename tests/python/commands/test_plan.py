@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.python.commands.running import CONFIGS, glm, glm_json, refused
+from tests.python.commands.running import CONFIGS, CPU, glm, glm_json, refused
 
 GLM_4_7 = {
     "num_parameters": 352_797_829_024,
@@ -75,3 +75,8 @@ def test_plan_lists_its_buffers():
     for name, size in planned["buffers"].items():
         assert re.search(rf"^{name} +{size:,}$", printed, re.MULTILINE)
     assert "residual" not in glm("plan").stdout
+
+
+def test_a_cache_of_codes_on_the_cpu():
+    line = refused("plan", *CPU, "--kv-dtype", "fp8_e4m3", code=3)
+    assert "the device keeps no pages of kv_dtype F8_E4M3" in line

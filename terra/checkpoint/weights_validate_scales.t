@@ -1,0 +1,114 @@
+local abi = require("terra.base.abi")
+local head_scales = require("terra.checkpoint.head_scales")
+local safetensors = require("terra.checkpoint.safetensors")
+local C = abi.C
+local TensorView = safetensors.TensorView
+
+local function scan(word, exponent, magnitude)
+  return terra(data : &uint8, count : int64, is_finite : &bool) : int64
+    var words = [&word](data)
+    for i = 0, count do
+      if (words[i] and exponent) == exponent then
+        @is_finite = false
+        return i
+      end
+      if (words[i] and magnitude) == 0 or words[i] > magnitude then
+        @is_finite = true
+        return i
+      end
+    end
+    return -1
+  end
+end
+
+local scan_bf16 = scan(uint16, 0x7F80, 0x7FFF)
+local scan_f32 = scan(uint32, 0x7F800000, 0x7FFFFFFF)
+
+local terra value_at(view : &TensorView, index : int64) : double
+  var bits : uint32
+  if view.dtype == C.GLM_DTYPE_F32 then
+    bits = [&uint32](view.data)[index]
+  else
+    bits = [uint32]([&uint16](view.data)[index]) << 16
+  end
+  return @[&float](&bits)
+end
+
+return function(Validator, complain, join)
+  terra Validator:check_head_scale(layer : int32, view : &TensorView, name : rawstring)
+    if view == nil then
+      if not self.checkpoint.has_unsound_shard then
+        var missing : int8[128]
+        C.snprintf(&missing[0], 128, "model.layers.%d.self_attn.%s", layer, name)
+        complain(self, self:index_file(), &missing[0], "the tensor is missing")
+      end
+      return
+    end
+    view.is_consumed = true
+    self:check_plain(view)
+    var count = view:num_elements()
+    if count ~= 1 and count ~= self.config.num_kv_heads then
+      var shape : int8[128]
+      view:describe_shape(&shape[0], 128)
+      complain(
+        self, self.checkpoint:file_of(view), view.name, "expected one scale, or one for each of %d KV heads, got the shape %s",
+        self.config.num_kv_heads, &shape[0]
+      )
+    end
+  end
+
+  terra Validator:check_head_scales()
+    self.has_head_scales = head_scales.find_key(self.checkpoint, 0) ~= nil
+    if not self.has_head_scales then
+      return
+    end
+    for layer = 0, self.config.num_layers do
+      self:check_head_scale(layer, head_scales.find_key(self.checkpoint, layer), "k_scale")
+      self:check_head_scale(layer, head_scales.find_value(self.checkpoint, layer), "v_scale")
+    end
+  end
+
+  terra Validator:check_scale_values(view : &TensorView)
+    var is_finite, index = true, [int64](-1)
+    if view.dtype == C.GLM_DTYPE_F32 then
+      index = scan_f32(view.data, view:num_elements(), &is_finite)
+    elseif view.dtype == C.GLM_DTYPE_BF16 then
+      index = scan_bf16(view.data, view:num_elements(), &is_finite)
+    end
+    if index < 0 then
+      return
+    end
+    var wanted = "greater than zero"
+    if not is_finite then
+      wanted = "finite"
+    end
+    complain(self, self.checkpoint:file_of(view), view.name, "the scale of row %lld is %g; scales must be %s", index, value_at(view, index), wanted)
+  end
+
+  terra Validator:check_head_scale_values()
+    for layer = 0, self.config.num_layers do
+      var views = arrayof([&TensorView], head_scales.find_key(self.checkpoint, layer), head_scales.find_value(self.checkpoint, layer))
+      for i = 0, 2 do
+        if views[i] ~= nil then
+          self:check_scale_values(views[i])
+        end
+      end
+    end
+  end
+
+  terra Validator:check_scales()
+    if self.has_head_scales then
+      self:check_head_scale_values()
+    end
+    for i = 0, self.list.list.size do
+      var module = self.list.list:at(i)
+      if module.is_quantised and not module.is_skipped then
+        var name : int8[160]
+        var view = self.checkpoint:find(join(&name[0], module, ".weight_scale"))
+        if view ~= nil then
+          self:check_scale_values(view)
+        end
+      end
+    end
+  end
+end
