@@ -72,9 +72,9 @@ def test_stored_codes(fp8_device, heads, chosen, num_tokens):
     cache.store(qkv, positions, slots, Norms(None, None), tables, 0, LAYER)
     _, key, value = turned(heads, qkv, positions, Norms(None, None), 0)
     stored = cache.codes(LAYER)[:, slots]
-    np.testing.assert_array_equal(stored[0, ..., : heads.head_dim], codes_of(key, scales.key))
-    np.testing.assert_array_equal(stored[1, ..., : heads.head_dim], codes_of(value, scales.value))
-    assert not np.any(stored[..., heads.head_dim :])
+    np.testing.assert_array_equal(stored[0, :, :, : heads.head_dim], codes_of(key, scales.key))
+    np.testing.assert_array_equal(stored[1, :, :, : heads.head_dim], codes_of(value, scales.value))
+    assert not np.any(stored[:, :, :, heads.head_dim :])
 
 
 @pytest.mark.parametrize("heads", HEADS, ids=str)
@@ -88,7 +88,7 @@ def test_stored_codes_of_normed_and_turned_keys(fp8_device, heads):
     tables = op.rope_tables(fp8_device, THETA, rotary_dim, len(slots))
     cache.store(qkv, slots, slots, norm, tables, rotary_dim, LAYER)
     _, key, value = turned(heads, qkv, slots, norm, rotary_dim)
-    stored = cache.codes(LAYER)[..., : heads.head_dim]
+    stored = cache.codes(LAYER)[:, :, :, : heads.head_dim]
     expected = codes_of(key, scales.key)
     assert np.count_nonzero(stored[0] != expected) <= 1 + expected.size // 500
     np.testing.assert_array_equal(stored[1], codes_of(value, scales.value))
@@ -123,7 +123,7 @@ def test_attention_over_codes(fp8_device, heads, chosen, num_decode):
         slots = cache.slots(segment, positions)
         query = cache.store(qkv, positions, slots, norm, tables, rotary_dim, LAYER)
         queries.append(query[-segment.num_new_tokens :])
-    codes = cache.codes(LAYER)[..., : heads.head_dim]
+    codes = cache.codes(LAYER)[:, :, :, : heads.head_dim]
     actual = cache.attend(np.concatenate(queries), segments, num_decode, LAYER)
     ends = np.cumsum([segment.num_new_tokens for segment in segments])
     for segment, query, rows in zip(segments, queries, np.split(actual, ends[:-1]), strict=True):
