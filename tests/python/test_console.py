@@ -1,8 +1,14 @@
 """Numbers with their units."""
 
+import io
+import re
+import sys
+import time
+
 import pytest
 
 from glm_engine.console import (
+    bytes_progress,
     human_bytes,
     human_count,
     human_rate,
@@ -54,3 +60,29 @@ def test_columns_are_aligned(capsys):
 def test_no_rows_leave_the_titles(capsys):
     print_columns(["a", ">b"], [])
     assert capsys.readouterr().out == "a  b\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_the_bar_of_a_load_shows_bytes_and_their_rate(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with bytes_progress(quiet=False) as show:
+        for done in range(1, 5):
+            show(done * 10**10, 4 * 10**10, "placing weights")
+            time.sleep(0.12)
+    shown = terminal.getvalue()
+    assert "placing weights" in shown
+    assert "40.0/40.0 GB" in shown
+    assert re.search(r"\d GB/s", shown)
+
+
+def test_no_bar_where_nobody_looks(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with bytes_progress(quiet=False) as show:
+        assert show is None
