@@ -13,11 +13,6 @@ __device__ inline void tensor_prefetch(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-__device__ inline void release_to_peer(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier)
-               : "memory");
-}
-
 __device__ inline void tensor_copy(void* destination, const CUtensorMap* map,
                                    int32_t column, int32_t row,
                                    uint64_t* barrier) {

@@ -157,6 +157,7 @@ class EncodedLists {
         flag = ptx::load_acquire(&frame.counters->is_encoded[list + lane]);
       ready_ = __ballot_sync(kWholeWarp, flag == 1u);
     }
+    __syncwarp();
   }
 
  private:

@@ -13,7 +13,7 @@ namespace glm::kernels::mixture {
 namespace {
 
 constexpr int32_t kSharedLimit = 227 * 1024;
-constexpr int32_t kFewStages = 12;
+constexpr int32_t kMostStages = 12;
 constexpr int32_t kInFlightBytes = 64 * 1024;
 
 __device__ void init_barriers(SharedState& shared, int32_t num_stages) {
@@ -88,7 +88,7 @@ void launch_shape(cudaStream_t stream, int32_t num_multiprocessors,
   int32_t state_bytes =
       static_cast<int32_t>(sizeof(SharedState)) + p.num_assignments() * 2;
   set_units(p, rows, num_multiprocessors);
-  p.num_stages = min(kFewStages, (kSharedLimit - state_bytes) / kStageBytes);
+  p.num_stages = min(kMostStages, (kSharedLimit - state_bytes) / kStageBytes);
   LaunchShape shape;
   p.num_in_flight = min(p.num_stages, kInFlightBytes / kTileBytes);
   shape.grid = dim3(static_cast<uint32_t>(num_multiprocessors));

@@ -70,7 +70,6 @@ __global__ void __launch_bounds__(kThreads)
     place_random_kernel(glm_matrix matrix, uint64_t seed, float deviation,
                         int32_t words_a_row) {
   ptx::wait_for_predecessor();
-  ptx::let_successor_start();
   int64_t row_bytes = int64_t{matrix.columns} * dtype_bytes(matrix.dtype);
   int64_t count = int64_t{matrix.rows} * words_a_row;
   int64_t step = int64_t{gridDim.x} * kThreads;
@@ -88,7 +87,6 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     fill_rows_kernel(float* destination, int32_t count, float value) {
   ptx::wait_for_predecessor();
-  ptx::let_successor_start();
   int32_t i = static_cast<int32_t>(blockIdx.x) * kThreads +
               static_cast<int32_t>(threadIdx.x);
   if (i < count) destination[i] = value;

@@ -145,12 +145,9 @@ void direct_linear(const Context& context, const DirectLinear& direct) {
   if (direct.matrix.dtype == GLM_DTYPE_F8_E4M3)
     launch(where, context.stream, shape,
            linear_kernel<GLM_DTYPE_F8_E4M3, GLM_DTYPE_F8_E4M3>, direct);
-  else if (direct.matrix.dtype == GLM_DTYPE_BF16)
-    launch(where, context.stream, shape,
-           linear_kernel<GLM_DTYPE_BF16, GLM_DTYPE_BF16>, direct);
   else
     launch(where, context.stream, shape,
-           linear_kernel<GLM_DTYPE_F32, GLM_DTYPE_BF16>, direct);
+           linear_kernel<GLM_DTYPE_BF16, GLM_DTYPE_BF16>, direct);
 }
 
 void direct_experts(const Context& context, const DirectExperts& direct) {

@@ -8,7 +8,6 @@
 
 namespace glm::kernels {
 
-int64_t prefill_linear_scratch_bytes(const glm_workspace_shape& shape);
 void prefill_linear(const Context& context, const glm_linear_args& args,
                     int32_t row_begin, int32_t num_rows);
 

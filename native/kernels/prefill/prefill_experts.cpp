@@ -51,6 +51,11 @@ Layout layout_of(int32_t dtype, int64_t num_choices, int64_t num_experts,
   layout.input_stride = round_up(hidden_size * element, kChunkBytes);
   layout.hidden_stride = round_up(width, kChunkBytes);
   layout.product_stride = round_up(hidden_size, kPairRows);
+  if (dtype == GLM_DTYPE_F32) {
+    layout.hidden = regions.add(num_choices * width * 4);
+    layout.bytes = regions.bytes();
+    return layout;
+  }
   layout.begin = regions.add((num_experts + 1) * 4);
   layout.position = regions.add(num_choices * 4);
   layout.input_scale = regions.add(num_choices * 4);

@@ -12,7 +12,8 @@ void expect_arguments(const glm_linear_args& args, int32_t row_begin,
                       int32_t num_rows) {
   expect_pointer(kWhere, "matrix", args.matrix);
   const glm_matrix& matrix = *args.matrix;
-  expect_range(kWhere, "dtype", GLM_DTYPE_F32, GLM_DTYPE_F8_E4M3, matrix.dtype);
+  expect_range(kWhere, "dtype", GLM_DTYPE_BF16, GLM_DTYPE_F8_E4M3,
+               matrix.dtype);
   expect_range(kWhere, "role", GLM_MATRIX_LINEAR, GLM_MATRIX_GATE_UP,
                matrix.role);
   expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.rows.num_tokens);
@@ -44,7 +45,7 @@ void linear_rows(const Context& context, const glm_matrix& matrix,
                  const uint8_t* tokens, const float* token_scale,
                  uint8_t* output, int32_t num_rows) {
   const int64_t row_bytes = int64_t{matrix.columns} * dtype_bytes(matrix.dtype);
-  if (matrix.dtype == GLM_DTYPE_F32 || row_bytes % kChunkBytes != 0 ||
+  if (row_bytes % kChunkBytes != 0 ||
       reinterpret_cast<uintptr_t>(tokens) % kChunkBytes != 0) {
     prefill::direct_linear(context,
                            {num_rows, matrix, tokens, token_scale, output});
@@ -68,8 +69,6 @@ void linear_rows(const Context& context, const glm_matrix& matrix,
 }
 
 }
-
-int64_t prefill_linear_scratch_bytes(const glm_workspace_shape&) { return 0; }
 
 void prefill_linear(const Context& context, const glm_linear_args& args,
                     int32_t row_begin, int32_t num_rows) {

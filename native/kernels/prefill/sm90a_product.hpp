@@ -76,8 +76,8 @@ struct Bf16 {
 __device__ inline void release(Shared& shared, int32_t stage) {
   const int32_t thread = static_cast<int32_t>(threadIdx.x) % kGroupThreads;
   if (thread % 32 == 0 && thread / 32 < kClusterSize)
-    ptx::release_to_peer(ptx::peer_address(&shared.empty[stage],
-                                           static_cast<uint32_t>(thread / 32)));
+    ptx::release_peer(ptx::peer_address(&shared.empty[stage],
+                                        static_cast<uint32_t>(thread / 32)));
 }
 
 struct Operands {

@@ -11,6 +11,7 @@
 #include "native/kernels/stream/tile_product.hpp"
 #include "native/kernels/stream/tile_ring.hpp"
 #include "native/kernels/stream/token_block.hpp"
+#include "native/ptx/bulk_copy.hpp"
 #include "native/ptx/cluster.hpp"
 #include "native/ptx/dependent_launch.hpp"
 #include "native/ptx/tensor_copy.hpp"

@@ -43,44 +43,6 @@ __device__ inline void clear(float (&values)[count]) {
 }
 
 template <int32_t columns>
-__device__ inline void add_tile_promoted(float (&total)[columns / 2],
-                                         uint64_t weights, uint64_t tokens) {
-  float part[columns / 2];
-  clear(part);
-  ptx::hold(part);
-  ptx::wgmma_fence();
-  multiply_steps<GLM_DTYPE_F8_E4M3, columns>(part, weights, tokens, 0);
-  ptx::wgmma_commit();
-  ptx::wgmma_wait<0>();
-  ptx::hold(part);
-#pragma unroll
-  for (int32_t i = 0; i < columns / 2; ++i) total[i] += part[i];
-}
-
-template <int32_t columns>
-__device__ inline void add_tile_in_place(float (&total)[columns / 2],
-                                         uint64_t weights, uint64_t tokens) {
-  ptx::hold(total);
-  ptx::wgmma_fence();
-  multiply_steps<GLM_DTYPE_BF16, columns>(total, weights, tokens, 1);
-  ptx::wgmma_commit();
-  ptx::wgmma_wait<0>();
-  ptx::hold(total);
-}
-
-template <int32_t dtype, int32_t columns>
-__device__ inline void add_tile(float (&total)[columns / 2],
-                                const uint8_t* weights, const uint8_t* tokens) {
-  uint64_t a = ptx::swizzled_descriptor(ptx::shared_address(weights));
-  uint64_t b = ptx::swizzled_descriptor(ptx::shared_address(tokens));
-  if constexpr (dtype == GLM_DTYPE_F8_E4M3) {
-    add_tile_promoted<columns>(total, a, b);
-  } else {
-    add_tile_in_place<columns>(total, a, b);
-  }
-}
-
-template <int32_t columns>
 __device__ inline void begin_part(float (&part)[columns / 2], uint64_t weights,
                                   uint64_t tokens) {
   ptx::hold(part);

@@ -4,8 +4,6 @@
 #include <cstdint>
 
 #include "native/kernels/stream/product_args.hpp"
-#include "native/ptx/bulk_copy.hpp"
-#include "native/ptx/mbarrier.hpp"
 
 namespace glm::kernels::stream {
 
@@ -21,14 +19,6 @@ struct TileRing {
   int32_t stage_bytes;
 };
 
-__device__ inline void init_ring(const TileRing& ring, uint32_t num_consumers) {
-  for (int32_t stage = 0; stage < ring.num_stages; ++stage) {
-    ptx::barrier_init(&ring.barriers->full[stage], 1);
-    ptx::barrier_init(&ring.barriers->empty[stage], num_consumers);
-  }
-  ptx::barrier_init_fence();
-}
-
 struct RingCursor {
   int32_t stage = 0;
   uint32_t parity = 0;
@@ -42,28 +32,6 @@ struct RingCursor {
     }
   }
 };
-
-__device__ inline void push_tile(const TileRing& ring, RingCursor& cursor,
-                                 const uint8_t* source) {
-  uint64_t* full = &ring.barriers->full[cursor.stage];
-  ptx::barrier_wait(&ring.barriers->empty[cursor.stage], cursor.parity ^ 1);
-  ptx::barrier_expect(full, ring.stage_bytes);
-  ptx::bulk_copy(ring.stages + cursor.stage * ring.stage_bytes, source,
-                 ring.stage_bytes, full, ptx::kEvictFirst);
-  cursor.advance(ring);
-}
-
-__device__ inline const uint8_t* await_tile(const TileRing& ring,
-                                            const RingCursor& cursor) {
-  ptx::barrier_wait(&ring.barriers->full[cursor.stage], cursor.parity);
-  return ring.stages + cursor.stage * ring.stage_bytes;
-}
-
-__device__ inline void pop_tile(const TileRing& ring, RingCursor& cursor,
-                                bool is_elected) {
-  if (is_elected) ptx::barrier_arrive(&ring.barriers->empty[cursor.stage]);
-  cursor.advance(ring);
-}
 
 }
 
