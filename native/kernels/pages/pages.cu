@@ -44,7 +44,6 @@ PageList list_of(const int32_t* ids, int32_t count) {
 __global__ void __launch_bounds__(kThreads)
     copy_pages_kernel(Pages pages, PageList source, PageList destination) {
   ptx::wait_for_predecessor();
-  ptx::let_successor_start();
   copy_block(pages.at(blockIdx.y, destination.ids[blockIdx.x]),
              pages.at(blockIdx.y, source.ids[blockIdx.x]),
              pages.layer_page_bytes);
@@ -54,7 +53,6 @@ template <bool gather>
 __global__ void __launch_bounds__(kThreads)
     transfer_pages_kernel(Pages pages, PageList list, uint8_t* packed) {
   ptx::wait_for_predecessor();
-  ptx::let_successor_start();
   uint8_t* stored = pages.at(blockIdx.y, list.ids[blockIdx.x]);
   uint8_t* outside =
       packed + (int64_t{blockIdx.x} * pages.num_layers + blockIdx.y) *

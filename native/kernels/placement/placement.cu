@@ -44,7 +44,6 @@ __device__ void place_chunk(const StagedRows& rows, const RowShape& shape,
 __global__ void __launch_bounds__(kThreads)
     pack_rows_kernel(StagedRows rows, RowShape shape) {
   ptx::wait_for_predecessor();
-  ptx::let_successor_start();
   int64_t count = int64_t{rows.num_rows} * shape.num_chunks;
   int64_t step = int64_t{gridDim.x} * kThreads;
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
@@ -56,7 +55,6 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     copy_table_kernel(StagedRows rows, RowShape shape) {
   ptx::wait_for_predecessor();
-  ptx::let_successor_start();
   const uint8_t* source = static_cast<const uint8_t*>(rows.data);
   uint8_t* destination = static_cast<uint8_t*>(rows.matrix.data) +
                          int64_t{rows.row_begin} * shape.row_bytes;
@@ -74,7 +72,6 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     clear_padding_kernel(glm_matrix matrix, int32_t first) {
   ptx::wait_for_predecessor();
-  ptx::let_successor_start();
   int32_t packed = first + static_cast<int32_t>(blockIdx.x);
   if (logical_row(matrix.role, matrix.rows, packed) >= 0) return;
   int32_t columns = num_column_tiles(matrix.dtype, matrix.columns) *
@@ -92,7 +89,6 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     widen_floats_kernel(StagedFloats floats) {
   ptx::wait_for_predecessor();
-  ptx::let_successor_start();
   int32_t i = static_cast<int32_t>(blockIdx.x) * kThreads +
               static_cast<int32_t>(threadIdx.x);
   if (i >= floats.count) return;
@@ -105,7 +101,6 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     rope_table_kernel(glm_rope_table_args args) {
   ptx::wait_for_predecessor();
-  ptx::let_successor_start();
   int32_t half = args.rotary_dim / 2;
   int64_t count = int64_t{args.num_positions} * half;
   int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
