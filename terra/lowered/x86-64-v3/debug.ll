@@ -50399,113 +50399,117 @@ entry:
   %22 = load ptr, ptr %w, align 8
   %23 = getelementptr %25, ptr %22, i32 0, i32 2
   store i32 %21, ptr %23, align 4
-  %24 = load ptr, ptr %o, align 8
-  %25 = getelementptr %24, ptr %24, i32 0, i32 6
+  %24 = load ptr, ptr %self, align 8
+  %25 = getelementptr %23, ptr %24, i32 0, i32 10
   %26 = load i32, ptr %25, align 4
-  %27 = load ptr, ptr %w, align 8
-  %28 = getelementptr %25, ptr %27, i32 0, i32 3
-  store i32 %26, ptr %28, align 4
-  %29 = load ptr, ptr %o, align 8
-  %30 = getelementptr %24, ptr %29, i32 0, i32 16
-  %31 = load i32, ptr %30, align 4
-  %32 = load ptr, ptr %w, align 8
-  %33 = getelementptr %25, ptr %32, i32 0, i32 4
-  store i32 %31, ptr %33, align 4
-  %34 = load ptr, ptr %c, align 8
-  %35 = getelementptr %6, ptr %34, i32 0, i32 1
-  %36 = load i32, ptr %35, align 4
-  %37 = load ptr, ptr %w, align 8
-  %38 = getelementptr %25, ptr %37, i32 0, i32 5
-  store i32 %36, ptr %38, align 4
-  %39 = call i32 @"$Layout.num_local_heads"(ptr %layout)
-  %40 = load ptr, ptr %w, align 8
-  %41 = getelementptr %25, ptr %40, i32 0, i32 6
-  store i32 %39, ptr %41, align 4
-  %42 = call i32 @"$Layout.num_local_kv_heads"(ptr %layout)
-  %43 = load ptr, ptr %w, align 8
-  %44 = getelementptr %25, ptr %43, i32 0, i32 7
-  store i32 %42, ptr %44, align 4
-  %45 = load ptr, ptr %c, align 8
-  %46 = getelementptr %6, ptr %45, i32 0, i32 6
-  %47 = load i32, ptr %46, align 4
-  %48 = load ptr, ptr %w, align 8
-  %49 = getelementptr %25, ptr %48, i32 0, i32 8
-  store i32 %47, ptr %49, align 4
-  %50 = call i32 @"$Layout.local_mlp_width"(ptr %layout)
-  %51 = load ptr, ptr %w, align 8
-  %52 = getelementptr %25, ptr %51, i32 0, i32 9
-  store i32 %50, ptr %52, align 4
-  %53 = call i32 @"$Layout.local_expert_width"(ptr %layout)
-  %54 = load ptr, ptr %w, align 8
-  %55 = getelementptr %25, ptr %54, i32 0, i32 10
-  store i32 %53, ptr %55, align 4
-  %56 = call i32 @"$Layout.num_local_experts"(ptr %layout)
-  %57 = load ptr, ptr %self, align 8
-  %58 = call i32 @"$Plan.num_merged"(ptr %57)
-  %59 = add i32 %56, %58
-  %60 = load ptr, ptr %w, align 8
-  %61 = getelementptr %25, ptr %60, i32 0, i32 11
-  store i32 %59, ptr %61, align 4
-  %62 = load ptr, ptr %c, align 8
-  %63 = getelementptr %6, ptr %62, i32 0, i32 19
-  %64 = load i32, ptr %63, align 4
-  %65 = load ptr, ptr %self, align 8
-  %66 = call i32 @"$Plan.num_merged"(ptr %65)
-  %67 = add i32 %64, %66
-  %68 = load ptr, ptr %w, align 8
-  %69 = getelementptr %25, ptr %68, i32 0, i32 12
-  store i32 %67, ptr %69, align 4
-  %70 = load ptr, ptr %c, align 8
-  %71 = getelementptr %6, ptr %70, i32 0, i32 3
-  %72 = load i32, ptr %71, align 4
-  %73 = load ptr, ptr %w, align 8
-  %74 = getelementptr %25, ptr %73, i32 0, i32 13
-  store i32 %72, ptr %74, align 4
-  %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %23, ptr %75, i32 0, i32 1
-  %77 = load ptr, ptr %76, align 8
-  %78 = getelementptr %56, ptr %77, i32 0, i32 21
-  %79 = load ptr, ptr %78, align 8
-  %80 = load ptr, ptr %w, align 8
-  %81 = load ptr, ptr %self, align 8
-  %82 = getelementptr %23, ptr %81, i32 0, i32 16
-  %83 = call i32 %79(ptr %80, ptr %82)
-  store i32 %83, ptr %code, align 4
-  %84 = load i32, ptr %code, align 4
-  %85 = icmp ne i32 %84, 0
-  %86 = zext i1 %85 to i8
-  %87 = trunc i8 %86 to i1
-  br i1 %87, label %then, label %else
+  %27 = load ptr, ptr %o, align 8
+  %28 = getelementptr %24, ptr %27, i32 0, i32 7
+  %29 = load i32, ptr %28, align 4
+  %30 = mul i32 %26, %29
+  %31 = load ptr, ptr %w, align 8
+  %32 = getelementptr %25, ptr %31, i32 0, i32 3
+  store i32 %30, ptr %32, align 4
+  %33 = load ptr, ptr %o, align 8
+  %34 = getelementptr %24, ptr %33, i32 0, i32 16
+  %35 = load i32, ptr %34, align 4
+  %36 = load ptr, ptr %w, align 8
+  %37 = getelementptr %25, ptr %36, i32 0, i32 4
+  store i32 %35, ptr %37, align 4
+  %38 = load ptr, ptr %c, align 8
+  %39 = getelementptr %6, ptr %38, i32 0, i32 1
+  %40 = load i32, ptr %39, align 4
+  %41 = load ptr, ptr %w, align 8
+  %42 = getelementptr %25, ptr %41, i32 0, i32 5
+  store i32 %40, ptr %42, align 4
+  %43 = call i32 @"$Layout.num_local_heads"(ptr %layout)
+  %44 = load ptr, ptr %w, align 8
+  %45 = getelementptr %25, ptr %44, i32 0, i32 6
+  store i32 %43, ptr %45, align 4
+  %46 = call i32 @"$Layout.num_local_kv_heads"(ptr %layout)
+  %47 = load ptr, ptr %w, align 8
+  %48 = getelementptr %25, ptr %47, i32 0, i32 7
+  store i32 %46, ptr %48, align 4
+  %49 = load ptr, ptr %c, align 8
+  %50 = getelementptr %6, ptr %49, i32 0, i32 6
+  %51 = load i32, ptr %50, align 4
+  %52 = load ptr, ptr %w, align 8
+  %53 = getelementptr %25, ptr %52, i32 0, i32 8
+  store i32 %51, ptr %53, align 4
+  %54 = call i32 @"$Layout.local_mlp_width"(ptr %layout)
+  %55 = load ptr, ptr %w, align 8
+  %56 = getelementptr %25, ptr %55, i32 0, i32 9
+  store i32 %54, ptr %56, align 4
+  %57 = call i32 @"$Layout.local_expert_width"(ptr %layout)
+  %58 = load ptr, ptr %w, align 8
+  %59 = getelementptr %25, ptr %58, i32 0, i32 10
+  store i32 %57, ptr %59, align 4
+  %60 = call i32 @"$Layout.num_local_experts"(ptr %layout)
+  %61 = load ptr, ptr %self, align 8
+  %62 = call i32 @"$Plan.num_merged"(ptr %61)
+  %63 = add i32 %60, %62
+  %64 = load ptr, ptr %w, align 8
+  %65 = getelementptr %25, ptr %64, i32 0, i32 11
+  store i32 %63, ptr %65, align 4
+  %66 = load ptr, ptr %c, align 8
+  %67 = getelementptr %6, ptr %66, i32 0, i32 19
+  %68 = load i32, ptr %67, align 4
+  %69 = load ptr, ptr %self, align 8
+  %70 = call i32 @"$Plan.num_merged"(ptr %69)
+  %71 = add i32 %68, %70
+  %72 = load ptr, ptr %w, align 8
+  %73 = getelementptr %25, ptr %72, i32 0, i32 12
+  store i32 %71, ptr %73, align 4
+  %74 = load ptr, ptr %c, align 8
+  %75 = getelementptr %6, ptr %74, i32 0, i32 3
+  %76 = load i32, ptr %75, align 4
+  %77 = load ptr, ptr %w, align 8
+  %78 = getelementptr %25, ptr %77, i32 0, i32 13
+  store i32 %76, ptr %78, align 4
+  %79 = load ptr, ptr %self, align 8
+  %80 = getelementptr %23, ptr %79, i32 0, i32 1
+  %81 = load ptr, ptr %80, align 8
+  %82 = getelementptr %56, ptr %81, i32 0, i32 21
+  %83 = load ptr, ptr %82, align 8
+  %84 = load ptr, ptr %w, align 8
+  %85 = load ptr, ptr %self, align 8
+  %86 = getelementptr %23, ptr %85, i32 0, i32 16
+  %87 = call i32 %83(ptr %84, ptr %86)
+  store i32 %87, ptr %code, align 4
+  %88 = load i32, ptr %code, align 4
+  %89 = icmp ne i32 %88, 0
+  %90 = zext i1 %89 to i8
+  %91 = trunc i8 %90 to i1
+  br i1 %91, label %then, label %else
 
 then:                                             ; preds = %entry
-  %88 = load ptr, ptr %message, align 8
-  store ptr %88, ptr %target, align 8
-  %89 = load ptr, ptr %target, align 8
-  %90 = icmp ne ptr %89, null
-  %91 = zext i1 %90 to i8
-  %92 = trunc i8 %91 to i1
-  br i1 %92, label %then2, label %else3
+  %92 = load ptr, ptr %message, align 8
+  store ptr %92, ptr %target, align 8
+  %93 = load ptr, ptr %target, align 8
+  %94 = icmp ne ptr %93, null
+  %95 = zext i1 %94 to i8
+  %96 = trunc i8 %95 to i1
+  br i1 %96, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  %93 = load ptr, ptr %target, align 8
-  %94 = getelementptr %0, ptr %93, i32 0, i32 0
-  %95 = getelementptr [1024 x i8], ptr %94, i32 0, i32 0
-  %96 = getelementptr i8, ptr %95, i64 0
-  %97 = load ptr, ptr %o, align 8
-  %98 = getelementptr %24, ptr %97, i32 0, i32 11
-  %99 = load i32, ptr %98, align 4
-  %100 = load ptr, ptr %o, align 8
-  %101 = getelementptr %24, ptr %100, i32 0, i32 6
-  %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.500", i32 %99, i32 %102)
+  %97 = load ptr, ptr %target, align 8
+  %98 = getelementptr %0, ptr %97, i32 0, i32 0
+  %99 = getelementptr [1024 x i8], ptr %98, i32 0, i32 0
+  %100 = getelementptr i8, ptr %99, i64 0
+  %101 = load ptr, ptr %o, align 8
+  %102 = getelementptr %24, ptr %101, i32 0, i32 11
+  %103 = load i32, ptr %102, align 4
+  %104 = load ptr, ptr %o, align 8
+  %105 = getelementptr %24, ptr %104, i32 0, i32 6
+  %106 = load i32, ptr %105, align 4
+  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.500", i32 %103, i32 %106)
   br label %merge1
 
 else3:                                            ; preds = %then
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %104 = load i32, ptr %code, align 4
-  ret i32 %104
+  %108 = load i32, ptr %code, align 4
+  ret i32 %108
 
 dead:                                             ; No predecessors!
   br label %merge

@@ -35443,119 +35443,126 @@ entry:
   %13 = getelementptr i8, ptr %0, i64 236
   store i32 %12, ptr %13, align 4
   %14 = getelementptr i8, ptr %0, i64 48
-  %15 = getelementptr i8, ptr %0, i64 240
-  %16 = getelementptr i8, ptr %0, i64 52
-  %17 = load <2 x i32>, ptr %14, align 4
-  store <2 x i32> %17, ptr %15, align 4
-  %18 = getelementptr i8, ptr %0, i64 92
-  %19 = load i32, ptr %18, align 4
-  %20 = getelementptr i8, ptr %0, i64 248
-  store i32 %19, ptr %20, align 4
-  %21 = getelementptr i8, ptr %2, i64 88
-  %22 = load i32, ptr %21, align 4
-  %23 = getelementptr i8, ptr %0, i64 252
-  store i32 %22, ptr %23, align 4
-  %24 = getelementptr i8, ptr %2, i64 100
-  %layout.val.val = load i32, ptr %24, align 4
-  %25 = sdiv i32 %layout.val.val, %5
-  %26 = getelementptr i8, ptr %0, i64 256
-  store i32 %25, ptr %26, align 4
-  %27 = getelementptr i8, ptr %2, i64 104
-  %layout.val39.val = load i32, ptr %27, align 4
-  %28 = sdiv i32 %layout.val39.val, %5
-  %29 = getelementptr i8, ptr %0, i64 260
-  store i32 %28, ptr %29, align 4
-  %30 = getelementptr i8, ptr %2, i64 108
-  %31 = load i32, ptr %30, align 4
-  %32 = getelementptr i8, ptr %0, i64 264
-  store i32 %31, ptr %32, align 4
-  %33 = getelementptr i8, ptr %2, i64 148
-  %.val10.i = load i32, ptr %33, align 4
-  %34 = icmp sgt i32 %.val10.i, 0
-  br i1 %34, label %then.i, label %merge.i
+  %15 = load i32, ptr %14, align 4
+  %16 = getelementptr i8, ptr %0, i64 240
+  store i32 %15, ptr %16, align 4
+  %17 = getelementptr i8, ptr %0, i64 168
+  %18 = load i32, ptr %17, align 4
+  %19 = getelementptr i8, ptr %0, i64 56
+  %20 = load i32, ptr %19, align 4
+  %21 = mul i32 %20, %18
+  %22 = getelementptr i8, ptr %0, i64 244
+  store i32 %21, ptr %22, align 4
+  %23 = getelementptr i8, ptr %0, i64 92
+  %24 = load i32, ptr %23, align 4
+  %25 = getelementptr i8, ptr %0, i64 248
+  store i32 %24, ptr %25, align 4
+  %26 = getelementptr i8, ptr %2, i64 88
+  %27 = load i32, ptr %26, align 4
+  %28 = getelementptr i8, ptr %0, i64 252
+  store i32 %27, ptr %28, align 4
+  %29 = getelementptr i8, ptr %2, i64 100
+  %layout.val.val = load i32, ptr %29, align 4
+  %30 = sdiv i32 %layout.val.val, %5
+  %31 = getelementptr i8, ptr %0, i64 256
+  store i32 %30, ptr %31, align 4
+  %32 = getelementptr i8, ptr %2, i64 104
+  %layout.val40.val = load i32, ptr %32, align 4
+  %33 = sdiv i32 %layout.val40.val, %5
+  %34 = getelementptr i8, ptr %0, i64 260
+  store i32 %33, ptr %34, align 4
+  %35 = getelementptr i8, ptr %2, i64 108
+  %36 = load i32, ptr %35, align 4
+  %37 = getelementptr i8, ptr %0, i64 264
+  store i32 %36, ptr %37, align 4
+  %38 = getelementptr i8, ptr %2, i64 148
+  %.val10.i = load i32, ptr %38, align 4
+  %39 = icmp sgt i32 %.val10.i, 0
+  br i1 %39, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %entry
-  %35 = getelementptr i8, ptr %2, i64 144
-  %.val11.val.i = load i32, ptr %35, align 4
-  %36 = sdiv i32 %.val11.val.i, %5
+  %40 = getelementptr i8, ptr %2, i64 144
+  %.val11.val.i = load i32, ptr %40, align 4
+  %41 = sdiv i32 %.val11.val.i, %5
   br label %merge.i
 
 merge.i:                                          ; preds = %then.i, %entry
-  %width.0.i = phi i32 [ %36, %then.i ], [ 0, %entry ]
-  %37 = getelementptr i8, ptr %2, i64 92
-  %.val.i = load i32, ptr %37, align 4
-  %38 = icmp slt i32 %.val10.i, %.val.i
-  br i1 %38, label %and.lhs.true.i, label %"$Layout.local_mlp_width.exit"
+  %width.0.i = phi i32 [ %41, %then.i ], [ 0, %entry ]
+  %42 = getelementptr i8, ptr %2, i64 92
+  %.val.i = load i32, ptr %42, align 4
+  %43 = icmp slt i32 %.val10.i, %.val.i
+  br i1 %43, label %and.lhs.true.i, label %"$Layout.local_mlp_width.exit"
 
 and.lhs.true.i:                                   ; preds = %merge.i
-  %39 = getelementptr i8, ptr %2, i64 160
-  %.val15.val.i = load i32, ptr %39, align 4
-  %40 = getelementptr i8, ptr %2, i64 164
-  %.val15.val17.i = load i32, ptr %40, align 4
-  %41 = mul i32 %.val15.val17.i, %.val15.val.i
-  %42 = sdiv i32 %41, %5
-  %spec.select.i = tail call i32 @llvm.smax.i32(i32 %42, i32 %width.0.i)
+  %44 = getelementptr i8, ptr %2, i64 160
+  %.val15.val.i = load i32, ptr %44, align 4
+  %45 = getelementptr i8, ptr %2, i64 164
+  %.val15.val17.i = load i32, ptr %45, align 4
+  %46 = mul i32 %.val15.val17.i, %.val15.val.i
+  %47 = sdiv i32 %46, %5
+  %spec.select.i = tail call i32 @llvm.smax.i32(i32 %47, i32 %width.0.i)
   br label %"$Layout.local_mlp_width.exit"
 
 "$Layout.local_mlp_width.exit":                   ; preds = %merge.i, %and.lhs.true.i
   %width.1.i = phi i32 [ %width.0.i, %merge.i ], [ %spec.select.i, %and.lhs.true.i ]
-  %43 = getelementptr i8, ptr %0, i64 268
-  store i32 %width.1.i, ptr %43, align 4
-  %44 = icmp eq i32 %7, 2
-  %45 = getelementptr i8, ptr %2, i64 164
-  %46 = load i32, ptr %45, align 4
-  br i1 %44, label %then.i48, label %"$Layout.local_expert_width.exit"
+  %48 = getelementptr i8, ptr %0, i64 268
+  store i32 %width.1.i, ptr %48, align 4
+  %49 = icmp eq i32 %7, 2
+  %50 = getelementptr i8, ptr %2, i64 164
+  %51 = load i32, ptr %50, align 4
+  br i1 %49, label %then.i49, label %"$Layout.local_expert_width.exit"
 
 "$Layout.local_expert_width.exit":                ; preds = %"$Layout.local_mlp_width.exit"
-  %47 = sdiv i32 %46, %5
-  %48 = getelementptr i8, ptr %0, i64 272
-  store i32 %47, ptr %48, align 4
-  %49 = getelementptr i8, ptr %2, i64 152
-  %50 = load i32, ptr %49, align 4
+  %52 = sdiv i32 %51, %5
+  %53 = getelementptr i8, ptr %0, i64 272
+  store i32 %52, ptr %53, align 4
+  %54 = getelementptr i8, ptr %2, i64 152
+  %55 = load i32, ptr %54, align 4
   br label %"$Layout.num_local_experts.exit"
 
-then.i48:                                         ; preds = %"$Layout.local_mlp_width.exit"
-  %51 = getelementptr i8, ptr %0, i64 272
-  store i32 %46, ptr %51, align 4
-  %52 = getelementptr i8, ptr %2, i64 152
-  %53 = load i32, ptr %52, align 4
-  %54 = sdiv i32 %53, %5
+then.i49:                                         ; preds = %"$Layout.local_mlp_width.exit"
+  %56 = getelementptr i8, ptr %0, i64 272
+  store i32 %51, ptr %56, align 4
+  %57 = getelementptr i8, ptr %2, i64 152
+  %58 = load i32, ptr %57, align 4
+  %59 = sdiv i32 %58, %5
   br label %"$Layout.num_local_experts.exit"
 
-"$Layout.num_local_experts.exit":                 ; preds = %"$Layout.local_expert_width.exit", %then.i48
-  %common.ret.op.i47 = phi i32 [ %54, %then.i48 ], [ %50, %"$Layout.local_expert_width.exit" ]
-  %55 = and i8 %9, 1
-  %56 = zext nneg i8 %55 to i32
-  %57 = add i32 %common.ret.op.i47, %56
-  %58 = getelementptr i8, ptr %0, i64 276
-  store i32 %57, ptr %58, align 4
-  %59 = getelementptr i8, ptr %2, i64 156
-  %60 = load i32, ptr %59, align 4
-  %61 = add i32 %60, %56
-  %62 = getelementptr i8, ptr %0, i64 280
-  store i32 %61, ptr %62, align 4
-  %63 = getelementptr i8, ptr %2, i64 96
-  %64 = load i32, ptr %63, align 4
-  %65 = getelementptr i8, ptr %0, i64 284
-  store i32 %64, ptr %65, align 4
-  %66 = load ptr, ptr %3, align 8
-  %67 = getelementptr i8, ptr %66, i64 160
-  %68 = load ptr, ptr %67, align 8
-  %69 = getelementptr i8, ptr %0, i64 216
-  %70 = tail call i32 %68(ptr nonnull %10, ptr %69)
-  %.not = icmp eq i32 %70, 0
-  %.not37 = icmp eq ptr %1, null
-  %or.cond = select i1 %.not, i1 true, i1 %.not37
+"$Layout.num_local_experts.exit":                 ; preds = %"$Layout.local_expert_width.exit", %then.i49
+  %common.ret.op.i48 = phi i32 [ %59, %then.i49 ], [ %55, %"$Layout.local_expert_width.exit" ]
+  %60 = and i8 %9, 1
+  %61 = zext nneg i8 %60 to i32
+  %62 = add i32 %common.ret.op.i48, %61
+  %63 = getelementptr i8, ptr %0, i64 276
+  store i32 %62, ptr %63, align 4
+  %64 = getelementptr i8, ptr %2, i64 156
+  %65 = load i32, ptr %64, align 4
+  %66 = add i32 %65, %61
+  %67 = getelementptr i8, ptr %0, i64 280
+  store i32 %66, ptr %67, align 4
+  %68 = getelementptr i8, ptr %2, i64 96
+  %69 = load i32, ptr %68, align 4
+  %70 = getelementptr i8, ptr %0, i64 284
+  store i32 %69, ptr %70, align 4
+  %71 = load ptr, ptr %3, align 8
+  %72 = getelementptr i8, ptr %71, i64 160
+  %73 = load ptr, ptr %72, align 8
+  %74 = getelementptr i8, ptr %0, i64 216
+  %75 = tail call i32 %73(ptr nonnull %10, ptr %74)
+  %.not = icmp eq i32 %75, 0
+  %.not38 = icmp eq ptr %1, null
+  %or.cond = select i1 %.not, i1 true, i1 %.not38
   br i1 %or.cond, label %common.ret, label %then2
 
 then2:                                            ; preds = %"$Layout.num_local_experts.exit"
-  %71 = load i32, ptr %11, align 4
-  %72 = load i32, ptr %16, align 4
-  %73 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.460", i32 %71, i32 %72)
+  %76 = load i32, ptr %11, align 4
+  %77 = getelementptr i8, ptr %0, i64 52
+  %78 = load i32, ptr %77, align 4
+  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.460", i32 %76, i32 %78)
   br label %common.ret
 
 common.ret:                                       ; preds = %then2, %"$Layout.num_local_experts.exit"
-  ret i32 %70
+  ret i32 %75
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(read, argmem: readwrite, inaccessiblemem: none)
