@@ -1,5 +1,6 @@
-"""`python -m tools.bench.kernels` where there is no GPU."""
+"""`python -m tools.bench.kernels` where there is no GPU: its rules, its plan, its files."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,7 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from tools.bench.kernels import report, timing
+from tools.bench.kernels.case import (
+    CEILINGS,
+    COPY,
+    FP8_PRODUCT,
+    MAX_SETS,
+    READ,
+    ROTATED_BYTES,
+    Case,
+    num_sets,
+)
+
 ROOT = Path(__file__).resolve().parents[2]
+RATES = dict.fromkeys(CEILINGS, 1e12)
+DESCRIBED = report.Described("python -m tools.bench.kernels", {"device": "none"}, RATES)
 
 
 def test_without_a_gpu_it_says_so_in_one_line():
@@ -23,3 +38,84 @@ def test_without_a_gpu_it_says_so_in_one_line():
     (line,) = done.stderr.splitlines()
     assert line.startswith("kernels: ")
     assert any(cause in line for cause in ("got none", "is not built"))
+
+
+@pytest.mark.parametrize("size", [1, 5_000_000, 7_864_320, 60_000_001, 4e9])
+def test_sets_of_operands_rotate_over_more_than_the_cache(size):
+    count = num_sets(size)
+    assert 1 <= count <= MAX_SETS
+    assert count == MAX_SETS or count * size >= ROTATED_BYTES
+    assert count == 1 or (count - 1) * size < ROTATED_BYTES
+
+
+@pytest.mark.parametrize("num_calls", [1, 7, 24, 80])
+@pytest.mark.parametrize("first_us", [0.0, 3.0, 499.0, 1000.0, 50_000.0])
+def test_graphs_hold_each_call_equally_often_and_stay_short(num_calls, first_us):
+    repeats = timing.num_repeats(num_calls, first_us)
+    assert repeats >= 1
+    assert repeats == 1 or (repeats - 1) * num_calls < timing.MOST_CALLS
+    assert repeats == 1 or (repeats - 1) * num_calls * first_us <= timing.GRAPH_US
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "num_replays"), [(0.1, 10), (7.0, 9), (30.0, 3), (900.0, 3)]
+)
+def test_the_median_leaves_out_the_first_replay_and_slow_ones_are_few(milliseconds, num_replays):
+    times = iter([1e6, *[milliseconds] * num_replays])
+    assert timing.median_us(lambda: next(times), 4) == pytest.approx(250 * milliseconds)
+    assert next(times, None) is None
+
+
+def line(bound: str, num_bytes: float, num_flops: float = 0.0) -> report.Line:
+    case = Case("linear", "4x4", 3, num_bytes, [], num_flops, bound)
+    return report.line_of("Air", case, 10.0, 20.0, "_scaled_mm", RATES)
+
+
+def test_shares_are_of_bytes_or_of_operations():
+    assert line(READ, 5e6, 1e9).share == pytest.approx(0.5)
+    assert line(FP8_PRODUCT, 5e6, 4e6).share == pytest.approx(0.4)
+    cells = line(COPY, 5e6).cells()
+    assert len(cells) == len(report.TITLES)
+    assert cells[4:] == ["10.00", "0.50", "", "copy", "50 %", "20.00", "_scaled_mm"]
+
+
+def test_files_are_whole_after_each_line(tmp_path):
+    for count in (1, 2):
+        lines = [line(READ, 5e6)] * count
+        report.write(tmp_path / "out", DESCRIBED, lines)
+        stored = json.loads((tmp_path / "out" / "kernels.json").read_text())
+        assert len(stored["lines"]) == count
+        assert stored["lines"][0]["share"] == pytest.approx(0.5)
+        table = (tmp_path / "out" / "kernels.md").read_text().splitlines()
+        assert sum(row.startswith("| Air |") for row in table) == count
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "kernels.json",
+        "kernels.md",
+    ]
+
+
+def test_the_plan_names_each_line_once():
+    pytest.importorskip("torch")
+    from tools.bench.kernels.models import MODELS
+    from tools.bench.kernels.plan import planned
+
+    lines = planned(None, list(MODELS), ())
+    named = [(each.model, each.operation, each.detail) for each in lines]
+    assert len(set(named)) == len(named)
+    wanted = ("attention", "copy_pages", "count_tokens", "experts", "linear", "select_tokens")
+    assert {*wanted, "save_pages", "all_reduce"} <= {each.operation for each in lines}
+    assert {each.operation for each in planned(None, ["air"], ("route",))} == {"route"}
+
+
+def test_bytes_and_operations_of_attention():
+    pytest.importorskip("torch")
+    from tests.native.backend import FP8
+    from tools.bench.kernels.models import MODELS
+    from tools.bench.kernels.sequence_cases import Attended
+
+    decode = Attended(MODELS["air"], 2, 1, 1024)
+    assert decode.cache_bytes == 2 * 1024 * 2 * 8 * 128 * 2
+    assert Attended(MODELS["air"], 2, 1, 1024, FP8).cache_bytes == decode.cache_bytes / 2
+    assert decode.num_flops == 4 * 2 * 1024 * 96 * 128
+    whole = Attended(MODELS["rank8"], 1, 8, 8)
+    assert whole.num_flops == 4 * (8 * 9 / 2) * 12 * 128

@@ -1,60 +1,29 @@
 """`python -m tools.bench.kernels`: each kernel over its shapes, beside the library."""
 
 import argparse
-import gc
-import json
+import os
 import sys
-from collections.abc import Callable, Iterator
+import time
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import torch
 
 from tests.native.backend import BackendError, library_path
-from tools.bench.kernels import (
-    ceilings,
-    library,
-    product_cases,
-    report,
-    row_cases,
-    sequence_cases,
-)
-from tools.bench.kernels.case import Case
+from tools.bench.kernels import ceilings, library, report
+from tools.bench.kernels.case import DEVICE, HOST, LIBRARY, Case
 from tools.bench.kernels.device import KernelDevice
-from tools.bench.kernels.models import CONTEXTS, DECODE_TOKENS, MODELS, PREFILL_TOKENS, Model
+from tools.bench.kernels.models import MODELS
+from tools.bench.kernels.plan import Planned, planned
 
-ROW_OPERATIONS = ("embed", "add_norm_quantise", "quantise", "swiglu_quantise", "norm_rope_store")
-Build = Callable[[], Case]
-
-
-def row_builds(device: KernelDevice, model: Model) -> Iterator[tuple[str, Build]]:
-    for name in ROW_OPERATIONS:
-        function = getattr(row_cases, name)
-        for num_tokens in (*DECODE_TOKENS, PREFILL_TOKENS):
-            yield name, partial(function, device, model, num_tokens, num_tokens < PREFILL_TOKENS)
+FAILURES = (RuntimeError, ValueError, TypeError, AttributeError, OSError)
+KEPT_BYTES = 32 << 30
+SEED = 20
 
 
-def product_builds(device: KernelDevice, model: Model) -> Iterator[tuple[str, Build]]:
-    for num_tokens in (*DECODE_TOKENS, PREFILL_TOKENS):
-        given = (device, model, num_tokens, num_tokens < PREFILL_TOKENS)
-        for layer in product_cases.LAYERS:
-            yield "linear", partial(product_cases.linear, *given, layer)
-        yield "experts", partial(product_cases.experts, *given)
-        yield "route", partial(product_cases.route, *given)
-        if num_tokens < PREFILL_TOKENS:
-            yield "logits", partial(product_cases.logits, *given)
-
-
-def sequence_builds(device: KernelDevice, model: Model) -> Iterator[tuple[str, Build]]:
-    attention = partial(sequence_cases.attention, device, model)
-    for context in CONTEXTS:
-        for batch in (1, 16, 64):
-            yield "attention", partial(attention, batch, 1, context)
-    yield "attention", partial(attention, 1, PREFILL_TOKENS, PREFILL_TOKENS)
-    for kind in sequence_cases.SAMPLING_KINDS:
-        for num_rows in DECODE_TOKENS:
-            yield "sample", partial(sequence_cases.sample, device, model, num_rows, kind)
+def first_line(error: Exception) -> str:
+    lines = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"
 
 
 def beside(case: Case) -> tuple[str, float | None]:
@@ -63,40 +32,56 @@ def beside(case: Case) -> tuple[str, float | None]:
         return "", None
     try:
         return case.library.name, library.microseconds(case.library.calls)
-    except RuntimeError as error:
-        reason = str(error).splitlines()[0][:60]
-        return f"{case.library.name}: {reason}", None
+    except FAILURES as error:
+        return f"{case.library.name}: {first_line(error)[:80]}", None
 
 
 def measured(device: KernelDevice, model: str, case: Case, rates) -> report.Line:
-    spent = device.microseconds(case.calls)
+    clocks = {DEVICE: device.microseconds, HOST: device.waited_microseconds}
+    clocks[LIBRARY] = library.microseconds
+    spent = clocks[case.clock](case.calls)
     name, library_us = beside(case)
     return report.line_of(model, case, spent, library_us, name, rates)
 
 
-def measure_all(device: KernelDevice, options, rates) -> list[report.Line]:
-    lines = []
-    for key in options.model:
-        model = MODELS[key]
-        for builds in (row_builds, product_builds, sequence_builds):
-            for name, build in builds(device, model):
-                if options.only and name not in options.only:
-                    continue
-                lines.append(measured_or_none(device, model.name, name, build, rates))
-                gc.collect()
+class Run:
+    """Lines as they are measured; what failed is named and left out."""
+
+    def __init__(self, device: KernelDevice, described: report.Described, output: Path | None):
+        self.device, self.described, self.output = device, described, output
+        self.lines: list[report.Line] = []
+        self.num_failed = 0
+
+    def measure(self, wanted: Planned) -> None:
+        try:
+            line = measured(self.device, wanted.model, wanted.build(), self.described.rates)
+        except FAILURES as error:
+            self.num_failed += 1
+            self.say(f"{wanted.model} {wanted.operation} {wanted.detail}: {first_line(error)}")
+            return
+        self.lines.append(line)
+        print("  ".join(line.cells()), flush=True)
+        if self.output is not None:
+            report.write(self.output, self.described, self.lines)
+
+    def measure_all(self, lines: list[Planned], seconds: float) -> bool:
+        """False where the GPU answers no more."""
+        end = time.monotonic() + seconds
+        for index, wanted in enumerate(lines):
+            if time.monotonic() > end:
+                self.say(f"{seconds:.0f} s are over: {len(lines) - index} lines were left out")
+                return True
+            self.measure(wanted)
+            if self.device.is_lost():
+                self.say(f"the device was lost in {wanted.operation} {wanted.detail}")
+                return False
+            if torch.cuda.memory_reserved() > KEPT_BYTES:
                 torch.cuda.empty_cache()
-    return [line for line in lines if line is not None]
+        return True
 
-
-def measured_or_none(device, model: str, name: str, build: Build, rates) -> report.Line | None:
-    """A kernel that refuses a shape is named on standard error and left out."""
-    try:
-        line = measured(device, model, build(), rates)
-    except BackendError as error:
-        print(f"{model} {name}: {error}", file=sys.stderr, flush=True)
-        return None
-    print("  ".join(line.cells()), flush=True)
-    return line
+    @staticmethod
+    def say(text: str) -> None:
+        print(f"kernels: {text}", file=sys.stderr, flush=True)
 
 
 def machine() -> dict:
@@ -113,6 +98,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--only", action="append", help="measure this operation alone (repeatable)")
     parser.add_argument("--model", action="append", choices=MODELS, help="these shapes alone")
     parser.add_argument("--output", type=Path, help="folder for kernels.json and kernels.md")
+    parser.add_argument("--seconds", type=float, default=300, help="begin no line after so many")
     options = parser.parse_args()
     options.model = options.model or list(MODELS)
     return options
@@ -120,6 +106,7 @@ def parsed() -> argparse.Namespace:
 
 def opened_device() -> KernelDevice:
     """The CUDA device, or one line that says why there is none."""
+    os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")
     if not library_path("cuda").exists():
         sys.exit(f"kernels: {library_path('cuda')} is not built")
     try:
@@ -133,18 +120,19 @@ def main() -> None:
     device = opened_device()
     if not torch.cuda.is_available():
         sys.exit("kernels: this PyTorch sees no GPU")
+    torch.manual_seed(SEED)
     rates = ceilings.measure(device)
     print("\n".join(report.ceiling_lines(rates)), flush=True)
-    lines = measure_all(device, options, rates)
-    print(report.text_table(lines))
-    if options.output is None:
-        return
     command = " ".join(["python -m tools.bench.kernels", *sys.argv[1:]])
-    options.output.mkdir(parents=True, exist_ok=True)
-    given = (command, machine(), rates, lines)
-    text = json.dumps(report.as_dict(*given), indent=1, ensure_ascii=False) + "\n"
-    (options.output / "kernels.json").write_text(text, encoding="utf-8")
-    (options.output / "kernels.md").write_text(report.markdown(*given), encoding="utf-8")
+    run = Run(device, report.Described(command, machine(), rates), options.output)
+    lines = planned(device, options.model, options.only or ())
+    answers = run.measure_all(lines, options.seconds)
+    print(report.text_table(run.lines))
+    if not answers:
+        sys.exit(1)
+    device.close()
+    if run.num_failed:
+        sys.exit(f"kernels: {run.num_failed} of {len(lines)} lines failed")
 
 
 if __name__ == "__main__":

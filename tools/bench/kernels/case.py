@@ -3,9 +3,23 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-READ, COPY, PRODUCT = "read", "copy", "fp8 product"
+READ, COPY, PLAIN_COPY, HOST_COPY = "read", "copy", "plain copy", "host copy"
+FP8_PRODUCT, BF16_PRODUCT = "fp8 product", "bf16 product"
+FAST = f"{FP8_PRODUCT}, fast accumulation"
+SIDE = 8192
+CEILINGS = {
+    READ: "a plain read of 3 GB",
+    COPY: "a scaled copy of 1 GiB, bytes read and written",
+    PLAIN_COPY: "a copy of 1 GiB, bytes read and written",
+    HOST_COPY: "a copy of 64 MiB to pinned memory of the host",
+    FP8_PRODUCT: f"_scaled_mm {SIDE}³, row scales, exact accumulation",
+    FAST: f"_scaled_mm {SIDE}³, row scales, fast accumulation",
+    BF16_PRODUCT: f"a BF16 product {SIDE}³",
+}
+PRODUCTS = (FP8_PRODUCT, BF16_PRODUCT)
+DEVICE, LIBRARY, HOST = "events of the device", "events of PyTorch", "clock of the host"
 ROTATED_BYTES = 600_000_000
-MAX_SETS = 48
+MAX_SETS = 80
 
 
 @dataclass
@@ -24,13 +38,14 @@ class Case:
     shape: str
     num_tokens: int
     num_bytes: float
-    calls: Sequence[Callable[[], None]]
+    calls: Sequence[Callable[[], object]]
     num_flops: float = 0.0
     bound: str = READ
     library: Library | None = None
     keep: list = field(default_factory=list)
+    clock: str = DEVICE
 
 
-def num_sets(bytes_of_a_set: float) -> int:
+def num_sets(bytes_of_a_set: float, most: int = MAX_SETS) -> int:
     """How many sets of operands are more than the cache holds, within reason."""
-    return int(min(MAX_SETS, max(1, -(-ROTATED_BYTES // max(1, int(bytes_of_a_set))))))
+    return int(min(most, max(1, -(-ROTATED_BYTES // max(1, int(bytes_of_a_set))))))

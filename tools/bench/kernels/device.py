@@ -1,19 +1,16 @@
 """The CUDA device of build/, its operations called with tensors, and timed."""
 
 import ctypes
-import statistics
+import time
 from collections.abc import Callable, Sequence
 
 import torch
 
-from tests.native.backend import FP8, Backend, Device, address, structs
+from tests.native.backend import ARGUMENTS, FP8, Backend, Device, address, structs
+from tools.bench.kernels import timing
 from tools.bench.kernels.models import MODELS, PREFILL_TOKENS, TOP_K
 
-NUM_REPLAYS = 11
-MIN_CALLS = 24
 DEVIATION = 0.02
-
-
 WORKSPACE_SIZES = (
     "hidden_size",
     "num_heads",
@@ -27,10 +24,11 @@ BY_ADDRESS = ("glm_matrix", "glm_kv_cache")
 
 
 def pointer(value):
-    """Tensors, and structs that arguments point to, as addresses; all else as it is."""
+    """Tensors, and structs and lists that arguments point to, as addresses; all else as it is."""
     if isinstance(value, torch.Tensor):
         return value.data_ptr()
-    return address(value) if type(value).__name__ in BY_ADDRESS else value
+    is_pointed_to = isinstance(value, ctypes.Array) or type(value).__name__ in BY_ADDRESS
+    return address(value) if is_pointed_to else value
 
 
 def struct(name: str, **fields):
@@ -68,9 +66,18 @@ class KernelDevice(Device):
             **largest,
         )
 
+    def is_lost(self) -> bool:
+        """Whether the GPU answers no more."""
+        try:
+            torch.cuda.synchronize()
+            self.check(self.table.synchronise(self.handle))
+        except RuntimeError:
+            return True
+        return False
+
     def call(self, operation: str, **fields) -> Callable[[], None]:
         """The operation with these arguments as a function without any."""
-        arguments = struct(f"{operation}_args", **fields)
+        arguments = struct(f"{ARGUMENTS.get(operation, operation)}_args", **fields)
         function = getattr(self.table, operation)
 
         def run() -> None:
@@ -89,29 +96,40 @@ class KernelDevice(Device):
         return made, (data, scale)
 
     def fill(self, made, seed: int) -> None:
+        """Random values, after what PyTorch still does with the memory."""
+        torch.cuda.synchronize()
         self.run("place_random", matrix=address(made), seed=seed, standard_deviation=DEVIATION)
         self.check(self.table.synchronise(self.handle))
 
     def capture(self, calls: Sequence[Callable[[], None]]) -> ctypes.c_void_p:
+        """A graph of the calls; a call that fails ends the capture."""
         graph = ctypes.c_void_p()
         self.check(self.table.graph_begin(self.handle))
-        for call in calls:
-            call()
+        try:
+            for call in calls:
+                call()
+        except RuntimeError:
+            self.table.graph_end(self.handle, None)
+            raise
         self.check(self.table.graph_end(self.handle, address(graph)))
         return graph
 
-    def elapsed_ms(self, graph: ctypes.c_void_p) -> float:
-        events = [ctypes.c_void_p() for _ in range(2)]
-        for event in events:
-            self.check(self.table.event_create(self.handle, address(event)))
-        self.check(self.table.event_record(self.handle, events[0]))
-        self.check(self.table.graph_replay(self.handle, graph))
-        self.check(self.table.event_record(self.handle, events[1]))
-        self.check(self.table.event_synchronise(self.handle, events[1]))
+    def made_event(self) -> ctypes.c_void_p:
+        event = ctypes.c_void_p()
+        self.check(self.table.event_create(self.handle, address(event)))
+        return event
+
+    def elapsed_ms(self, work: Callable[[], None]) -> float:
+        """The device's time between the events around what `work` queues."""
+        begin, end = self.made_event(), self.made_event()
+        self.check(self.table.event_record(self.handle, begin))
+        work()
+        self.check(self.table.event_record(self.handle, end))
+        self.check(self.table.event_synchronise(self.handle, end))
         milliseconds = ctypes.c_float()
-        elapsed = (*events, address(milliseconds))
+        elapsed = (begin, end, address(milliseconds))
         self.check(self.table.event_elapsed(self.handle, *elapsed))
-        for event in events:
+        for event in (begin, end):
             self.check(self.table.event_free(self.handle, event))
         return milliseconds.value
 
@@ -119,18 +137,35 @@ class KernelDevice(Device):
         """Median time of a call in a graph that makes each call at least once."""
         torch.cuda.synchronize()
         calls[0]()
-        self.check(self.table.synchronise(self.handle))
-        repeated = list(calls) * -(-MIN_CALLS // len(calls))
+        first_us = 1e3 * self.elapsed_ms(calls[0])
+        repeated = list(calls) * timing.num_repeats(len(calls), first_us)
         graph = self.capture(repeated)
-        times = [self.elapsed_ms(graph) for _ in range(NUM_REPLAYS)][1:]
+
+        def replay() -> None:
+            self.check(self.table.graph_replay(self.handle, graph))
+
+        spent = timing.median_us(lambda: self.elapsed_ms(replay), len(repeated))
         self.check(self.table.graph_free(self.handle, graph))
-        return 1e3 * statistics.median(times) / len(repeated)
+        return spent
+
+    def waited_microseconds(self, calls: Sequence[Callable[[], None]]) -> float:
+        """Median time of a call that has finished when it returns, by the host's clock."""
+        torch.cuda.synchronize()
+
+        def replay() -> float:
+            begin = time.perf_counter()
+            for call in calls:
+                call()
+            self.check(self.table.synchronise(self.handle))
+            return 1e3 * (time.perf_counter() - begin)
+
+        return timing.median_us(replay, len(calls))
 
     def read_rate(self, num_bytes: int) -> float:
         """Bytes a second of a plain read."""
-        memory = torch.randint(0, 255, (num_bytes,), dtype=torch.uint8, device="cuda")
+        memory = torch.randint(0, 1 << 62, (num_bytes // 8,), device="cuda")
         rate = ctypes.c_double()
         torch.cuda.synchronize()
-        given = (memory.data_ptr(), num_bytes, address(rate))
+        given = (memory.data_ptr(), 8 * len(memory), address(rate))
         self.check(self.table.measure_read(self.handle, *given))
         return rate.value

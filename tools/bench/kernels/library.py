@@ -1,14 +1,16 @@
 """What PyTorch does in the place of an operation, timed in CUDA graphs like the operation."""
 
-import statistics
+import math
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import torch
 from torch.nn import functional
 
-NUM_REPLAYS = 11
-MIN_CALLS = 24
+from tools.bench.kernels import timing
+
 GROUP_ROWS = 16
+BLOCK = 1 << 24
 
 
 def bf16(*shape: int) -> torch.Tensor:
@@ -16,36 +18,52 @@ def bf16(*shape: int) -> torch.Tensor:
 
 
 def fp8(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, device="cuda").clamp(-8, 8).to(torch.float8_e4m3fn)
+    """Normal values; past 16 million they repeat."""
+    size = math.prod(shape)
+    values = torch.randn(min(size, BLOCK), device="cuda").clamp_(-8, 8)
+    block = values.to(torch.float8_e4m3fn).view(torch.uint8)
+    whole = block.repeat(-(-size // len(block)))[:size]
+    return whole.view(torch.float8_e4m3fn).view(*shape)
 
 
-def microseconds(calls: Sequence[Callable[[], object]]) -> float:
-    """Median time of a call in a graph that makes each call at least once."""
-    stream = torch.cuda.Stream()
-    repeated = list(calls) * -(-MIN_CALLS // len(calls))
-    with torch.cuda.stream(stream):
-        calls[0]()
-        stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            for call in repeated:
-                call()
-        times = [elapsed_ms(graph, stream) for _ in range(NUM_REPLAYS)][1:]
-    return 1e3 * statistics.median(times) / len(repeated)
+@cache
+def stream() -> torch.cuda.Stream:
+    return torch.cuda.Stream()
 
 
-def elapsed_ms(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> float:
+def elapsed_ms(work: Callable[[], object]) -> float:
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record(stream)
-    graph.replay()
-    end.record(stream)
+    begin.record(stream())
+    work()
+    end.record(stream())
     end.synchronize()
     return begin.elapsed_time(end)
 
 
-def scaled_product(num_tokens: int, rows: int, columns: int, fast: bool = True):
-    """A function: BF16 = FP8 [num_tokens, columns] · FP8 [rows, columns]ᵀ, scaled by row."""
-    values, weight = fp8(num_tokens, columns), fp8(rows, columns)
+def captured(calls: Sequence[Callable[[], object]]) -> torch.cuda.CUDAGraph:
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream()):
+        for call in calls:
+            call()
+    return graph
+
+
+def microseconds(calls: Sequence[Callable[[], object]]) -> float:
+    """Median time of a call in a graph that makes each call at least once."""
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream()):
+        calls[0]()
+        first_us = 1e3 * elapsed_ms(calls[0])
+        repeated = list(calls) * timing.num_repeats(len(calls), first_us)
+        graph = captured(repeated)
+        return timing.median_us(lambda: elapsed_ms(graph.replay), len(repeated))
+
+
+def scaled_product(num_tokens: int, weight: torch.Tensor, fast: bool = True):
+    """A function: BF16 = FP8 [num_tokens, columns] · FP8 weight [rows, columns]ᵀ, scaled by
+    row."""
+    rows, columns = weight.shape
+    values = fp8(num_tokens, columns)
     scales = torch.rand(num_tokens, 1, device="cuda"), torch.rand(1, rows, device="cuda")
 
     def product():
@@ -56,18 +74,19 @@ def scaled_product(num_tokens: int, rows: int, columns: int, fast: bool = True):
     return product
 
 
-def plain_product(num_tokens: int, rows: int, columns: int):
-    values, weight = bf16(num_tokens, columns), bf16(rows, columns)
+def plain_product(num_tokens: int, weight: torch.Tensor):
+    """A function: BF16 = BF16 [num_tokens, columns] · BF16 weight [rows, columns]ᵀ."""
+    values = bf16(num_tokens, weight.shape[1])
     return lambda: values @ weight.t()
 
 
-def grouped_product(counts: Sequence[int], rows: int, columns: int):
-    """One FP8 product an expert, each group padded to 16 rows as PyTorch wants it."""
+def grouped_product(counts: Sequence[int], weight: torch.Tensor):
+    """One FP8 product an expert of weight [experts, rows, columns]; each group is padded to 16
+    rows as PyTorch wants it."""
     padded = [-(-count // GROUP_ROWS) * GROUP_ROWS for count in counts]
-    total, num_experts = max(GROUP_ROWS, sum(padded)), len(counts)
+    total, (num_experts, rows, columns) = max(GROUP_ROWS, sum(padded)), weight.shape
     ends = torch.tensor(padded, device="cuda").cumsum(0).to(torch.int32)
-    values, weight = fp8(total, columns), fp8(num_experts * rows, columns)
-    weight = weight.view(num_experts, rows, columns)
+    values = fp8(total, columns)
     scales = torch.rand(total, device="cuda"), torch.rand(num_experts, rows, device="cuda")
 
     def product():
@@ -83,14 +102,13 @@ def grouped_product(counts: Sequence[int], rows: int, columns: int):
     return product
 
 
-def attention(num_heads: int, num_kv_heads: int, batch: int, queries: int, context: int):
-    """scaled_dot_product_attention over contiguous keys and values."""
-    query = bf16(batch, num_heads, queries, 128)
-    key, value = (bf16(batch, num_kv_heads, context, 128) for _ in range(2))
+def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor):
+    """scaled_dot_product_attention over contiguous [batch, heads, positions, head_dim]."""
+    is_causal = query.shape[2] > 1
 
     def attend():
         return functional.scaled_dot_product_attention(
-            query, key, value, is_causal=queries > 1, enable_gqa=True
+            query, key, value, is_causal=is_causal, enable_gqa=True
         )
 
     return attend
@@ -105,6 +123,12 @@ def add_and_norm(num_tokens: int, width: int):
     return norm
 
 
+def head_norm(heads: torch.Tensor):
+    """RMSNorm of [tokens, heads, head_dim] in every head."""
+    weight = bf16(heads.shape[-1])
+    return lambda: functional.rms_norm(heads, (heads.shape[-1],), weight)
+
+
 def gated(num_tokens: int, width: int):
     gate, up = bf16(num_tokens, width), bf16(num_tokens, width)
     return lambda: functional.silu(gate) * up
@@ -112,9 +136,8 @@ def gated(num_tokens: int, width: int):
 
 def looked_up(num_tokens: int, table: torch.Tensor):
     ids = torch.randint(0, len(table), (num_tokens,), device="cuda")
-    return lambda: functional.embedding(ids, table)
+    return lambda: torch.index_select(table, 0, ids)
 
 
-def greatest(num_rows: int, vocab_size: int):
-    logits = torch.randn(num_rows, vocab_size, device="cuda")
-    return lambda: logits.argmax(-1)
+def copied(target: torch.Tensor, source: torch.Tensor):
+    return lambda: target.copy_(source, non_blocking=True)

@@ -9,6 +9,7 @@ PAGE_SIZE = 16
 DECODE_TOKENS = (1, 16, 64, 256)
 PREFILL_TOKENS = 8192
 CONTEXTS = (1024, 4096)
+BATCHES = (1, 16, 64)
 
 
 @dataclass(frozen=True)

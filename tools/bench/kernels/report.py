@@ -1,10 +1,11 @@
 """Lines of the table, and the same as JSON and Markdown."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
-from tools.bench.kernels.case import PRODUCT, Case
-from tools.bench.kernels.ceilings import NAMES
+from tools.bench.kernels.case import CEILINGS, PRODUCTS, Case
 
 TITLES = (
     "model",
@@ -19,6 +20,15 @@ TITLES = (
     "library µs",
     "library",
 )
+
+
+@dataclass(frozen=True)
+class Described:
+    """What all lines have in common: command, machine, ceilings."""
+
+    command: str
+    machine: dict
+    rates: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -42,34 +52,47 @@ class Line:
         flops = f"{self.flops_per_second / 1e12:.0f}" if self.flops_per_second else ""
         head = (self.model, self.operation, self.shape, str(self.num_tokens))
         rates = (f"{self.microseconds:.2f}", f"{self.bytes_per_second / 1e12:.2f}", flops)
-        return (*head, *rates, self.bound, f"{100 * self.share:.0f} %", beside, self.library)
+        return [*head, *rates, self.bound, f"{100 * self.share:.0f} %", beside, self.library]
 
 
 def line_of(model: str, case: Case, spent: float, beside: float | None, name: str, rates) -> Line:
     """One line from microseconds a call and the ceilings."""
     bytes_rate, flops_rate = case.num_bytes / spent * 1e6, case.num_flops / spent * 1e6
-    achieved = flops_rate if case.bound == PRODUCT else bytes_rate
+    achieved = flops_rate if case.bound in PRODUCTS else bytes_rate
     share = achieved / rates[case.bound]
     head = (model, case.operation, case.shape, case.num_tokens)
     return Line(*head, spent, bytes_rate, flops_rate, case.bound, share, name, beside)
 
 
 def ceiling_lines(rates: dict[str, float]) -> list[str]:
-    return [f"{NAMES[name]}: {rate / 1e12:.2f} T/s" for name, rate in rates.items()]
+    return [f"{CEILINGS[name]}: {rate / 1e12:.2f} T/s" for name, rate in rates.items()]
 
 
-def markdown(command: str, machine: dict, rates: dict[str, float], lines: Sequence[Line]) -> str:
+def markdown(described: Described, lines: Sequence[Line]) -> str:
     table = [TITLES, ["---"] * len(TITLES), *(line.cells() for line in lines)]
-    described = [f"- {key}: {value}" for key, value in machine.items()]
-    ceilings = [f"- {text}" for text in ceiling_lines(rates)]
+    machine = [f"- {key}: {value}" for key, value in described.machine.items()]
+    ceilings = [f"- {text}" for text in ceiling_lines(described.rates)]
     rows = ["| " + " | ".join(cells) + " |" for cells in table]
-    head = ["# Kernels", "", f"`{command}`", "", *described, "", "Ceilings:", ""]
+    head = ["# Kernels", "", f"`{described.command}`", "", *machine, "", "Ceilings:", ""]
     return "\n".join([*head, *ceilings, "", *rows, ""])
 
 
-def as_dict(command: str, machine: dict, rates: dict[str, float], lines: Sequence[Line]) -> dict:
-    measured = [asdict(line) for line in lines]
-    return {"command": command, "machine": machine, "ceilings": rates, "lines": measured}
+def as_dict(described: Described, lines: Sequence[Line]) -> dict:
+    named = {"command": described.command, "machine": described.machine}
+    return {**named, "ceilings": described.rates, "lines": [asdict(line) for line in lines]}
+
+
+def write(folder: Path, described: Described, lines: Sequence[Line]) -> None:
+    """kernels.json and kernels.md, each replaced as a whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {
+        "kernels.json": json.dumps(as_dict(described, lines), indent=1, ensure_ascii=False) + "\n",
+        "kernels.md": markdown(described, lines),
+    }
+    for name, text in texts.items():
+        part = folder / f"{name}.part"
+        part.write_text(text, encoding="utf-8")
+        part.replace(folder / name)
 
 
 def text_table(lines: Sequence[Line]) -> str:

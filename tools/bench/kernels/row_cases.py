@@ -1,4 +1,4 @@
-"""Operations on rows: embedding, norm, quantisation, SwiGLU, norm with RoPE, sampling."""
+"""Operations on rows: embedding, norm, quantisation, SwiGLU, norm with RoPE."""
 
 import torch
 
@@ -13,12 +13,11 @@ def kind_of(num_tokens: int, is_decode: bool):
     return rows(num_tokens, num_tokens if is_decode else 0)
 
 
-def code_output(num_tokens: int, width: int, plain: torch.Tensor | None = None):
-    """(glm_activation_output, its tensors)."""
+def code_output(num_tokens: int, width: int):
+    """(glm_activation_output of codes alone, its tensors)."""
     codes = torch.empty(num_tokens, width, dtype=torch.uint8, device="cuda")
     scale = torch.empty(num_tokens, device="cuda")
-    made = struct("activation_output", plain=plain, codes=codes, row_scale=scale)
-    return made, (plain, codes, scale)
+    return struct("activation_output", plain=None, codes=codes, row_scale=scale), (codes, scale)
 
 
 def sets_of(num_tokens: int, bytes_of_a_set: float, is_decode: bool) -> range:
@@ -31,20 +30,12 @@ def quantise(device: KernelDevice, model: Model, num_tokens: int, is_decode: boo
     for _ in sets_of(num_tokens, 3 * width, is_decode):
         output, tensors = code_output(num_tokens, width)
         given = library.bf16(num_tokens, width)
-        keep += [given, tensors]
-        calls.append(
-            device.call(
-                "quantise",
-                rows=kind_of(num_tokens, is_decode),
-                width=width,
-                input=given,
-                codes=output.codes,
-                row_scale=output.row_scale,
-            )
-        )
-    return Case(
-        "quantise", str(width), num_tokens, 3 * num_tokens * width, calls, 0, COPY, keep=keep
-    )
+        keep.append(tensors)
+        fields = {"codes": output.codes, "row_scale": output.row_scale, "input": given}
+        kind = kind_of(num_tokens, is_decode)
+        calls.append(device.call("quantise", rows=kind, width=width, **fields))
+    size = 3 * num_tokens * width
+    return Case("quantise", str(width), num_tokens, size, calls, 0, COPY, keep=keep)
 
 
 def add_norm_quantise(device, model: Model, num_tokens: int, is_decode: bool) -> Case:
@@ -53,7 +44,7 @@ def add_norm_quantise(device, model: Model, num_tokens: int, is_decode: bool) ->
     for _ in sets_of(num_tokens, 7 * width, is_decode):
         output, tensors = code_output(num_tokens, width)
         residual, delta = library.bf16(num_tokens, width), library.bf16(num_tokens, width) * 1e-3
-        keep += [residual, delta, tensors]
+        keep.append(tensors)
         fields = {"hidden_size": width, "epsilon": 1e-5, "weight": weight, "output": output}
         kind = kind_of(num_tokens, is_decode)
         fields |= {"residual": residual, "delta": delta, "rows": kind}
@@ -69,7 +60,7 @@ def swiglu_quantise(device, model: Model, num_tokens: int, is_decode: bool) -> C
     for _ in sets_of(num_tokens, 5 * width, is_decode):
         output, tensors = code_output(num_tokens, width)
         gate_up = library.bf16(num_tokens, 2 * width)
-        keep += [gate_up, tensors]
+        keep.append(tensors)
         kind = kind_of(num_tokens, is_decode)
         fields = {"rows": kind, "width": width, "gate_up": gate_up, "output": output}
         calls.append(device.call("swiglu_quantise", **fields))
@@ -83,46 +74,49 @@ def embed(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) 
     width, vocab = model.hidden_size, model.vocab_size
     table, tensors = device.matrix(BF16, TABLE, vocab, width)
     values = tensors[0].view(torch.bfloat16)[: vocab * width].view(vocab, width)
-    calls, keep = [], [table, tensors]
+    calls = []
     for _ in sets_of(num_tokens, 4 * width, is_decode):
         ids = torch.randint(0, vocab, (num_tokens,), dtype=torch.int32, device="cuda")
         residual = library.bf16(num_tokens, width)
-        keep += [ids, residual]
         kind = kind_of(num_tokens, is_decode)
         fields = {"rows": kind, "token_ids": ids, "table": table, "residual": residual}
         calls.append(device.call("embed", **fields))
-    peer = Library("embedding", [library.looked_up(num_tokens, values) for _ in calls])
+    peer = Library("index_select", [library.looked_up(num_tokens, values) for _ in calls])
     size = 4 * num_tokens * width
-    return Case("embed", str(width), num_tokens, size, calls, 0, COPY, peer, keep)
+    return Case("embed", str(width), num_tokens, size, calls, 0, COPY, peer, [tensors])
 
 
-def norm_rope_store(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) -> Case:
-    num_pages = -(-num_tokens // PAGE_SIZE)
+def empty_cache(device: KernelDevice, model: Model, num_pages: int):
+    """(glm_kv_cache of one layer, its memory)."""
     shape = (BF16, 1, num_pages, PAGE_SIZE, model.num_kv_heads, HEAD_DIM)
     cache = structs()["glm_kv_cache"](*shape)
     pages = torch.empty(num_pages * device.page_bytes(cache), dtype=torch.uint8, device="cuda")
     cache.data = pages.data_ptr()
+    return cache, pages
+
+
+def norm_rope_call(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool):
+    """(call, what the library does with the same q and k, memory)."""
+    cache, pages = empty_cache(device, model, -(-num_tokens // PAGE_SIZE))
     angles = torch.rand(num_tokens, ROTARY_DIM // 2, device="cuda")
     places = torch.randperm(num_tokens, device="cuda").to(torch.int32)
     qkv, query = (library.bf16(num_tokens, w) for w in (model.qkv_width, model.query_width))
     weight = torch.ones(HEAD_DIM, device="cuda")
-    call = device.call(
-        "norm_rope_store",
-        rows=kind_of(num_tokens, is_decode),
-        num_heads=model.num_heads,
-        rotary_dim=ROTARY_DIM,
-        epsilon=1e-5,
-        query_norm=weight,
-        key_norm=weight,
-        cosine=angles,
-        sine=angles,
-        positions=places,
-        slots=places,
-        qkv=qkv,
-        query=query,
-        cache=cache,
-    )
+    fields = {"num_heads": model.num_heads, "rotary_dim": ROTARY_DIM, "epsilon": 1e-5}
+    fields |= {"query_norm": weight, "key_norm": weight, "cosine": angles, "sine": angles}
+    fields |= {"positions": places, "slots": places, "qkv": qkv, "query": query, "cache": cache}
+    call = device.call("norm_rope_store", rows=kind_of(num_tokens, is_decode), **fields)
+    heads = qkv.view(num_tokens, -1, HEAD_DIM)[:, : model.num_heads + model.num_kv_heads]
+    return call, library.head_norm(heads), pages
+
+
+def norm_rope_store(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) -> Case:
     size = 4 * num_tokens * model.qkv_width
-    keep = [cache, pages, angles, places, qkv, query, weight]
+    made = [
+        norm_rope_call(device, model, num_tokens, is_decode)
+        for _ in sets_of(num_tokens, 4 * model.qkv_width, is_decode)
+    ]
+    calls, beside, keep = (list(each) for each in zip(*made, strict=True))
     heads = f"{model.num_heads}+2x{model.num_kv_heads} heads"
-    return Case("norm_rope_store", heads, num_tokens, size, [call], 0, COPY, keep=keep)
+    peer = Library("rms_norm of q and k alone", beside)
+    return Case("norm_rope_store", heads, num_tokens, size, calls, 0, COPY, peer, keep)

@@ -1,13 +1,19 @@
 """Attention over pages, and sampling."""
 
+from dataclasses import dataclass
+
 import torch
 
-from tests.native.backend import BF16, rows, structs
+from tests.native.backend import BF16, FP8, rows, structs
 from tools.bench.kernels import library
-from tools.bench.kernels.case import PRODUCT, READ, Case, Library
+from tools.bench.kernels.case import BF16_PRODUCT, READ, Case, Library, num_sets
 from tools.bench.kernels.device import KernelDevice, struct
 from tools.bench.kernels.models import HEAD_DIM, PAGE_SIZE, Model
 
+ELEMENT_BYTES = {BF16: 2, FP8: 1}
+MAX_PAGE_SETS = 600
+SAMPLED_BYTES = 300_000_000
+MAX_LOGIT_SETS = 48
 SAMPLING_KINDS = {
     "greedy": {"temperature": 0.0},
     "drawn": {"temperature": 1.0},
@@ -17,63 +23,106 @@ SAMPLING_KINDS = {
 
 
 def integers(values) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.int32, device="cuda")
+    return torch.tensor(list(values), dtype=torch.int32, device="cuda")
 
 
-def random_pages(device: KernelDevice, model: Model, num_pages: int):
-    """(glm_kv_cache of random BF16 values, its memory)."""
-    shape = (BF16, 1, num_pages, PAGE_SIZE, model.num_kv_heads, HEAD_DIM)
+@dataclass(frozen=True)
+class Attended:
+    """`batch` sequences of `context` positions, of which the last `queries` are asked for."""
+
+    model: Model
+    batch: int
+    queries: int
+    context: int
+    dtype: int = BF16
+
+    @property
+    def is_decode(self) -> bool:
+        return self.queries == 1
+
+    @property
+    def pages_each(self) -> int:
+        return -(-self.context // PAGE_SIZE)
+
+    @property
+    def cache_bytes(self) -> float:
+        width = 2 * self.model.num_kv_heads * HEAD_DIM * ELEMENT_BYTES[self.dtype]
+        return float(self.batch * self.context * width)
+
+    @property
+    def num_bytes(self) -> float:
+        return self.cache_bytes + 4.0 * self.batch * self.queries * self.model.query_width
+
+    @property
+    def num_flops(self) -> float:
+        pairs = self.queries * (self.context - (self.queries - 1) / 2)
+        return 4.0 * self.batch * pairs * self.model.query_width
+
+    @property
+    def num_sets(self) -> int:
+        return num_sets(self.cache_bytes, MAX_PAGE_SETS)
+
+    def shape(self) -> str:
+        heads = f"{self.model.num_heads}/{self.model.num_kv_heads} heads"
+        return f"{heads}, context {self.context}" + (", FP8 cache" if self.dtype == FP8 else "")
+
+
+def random_pages(device: KernelDevice, work: Attended):
+    """(glm_kv_cache of random values that holds every set, its memory)."""
+    num_pages = work.num_sets * work.batch * work.pages_each
+    shape = (work.dtype, 1, num_pages, PAGE_SIZE, work.model.num_kv_heads, HEAD_DIM)
     cache = structs()["glm_kv_cache"](*shape)
-    memory = library.bf16(num_pages * device.page_bytes(cache) // 2)
+    num_values = num_pages * device.page_bytes(cache) // ELEMENT_BYTES[work.dtype]
+    memory = (library.fp8 if work.dtype == FP8 else library.bf16)(num_values)
     cache.data = memory.data_ptr()
     return cache, memory
 
 
-def attention_call(device, model: Model, batch: int, queries: int, context: int):
-    """(call, what it points to): `batch` sequences with their last `queries` positions."""
-    pages_each = -(-context // PAGE_SIZE)
-    cache, memory = random_pages(device, model, batch * pages_each)
-    table = torch.randperm(batch * pages_each, device="cuda").to(torch.int32)
-    lengths, order = integers([context] * batch), integers(range(batch))
-    begins = integers([queries * i for i in range(batch + 1)])
-    is_decode = queries == 1
-    segments = struct(
-        "segments",
-        num_segments=batch,
-        num_decode_segments=batch if is_decode else 0,
-        query_begin=begins,
-        context_length=lengths,
-        table_row=order,
-        page_table=table,
-        page_table_stride=pages_each,
-        num_table_rows=batch,
-    )
-    query, output = (library.bf16(batch * queries, model.query_width) for _ in range(2))
-    call = device.call(
-        "attention",
-        rows=rows(batch * queries, batch if is_decode else 0),
-        segments=segments,
-        num_heads=model.num_heads,
-        scale=HEAD_DIM**-0.5,
-        query=query,
-        cache=cache,
-        output=output,
-    )
-    return call, [cache, memory, table, lengths, order, begins, query, output]
+def attention_calls(device: KernelDevice, work: Attended):
+    """(a call for each set of pages, their memory)."""
+    cache, memory = random_pages(device, work)
+    num_rows, decode = work.batch * work.queries, work.batch if work.is_decode else 0
+    pages = torch.randperm(cache.num_pages, device="cuda").to(torch.int32)
+    lengths, order = integers([work.context] * work.batch), integers(range(work.batch))
+    begins = integers(work.queries * i for i in range(work.batch + 1))
+    query, output = (library.bf16(num_rows, work.model.query_width) for _ in range(2))
+    fields = {"rows": rows(num_rows, decode), "num_heads": work.model.num_heads, "cache": cache}
+    fields |= {"scale": HEAD_DIM**-0.5, "query": query, "output": output}
+    segments = {"num_segments": work.batch, "num_decode_segments": decode, "table_row": order}
+    segments |= {"query_begin": begins, "context_length": lengths, "num_table_rows": work.batch}
+    segments |= {"page_table_stride": work.pages_each}
+    calls = [
+        device.call(
+            "attention", segments=struct("segments", **segments, page_table=table), **fields
+        )
+        for table in pages.view(work.num_sets, -1)
+    ]
+    return calls, [memory, pages, lengths, order, begins]
 
 
-def attention(device, model: Model, batch: int, queries: int, context: int) -> Case:
-    call, keep = attention_call(device, model, batch, queries, context)
-    heads = (model.num_heads, model.num_kv_heads)
-    size = batch * (4.0 * context * model.num_kv_heads + 4 * queries * model.num_heads) * HEAD_DIM
-    pairs = context if queries == 1 else queries * (context - (queries - 1) / 2)
-    flops = 4.0 * batch * pairs * model.num_heads * HEAD_DIM
-    peer = Library(
-        "scaled_dot_product_attention", [library.attention(*heads, batch, queries, context)]
+def attention_beside(work: Attended, memory: torch.Tensor) -> Library:
+    """Over the memory of the pages, read as contiguous keys and values; over as much again in
+    BF16 where the pages hold FP8."""
+    model = work.model
+    name = "scaled_dot_product_attention"
+    if work.dtype == FP8:
+        name, memory = f"{name}, BF16", library.bf16(memory.numel())
+    query = library.bf16(work.batch, model.num_heads, work.queries, HEAD_DIM)
+    shape = (work.num_sets, work.batch, model.num_kv_heads, work.context, HEAD_DIM)
+    keys, values = memory[
+        : 2 * shape[0] * work.batch * model.num_kv_heads * work.context * HEAD_DIM
+    ].view(2, *shape)
+    return Library(
+        name, [library.attention(query, *pair) for pair in zip(keys, values, strict=True)]
     )
-    shape = f"{heads[0]}/{heads[1]} heads, context {context}"
-    bound = READ if queries == 1 else PRODUCT
-    return Case("attention", shape, batch * queries, size, [call], flops, bound, peer, keep)
+
+
+def attention(device: KernelDevice, work: Attended) -> Case:
+    calls, keep = attention_calls(device, work)
+    bound = READ if work.is_decode else BF16_PRODUCT
+    num_tokens, given = work.batch * work.queries, (work.num_bytes, calls, work.num_flops, bound)
+    peer = attention_beside(work, keep[0])
+    return Case("attention", work.shape(), num_tokens, *given, peer, keep)
 
 
 def floats(num_rows: int, value: float) -> torch.Tensor:
@@ -102,17 +151,24 @@ def sampling_fields(num_rows: int, kind: str) -> dict:
     }
 
 
+def sampling_beside(kind: str, logits: list[torch.Tensor]) -> Library | None:
+    if kind == "greedy":
+        return Library("argmax", [lambda each=each: each.argmax(-1) for each in logits])
+    if "top_k" in SAMPLING_KINDS[kind]:
+        count = SAMPLING_KINDS[kind]["top_k"]
+        return Library("topk alone", [lambda each=each: each.topk(count) for each in logits])
+    return None
+
+
 def sample(device: KernelDevice, model: Model, num_rows: int, kind: str) -> Case:
     vocab = model.vocab_size
     size = 4 * num_rows * vocab
-    fields, calls, keep = sampling_fields(num_rows, kind), [], []
-    for _ in range(min(48, max(1, -(-300_000_000 // size)))):
-        logits = 3 * torch.randn(num_rows, vocab, device="cuda")
-        keep.append(logits)
-        shape = {"num_rows": num_rows, "vocab_size": vocab}
-        calls.append(device.call("sample", **shape, **fields, logits=logits))
-    peer = None
-    if kind == "greedy":
-        peer = Library("argmax", [lambda each=each: each.argmax(-1) for each in keep])
-    keep.append(fields)
-    return Case("sample", f"{kind}, {vocab}", num_rows, size, calls, 0, READ, peer, keep)
+    fields, num_logits = sampling_fields(num_rows, kind), -(-SAMPLED_BYTES // size)
+    logits = [
+        3 * torch.randn(num_rows, vocab, device="cuda")
+        for _ in range(min(MAX_LOGIT_SETS, num_logits))
+    ]
+    shape = {"num_rows": num_rows, "vocab_size": vocab}
+    calls = [device.call("sample", **shape, **fields, logits=each) for each in logits]
+    peer = sampling_beside(kind, logits)
+    return Case("sample", f"{kind}, {vocab}", num_rows, size, calls, 0, READ, peer, logits)

@@ -1,0 +1,126 @@
+"""What the table holds: operations, and functions that build their cases."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tests.native.backend import BF16, FP8
+from tools.bench.kernels import (
+    expert_cases,
+    product_cases,
+    row_cases,
+    sequence_cases,
+    small_cases,
+)
+from tools.bench.kernels.case import Case
+from tools.bench.kernels.device import KernelDevice
+from tools.bench.kernels.models import (
+    BATCHES,
+    CONTEXTS,
+    DECODE_TOKENS,
+    MODELS,
+    PREFILL_TOKENS,
+    Model,
+)
+from tools.bench.kernels.sequence_cases import Attended
+
+ROW_OPERATIONS = ("embed", "add_norm_quantise", "quantise", "swiglu_quantise", "norm_rope_store")
+ALL_TOKENS = (*DECODE_TOKENS, PREFILL_TOKENS)
+BF16_LAYERS = ("qkv", "down")
+BF16_TOKENS = (1, 64, PREFILL_TOKENS)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A line to be measured; `detail` is what tells it from the others before it is built."""
+
+    model: str
+    operation: str
+    detail: str
+    build: Callable[[], Case]
+
+
+def is_decode(num_tokens: int) -> bool:
+    return num_tokens < PREFILL_TOKENS
+
+
+def rows(device: KernelDevice, model: Model) -> Iterator[Planned]:
+    for name in ROW_OPERATIONS:
+        function = getattr(row_cases, name)
+        for count in ALL_TOKENS:
+            build = partial(function, device, model, count, is_decode(count))
+            yield Planned(model.name, name, f"{count} tokens", build)
+
+
+def linear_layers(device: KernelDevice, model: Model) -> Iterator[Planned]:
+    wanted = [(layer, FP8, ALL_TOKENS) for layer in product_cases.layers_of(model)]
+    wanted += [(layer, BF16, BF16_TOKENS) for layer in BF16_LAYERS]
+    for layer, dtype, counts in wanted:
+        for count in counts:
+            given = (device, model, count, is_decode(count), layer, dtype)
+            detail = f"{layer} {product_cases.NAMES[dtype]}, {count} tokens"
+            yield Planned(model.name, "linear", detail, partial(product_cases.linear, *given))
+
+
+def products(device: KernelDevice, model: Model) -> Iterator[Planned]:
+    yield from linear_layers(device, model)
+    for name, function in (("experts", expert_cases.experts), ("route", product_cases.route)):
+        for count in ALL_TOKENS:
+            build = partial(function, device, model, count, is_decode(count))
+            yield Planned(model.name, name, f"{count} tokens", build)
+    for count in DECODE_TOKENS:
+        build = partial(product_cases.logits, device, model, count)
+        yield Planned(model.name, "logits", f"{count} rows", build)
+
+
+def attention(device: KernelDevice, model: Model) -> Iterator[Planned]:
+    asked = [
+        Attended(model, batch, 1, context, dtype)
+        for dtype in (BF16, FP8)
+        for context in CONTEXTS
+        for batch in BATCHES
+    ]
+    asked.append(Attended(model, 1, PREFILL_TOKENS, PREFILL_TOKENS))
+    for work in asked:
+        detail = f"{work.shape()}, batch {work.batch}, {work.queries} queries"
+        build = partial(sequence_cases.attention, device, work)
+        yield Planned(model.name, "attention", detail, build)
+
+
+def of_vocabulary(device: KernelDevice, model: Model) -> Iterator[Planned]:
+    """What depends on the size of the vocabulary alone."""
+    for kind in sequence_cases.SAMPLING_KINDS:
+        for count in DECODE_TOKENS:
+            build = partial(sequence_cases.sample, device, model, count, kind)
+            yield Planned(model.name, "sample", f"{kind}, {count} rows", build)
+    for count in (DECODE_TOKENS[0], PREFILL_TOKENS):
+        build = partial(small_cases.count_tokens, device, model, count)
+        yield Planned(model.name, "count_tokens", f"{count} tokens", build)
+    for count in (DECODE_TOKENS[-1], PREFILL_TOKENS):
+        build = partial(small_cases.select_tokens, device, count)
+        yield Planned(model.name, "select_tokens", f"{count} tokens", build)
+
+
+def of_pages(device: KernelDevice, model: Model) -> Iterator[Planned]:
+    build = partial(small_cases.copy_pages, device, model)
+    yield Planned(model.name, "copy_pages", "", build)
+    for name in ("save_pages", "restore_pages"):
+        build = partial(small_cases.transfer_pages, device, model, name)
+        yield Planned(model.name, name, "", build)
+    for count in (DECODE_TOKENS[2], PREFILL_TOKENS):
+        build = partial(small_cases.all_reduce, model, count)
+        yield Planned(model.name, "all_reduce", f"{count} tokens", build)
+
+
+def planned(device: KernelDevice, names: Sequence[str], only: Sequence[str]) -> list[Planned]:
+    """Every line of the models named, of the operations in `only` or of all."""
+    models = [MODELS[name] for name in names]
+    lines = [
+        line
+        for model in models
+        for part in (rows, products, attention)
+        for line in part(device, model)
+    ]
+    for part in (of_vocabulary, of_pages):
+        lines += part(device, models[0])
+    return [line for line in lines if not only or line.operation in only]

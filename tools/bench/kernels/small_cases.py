@@ -1,0 +1,112 @@
+"""Operations beside the layers: token ids, counts, pages, a collective of one rank."""
+
+import ctypes
+
+import torch
+
+from tests.native.backend import BF16, F32, structs
+from tests.native.wrappers import NcclId, wrapper
+from tools.bench.kernels import library
+from tools.bench.kernels.case import HOST, HOST_COPY, LIBRARY, PLAIN_COPY, Case, Library
+from tools.bench.kernels.device import KernelDevice
+from tools.bench.kernels.models import HEAD_DIM, PAGE_SIZE, Model
+
+NUM_LAYERS = 8
+NUM_PAGES = 256
+
+
+def select_tokens(device: KernelDevice, num_tokens: int) -> Case:
+    source = torch.randperm(num_tokens, device="cuda").to(torch.int32)
+    sampled, ids = (torch.zeros(num_tokens, dtype=torch.int32, device="cuda") for _ in range(2))
+    fields = {"num_tokens": num_tokens, "source_rows": source, "token_ids": ids}
+    call = device.call("select_tokens", **fields, sampled_ids=sampled)
+    peer = Library("index_select", [lambda: torch.index_select(sampled, 0, source)])
+    return Case("select_tokens", "", num_tokens, 12 * num_tokens, [call], 0, PLAIN_COPY, peer)
+
+
+def count_tokens(device: KernelDevice, model: Model, num_tokens: int) -> Case:
+    vocab = model.vocab_size
+    counts = torch.zeros(vocab, dtype=torch.int32, device="cuda")
+    ids = torch.randint(0, vocab, (num_tokens,), dtype=torch.int32, device="cuda")
+    fields = {"counts": counts, "vocab_size": vocab, "count_row": 0, "num_tokens": num_tokens}
+    call = device.call("count_tokens", **fields, token_ids=ids, from_prompt=0, reset=1)
+    index, ones = ids.to(torch.int64), torch.ones_like(ids)
+    peer = Library("zero_, scatter_add_", [lambda: counts.zero_().scatter_add_(0, index, ones)])
+    size = 4 * vocab + 12 * num_tokens
+    return Case("count_tokens", f"reset, {vocab}", num_tokens, size, [call], 0, PLAIN_COPY, peer)
+
+
+def page_list(pages) -> ctypes.Array:
+    values = [int(page) for page in pages]
+    return (ctypes.c_int32 * len(values))(*values)
+
+
+def filled_cache(device: KernelDevice, model: Model, num_pages: int):
+    """(glm_kv_cache of 8 layers, its memory)."""
+    shape = (BF16, NUM_LAYERS, num_pages, PAGE_SIZE, model.num_kv_heads, HEAD_DIM)
+    cache = structs()["glm_kv_cache"](*shape)
+    memory = library.bf16(num_pages * device.page_bytes(cache) // 2)
+    cache.data = memory.data_ptr()
+    return cache, memory
+
+
+def page_shape(model: Model) -> str:
+    return f"{NUM_PAGES} pages, {NUM_LAYERS} layers, {model.num_kv_heads} heads"
+
+
+def copy_pages(device: KernelDevice, model: Model) -> Case:
+    cache, memory = filled_cache(device, model, 2 * NUM_PAGES)
+    order = torch.randperm(2 * NUM_PAGES).tolist()
+    lists = {"source_pages": page_list(order[:NUM_PAGES])}
+    lists |= {"destination_pages": page_list(order[NUM_PAGES:])}
+    call = device.call("copy_pages", cache=cache, num_pages=NUM_PAGES, **lists)
+    halves = memory.view(2, -1)
+    peer = Library("copy_", [library.copied(halves[0], halves[1])])
+    shape, size = page_shape(model), 2 * halves[0].nbytes
+    return Case("copy_pages", shape, 0, size, [call], 0, PLAIN_COPY, peer, [memory])
+
+
+def transfer_pages(device: KernelDevice, model: Model, operation: str) -> Case:
+    """save_pages or restore_pages: they have finished when they return."""
+    cache, memory = filled_cache(device, model, NUM_PAGES)
+    host = torch.zeros(memory.nbytes, dtype=torch.uint8, pin_memory=True)
+    pages = page_list(torch.randperm(NUM_PAGES))
+    fields = {"cache": cache, "num_pages": NUM_PAGES, "pages": pages, "host_data": host}
+    call = device.call(operation, **fields)
+    ends = (host, memory.view(torch.uint8))
+    beside = library.copied(*(ends if operation == "save_pages" else ends[::-1]))
+    given = (page_shape(model), 0, memory.nbytes, [call], 0, HOST_COPY)
+    peer = Library("copy_ with pinned memory", [beside])
+    return Case(operation, *given, peer, [memory, host], HOST)
+
+
+class LoneRank:
+    """A communicator of one rank through libncclwrap.so, destroyed with the case."""
+
+    def __init__(self):
+        self.nccl, identity = wrapper("ncclwrap"), NcclId()
+        self.nccl.call("cwNcclGetUniqueId", ctypes.byref(identity))
+        self.comm = self.nccl.made("cwNcclCommInitRank", 1, ctypes.byref(identity), 0)
+
+    def __del__(self):
+        if hasattr(self, "comm"):
+            self.nccl.library.cwNcclCommDestroy(self.comm)
+
+    def all_reduce(self, given: torch.Tensor, output: torch.Tensor) -> None:
+        """On the current stream of PyTorch."""
+        dtype = F32 if given.dtype == torch.float32 else BF16
+        stream = torch.cuda.current_stream().cuda_stream
+        pointers = (given.data_ptr(), output.data_ptr())
+        self.nccl.call("cwNcclAllReduce", self.comm, *pointers, given.numel(), dtype, stream)
+
+
+def all_reduce(model: Model, num_tokens: int) -> Case:
+    """NCCL alone: with one rank the device's own has nothing to add."""
+    rank, width = LoneRank(), model.hidden_size
+    given = library.bf16(num_tokens, width)
+    output = torch.empty_like(given)
+    peer = Library("copy_", [library.copied(output, given)])
+    call = [lambda: rank.all_reduce(given, output)]
+    shape, size = f"NCCL, one rank, {width}", 2 * given.nbytes
+    keep, name = [rank, given, output], "all_reduce"
+    return Case(name, shape, num_tokens, size, call, 0, PLAIN_COPY, peer, keep, LIBRARY)
