@@ -170,7 +170,7 @@ def test_pages_outside_the_pool(device):
 
 def test_cache_and_reductions_of_other_types_on_the_cpu(backend, device):
     if backend.kind != "cpu":
-        pytest.skip("other devices hold their cache in BF16")
+        pytest.skip("only the CPU device holds its cache in float32 and adds float32 alone")
     with pytest.raises(BackendError) as raised:
         device.page_bytes(structs()["glm_kv_cache"](BF16, 1, 1, 4, 1, 4))
     assert raised.value.status == NAMES["GLM_NOT_SUPPORTED"]
