@@ -1,59 +1,24 @@
 #include <cuda.h>
-#include <cuda_runtime.h>
 
-#include "native/base/cuda.hpp"
 #include "native/kernels/prefill/product.hpp"
+#include "native/kernels/rows/tensor_map.hpp"
 
 namespace glm::kernels::prefill {
-namespace {
-
-constexpr unsigned kDriverVersion = 12000;
-
-using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
-
-EncodeTiled encode_tiled() {
-  void* address = nullptr;
-  cudaDriverEntryPointQueryResult found;
-  check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address,
-                                         kDriverVersion, cudaEnableDefault,
-                                         &found),
-        "cuTensorMapEncodeTiled");
-  if (found != cudaDriverEntryPointSuccess || address == nullptr)
-    throw Failure(GLM_DEVICE_ERROR,
-                  "prefill: expected a driver with cuTensorMapEncodeTiled, "
-                  "got one without it");
-  return reinterpret_cast<EncodeTiled>(address);
-}
-
-}
 
 CUtensorMap tokens_map(const char* where, const void* data, int32_t dtype,
                        int64_t num_tokens, int64_t columns,
                        int64_t stride_bytes) {
-  static const EncodeTiled encode = encode_tiled();
-  const bool is_bf16 = dtype == GLM_DTYPE_BF16;
-  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(columns),
-                               static_cast<cuuint64_t>(num_tokens)};
-  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(stride_bytes)};
-  const cuuint32_t box[2] = {
-      static_cast<cuuint32_t>(kTileRowBytes / dtype_bytes(dtype)),
-      static_cast<cuuint32_t>(kSliceTokens)};
-  const cuuint32_t steps[2] = {1, 1};
-  CUtensorMap map;
-  const CUresult result = encode(
-      &map,
-      is_bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-              : CU_TENSOR_MAP_DATA_TYPE_UINT8,
-      2, const_cast<void*>(data), sizes, strides, box, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS)
-    throw Failure(GLM_DEVICE_ERROR,
-                  std::string(where) +
-                      ": tensor map of the tokens: expected CUDA_SUCCESS (0), "
-                      "got " +
-                      std::to_string(static_cast<int>(result)));
-  return map;
+  RowBoxes boxes;
+  boxes.data = data;
+  boxes.element = dtype == GLM_DTYPE_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                          : CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  boxes.columns = columns;
+  boxes.num_rows = num_tokens;
+  boxes.stride_bytes = stride_bytes;
+  boxes.box_columns = kTileRowBytes / dtype_bytes(dtype);
+  boxes.box_rows = kSliceTokens;
+  boxes.promotion = CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
+  return tensor_map(where, boxes);
 }
 
 Product describe(const glm_matrix& matrix) {
