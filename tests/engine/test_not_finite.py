@@ -105,6 +105,19 @@ def test_their_request_names_the_position_and_the_others_keep_their_bits(spoilt,
         assert len(tokens) == position + 1 - len(request.prompt)
 
 
+def test_a_request_that_shares_their_prefix_goes_on(spoilt):
+    prefix = sound_prompt(40)
+    sound = [request_of([*prefix, *sound_prompt(5)], biases={SPOILT: -100.0})]
+    wrong = [request_of([*prefix, SPOILT, *sound_prompt(5)])]
+    options = {"max_batch": 4, "max_seq": 64, "page_size": 16}
+    with open_engine(spoilt, prefix_cache=False, **options) as engine:
+        *alone, _ = outcomes(engine, sound, [])
+    with open_engine(spoilt, prefix_cache=True, **options) as engine:
+        [(_, end)] = ends_of(engine, wrong)
+        assert "the logits after position 45 " in end.message
+        assert outcomes(engine, sound, [])[:2] == alone
+
+
 def test_a_prompt_and_a_state_name_the_position(spoilt):
     with open_engine(spoilt, max_seq=64) as engine:
         with pytest.raises(EngineError, match="after position 3 are not finite") as caught:
