@@ -79,6 +79,14 @@ def test_shares_are_of_bytes_or_of_operations():
     assert cells[4:] == ["10.00", "0.50", "", "copy", "50 %", "20.00", "_scaled_mm"]
 
 
+def test_without_a_ceiling_there_is_no_share():
+    case = Case("linear", "4x4", 3, 5e6, [], 0.0, READ)
+    alone = report.line_of("Air", case, 10.0, None, "", {**RATES, READ: None})
+    assert alone.share is None
+    assert alone.cells()[4:] == ["10.00", "0.50", "", "read", "", "", ""]
+    assert f"{CEILINGS[READ]}: failed" in report.ceiling_lines({READ: None})
+
+
 def test_files_are_whole_after_each_line(tmp_path):
     for count in (1, 2):
         lines = [line(READ, 5e6)] * count
@@ -119,3 +127,55 @@ def test_bytes_and_operations_of_attention():
     assert decode.num_flops == 4 * 2 * 1024 * 96 * 128
     whole = Attended(MODELS["rank8"], 1, 8, 8)
     assert whole.num_flops == 4 * (8 * 9 / 2) * 12 * 128
+
+
+class Answering:
+    """A device that runs no kernel and answers `num_answers` times."""
+
+    def __init__(self, num_answers: int):
+        self.num_answers = num_answers
+
+    def microseconds(self, calls) -> float:
+        return float(sum(call() for call in calls))
+
+    def waited_microseconds(self, calls) -> float:
+        return self.microseconds(calls)
+
+    def is_lost(self) -> bool:
+        self.num_answers -= 1
+        return self.num_answers < 0
+
+
+def refuse() -> float:
+    raise RuntimeError("linear: expected 1, got 2\nmore")
+
+
+def run_of(calls, num_answers: int, folder: Path):
+    """(Run, whether the device answered to the end) of one line for each call."""
+    pytest.importorskip("torch")
+    from tools.bench.kernels.__main__ import Run
+    from tools.bench.kernels.plan import Planned
+
+    def build(call):
+        return lambda: Case("linear", "4x4", 3, 5e6, [call])
+
+    run = Run(Answering(num_answers), DESCRIBED, folder)
+    lines = [Planned("Air", "linear", f"line {i}", build(call)) for i, call in enumerate(calls)]
+    return run, run.measure_all(lines, 60)
+
+
+def test_a_line_that_fails_is_named_and_the_next_is_measured(tmp_path, capsys):
+    run, answers = run_of([lambda: 10.0, refuse, lambda: 5.0], 9, tmp_path)
+    assert answers
+    assert [each.microseconds for each in run.lines] == [10.0, 5.0]
+    named = capsys.readouterr().err
+    assert named == "kernels: Air linear line 1: RuntimeError: linear: expected 1, got 2\n"
+    assert len(json.loads((tmp_path / "kernels.json").read_text())["lines"]) == 2
+
+
+def test_a_lost_device_ends_the_run_and_keeps_its_lines(tmp_path, capsys):
+    run, answers = run_of([lambda: 10.0, refuse, lambda: 5.0], 1, tmp_path)
+    assert not answers
+    assert len(run.lines) == 1
+    assert "the device was lost in linear line 1" in capsys.readouterr().err
+    assert len(json.loads((tmp_path / "kernels.json").read_text())["lines"]) == 1

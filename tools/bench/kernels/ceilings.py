@@ -1,10 +1,14 @@
 """What the device can do at most, measured in the same run."""
 
+import sys
+from collections.abc import Callable
+
 import torch
 
 from tools.bench.kernels import library
 from tools.bench.kernels.case import (
     BF16_PRODUCT,
+    CEILINGS,
     COPY,
     FAST,
     FP8_PRODUCT,
@@ -20,12 +24,17 @@ COPY_BYTES = 1 << 30
 HOST_BYTES = 1 << 26
 
 
-def copy_rates() -> dict[str, float]:
+def scaled_copy_rate() -> float:
     source = library.bf16(COPY_BYTES // 2)
     target = torch.empty_like(source)
-    scaled = library.microseconds([lambda: torch.mul(source, 2.0, out=target)])
-    plain = library.microseconds([library.copied(target, source)])
-    return {COPY: 2e6 * COPY_BYTES / scaled, PLAIN_COPY: 2e6 * COPY_BYTES / plain}
+    spent = library.microseconds([lambda: torch.mul(source, 2.0, out=target)])
+    return 2e6 * COPY_BYTES / spent
+
+
+def copy_rate() -> float:
+    source = library.bf16(COPY_BYTES // 2)
+    target = torch.empty_like(source)
+    return 2e6 * COPY_BYTES / library.microseconds([library.copied(target, source)])
 
 
 def host_rate() -> float:
@@ -34,20 +43,36 @@ def host_rate() -> float:
     return 1e6 * HOST_BYTES / library.microseconds([library.copied(target, source)])
 
 
-def product_rates() -> dict[str, float]:
-    codes, plain = library.fp8(SIDE, SIDE), library.bf16(SIDE, SIDE)
-    products = {
-        FP8_PRODUCT: library.scaled_product(SIDE, codes, fast=False),
-        FAST: library.scaled_product(SIDE, codes, fast=True),
-        BF16_PRODUCT: library.plain_product(SIDE, plain),
-    }
-    spent = {name: library.microseconds([call]) for name, call in products.items()}
-    return {name: 2e6 * SIDE**3 / each for name, each in spent.items()}
+def fp8_rate(fast: bool) -> float:
+    product = library.scaled_product(SIDE, library.fp8(SIDE, SIDE), fast)
+    return 2e6 * SIDE**3 / library.microseconds([product])
 
 
-def measure(device: KernelDevice) -> dict[str, float]:
+def bf16_rate() -> float:
+    product = library.plain_product(SIDE, library.bf16(SIDE, SIDE))
+    return 2e6 * SIDE**3 / library.microseconds([product])
+
+
+def rate_or_none(name: str, work: Callable[[], float]) -> float | None:
+    """A ceiling that fails is named on standard error; shares of it stay empty."""
+    try:
+        return work()
+    except RuntimeError as error:
+        print(f"kernels: {CEILINGS[name]}: {error}", file=sys.stderr, flush=True)
+        return None
+
+
+def measure(device: KernelDevice) -> dict[str, float | None]:
     """Bytes or floating-point operations a second."""
-    rates = {READ: device.read_rate(READ_BYTES), **copy_rates()}
-    rates |= {HOST_COPY: host_rate(), **product_rates()}
+    works = {
+        READ: lambda: device.read_rate(READ_BYTES),
+        COPY: scaled_copy_rate,
+        PLAIN_COPY: copy_rate,
+        HOST_COPY: host_rate,
+        FP8_PRODUCT: lambda: fp8_rate(False),
+        FAST: lambda: fp8_rate(True),
+        BF16_PRODUCT: bf16_rate,
+    }
+    rates = {name: rate_or_none(name, work) for name, work in works.items()}
     torch.cuda.empty_cache()
     return rates

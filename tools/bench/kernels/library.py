@@ -123,10 +123,10 @@ def add_and_norm(num_tokens: int, width: int):
     return norm
 
 
-def head_norm(heads: torch.Tensor):
-    """RMSNorm of [tokens, heads, head_dim] in every head."""
-    weight = bf16(heads.shape[-1])
-    return lambda: functional.rms_norm(heads, (heads.shape[-1],), weight)
+def head_norm(num_tokens: int, num_heads: int, head_dim: int):
+    """RMSNorm of every head."""
+    heads, weight = bf16(num_tokens, num_heads, head_dim), bf16(head_dim)
+    return lambda: functional.rms_norm(heads, (head_dim,), weight)
 
 
 def gated(num_tokens: int, width: int):

@@ -28,7 +28,7 @@ class Described:
 
     command: str
     machine: dict
-    rates: dict[str, float]
+    rates: dict[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Line:
     bytes_per_second: float
     flops_per_second: float
     bound: str
-    share: float
+    share: float | None
     library: str
     library_us: float | None
 
@@ -52,20 +52,26 @@ class Line:
         flops = f"{self.flops_per_second / 1e12:.0f}" if self.flops_per_second else ""
         head = (self.model, self.operation, self.shape, str(self.num_tokens))
         rates = (f"{self.microseconds:.2f}", f"{self.bytes_per_second / 1e12:.2f}", flops)
-        return [*head, *rates, self.bound, f"{100 * self.share:.0f} %", beside, self.library]
+        share = "" if self.share is None else f"{100 * self.share:.0f} %"
+        return [*head, *rates, self.bound, share, beside, self.library]
 
 
 def line_of(model: str, case: Case, spent: float, beside: float | None, name: str, rates) -> Line:
     """One line from microseconds a call and the ceilings."""
     bytes_rate, flops_rate = case.num_bytes / spent * 1e6, case.num_flops / spent * 1e6
     achieved = flops_rate if case.bound in PRODUCTS else bytes_rate
-    share = achieved / rates[case.bound]
+    ceiling = rates[case.bound]
+    share = None if ceiling is None else achieved / ceiling
     head = (model, case.operation, case.shape, case.num_tokens)
     return Line(*head, spent, bytes_rate, flops_rate, case.bound, share, name, beside)
 
 
-def ceiling_lines(rates: dict[str, float]) -> list[str]:
-    return [f"{CEILINGS[name]}: {rate / 1e12:.2f} T/s" for name, rate in rates.items()]
+def ceiling_lines(rates: dict[str, float | None]) -> list[str]:
+    """In units of 10¹² bytes or operations a second."""
+    return [
+        f"{CEILINGS[name]}: " + ("failed" if rate is None else f"{rate / 1e12:.3f} T/s")
+        for name, rate in rates.items()
+    ]
 
 
 def markdown(described: Described, lines: Sequence[Line]) -> str:

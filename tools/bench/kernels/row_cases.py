@@ -106,8 +106,8 @@ def norm_rope_call(device: KernelDevice, model: Model, num_tokens: int, is_decod
     fields |= {"query_norm": weight, "key_norm": weight, "cosine": angles, "sine": angles}
     fields |= {"positions": places, "slots": places, "qkv": qkv, "query": query, "cache": cache}
     call = device.call("norm_rope_store", rows=kind_of(num_tokens, is_decode), **fields)
-    heads = qkv.view(num_tokens, -1, HEAD_DIM)[:, : model.num_heads + model.num_kv_heads]
-    return call, library.head_norm(heads), pages
+    normed = (num_tokens, model.num_heads + model.num_kv_heads, HEAD_DIM)
+    return call, library.head_norm(*normed), pages
 
 
 def norm_rope_store(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) -> Case:
