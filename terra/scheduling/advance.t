@@ -73,10 +73,17 @@ terra Scheduler:post_token(item : &Sequence, row : int32, token : int32)
   end
 end
 
+terra Scheduler:withdraw_prompt_pages(item : &Sequence)
+  while item.num_registered > 0 and self.pool:withdraw(item.pages.data[item.num_registered - 1]) do
+    item.num_registered = item.num_registered - 1
+  end
+end
+
 terra Scheduler:fail_not_finite(item : &Sequence)
   var text : int8[C.ENGINE_EVENT_MESSAGE_CAPACITY]
   C.snprintf(&text[0], C.ENGINE_EVENT_MESSAGE_CAPACITY, "the logits after position %lld (for token %d of the output) are not finite",
     item.tokens.size - 1, item:num_outputs())
+  self:withdraw_prompt_pages(item)
   self:fail(item, C.GLM_NUMERIC_ERROR, &text[0])
 end
 

@@ -278,6 +278,16 @@ terra PagePool:register(page : int32, parent : int32, tokens : &int32) : int32
   return page
 end
 
+terra PagePool:withdraw(page : int32) : bool
+  var entry = self:at(page)
+  if entry.num_children > 0 or entry.reference_count > 1 then
+    return false
+  end
+  self:unregister(page)
+  self.version = self.version + 1
+  return true
+end
+
 terra PagePool:drop_cache()
   while self.oldest ~= none do
     self:evict_oldest()

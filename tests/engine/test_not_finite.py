@@ -115,6 +115,7 @@ def test_a_request_that_shares_their_prefix_goes_on(spoilt):
     with open_engine(spoilt, prefix_cache=True, **options) as engine:
         [(_, end)] = ends_of(engine, wrong)
         assert "the logits after position 45 " in end.message
+        assert engine.info()["cached_pages"] == 0
         assert outcomes(engine, sound, [])[:2] == alone
 
 

@@ -223,27 +223,27 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.19" = private unnamed_addr constant [12 x i8] c"scheduler.t\00", align 1
 @"$string.20" = private unnamed_addr constant [8 x i8] c"batch.t\00", align 1
 @"$string.21" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
-@"$string.22" = private unnamed_addr constant [10 x i8] c"endings.t\00", align 1
-@"$string.23" = private unnamed_addr constant [31 x i8] c"more events than were reserved\00", align 1
-@"$string.24" = private unnamed_addr constant [3 x i8] c"%s\00", align 1
-@"$string.25" = private unnamed_addr constant [22 x i8] c"a sequence ends twice\00", align 1
-@"$string.26" = private unnamed_addr constant [13 x i8] c"containers.t\00", align 1
-@"$string.27" = private unnamed_addr constant [27 x i8] c"a pop from an empty vector\00", align 1
-@"$string.28" = private unnamed_addr constant [47 x i8] c"a list of sequences outgrows what was reserved\00", align 1
-@"$string.29" = private unnamed_addr constant [73 x i8] c"penalties and biases leave no token to sample for token %d of the output\00", align 1
-@"$string.30" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
-@"$string.31" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
-@"$string.32" = private unnamed_addr constant [36 x i8] c"the last element of an empty vector\00", align 1
-@"$string.33" = private unnamed_addr constant [62 x i8] c"the device is lost, the engine is not usable any more: %.900s\00", align 1
-@"$string.34" = private unnamed_addr constant [39 x i8] c"the state is null or of another engine\00", align 1
-@"$string.35" = private unnamed_addr constant [58 x i8] c"a state of %lld tokens cannot take %d more, max_seq is %d\00", align 1
-@"$string.36" = private unnamed_addr constant [31 x i8] c"%s is null, expected %d tokens\00", align 1
-@"$string.37" = private unnamed_addr constant [56 x i8] c"%s[%d] is token %d, outside the vocabulary of %d tokens\00", align 1
-@"$string.38" = private unnamed_addr constant [6 x i8] c"token\00", align 1
-@"$string.39" = private unnamed_addr constant [61 x i8] c"%d more pages are needed, %d of the pool's %d are not in use\00", align 1
-@"$string.40" = private unnamed_addr constant [38 x i8] c"a sequence outgrows its list of pages\00", align 1
-@"$string.41" = private unnamed_addr constant [39 x i8] c"an eviction from an empty prefix cache\00", align 1
-@"$string.42" = private unnamed_addr constant [52 x i8] c"a page with cached children leaves the prefix cache\00", align 1
+@"$string.22" = private unnamed_addr constant [52 x i8] c"a page with cached children leaves the prefix cache\00", align 1
+@"$string.23" = private unnamed_addr constant [10 x i8] c"endings.t\00", align 1
+@"$string.24" = private unnamed_addr constant [31 x i8] c"more events than were reserved\00", align 1
+@"$string.25" = private unnamed_addr constant [3 x i8] c"%s\00", align 1
+@"$string.26" = private unnamed_addr constant [22 x i8] c"a sequence ends twice\00", align 1
+@"$string.27" = private unnamed_addr constant [13 x i8] c"containers.t\00", align 1
+@"$string.28" = private unnamed_addr constant [27 x i8] c"a pop from an empty vector\00", align 1
+@"$string.29" = private unnamed_addr constant [47 x i8] c"a list of sequences outgrows what was reserved\00", align 1
+@"$string.30" = private unnamed_addr constant [73 x i8] c"penalties and biases leave no token to sample for token %d of the output\00", align 1
+@"$string.31" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
+@"$string.32" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
+@"$string.33" = private unnamed_addr constant [36 x i8] c"the last element of an empty vector\00", align 1
+@"$string.34" = private unnamed_addr constant [62 x i8] c"the device is lost, the engine is not usable any more: %.900s\00", align 1
+@"$string.35" = private unnamed_addr constant [39 x i8] c"the state is null or of another engine\00", align 1
+@"$string.36" = private unnamed_addr constant [58 x i8] c"a state of %lld tokens cannot take %d more, max_seq is %d\00", align 1
+@"$string.37" = private unnamed_addr constant [31 x i8] c"%s is null, expected %d tokens\00", align 1
+@"$string.38" = private unnamed_addr constant [56 x i8] c"%s[%d] is token %d, outside the vocabulary of %d tokens\00", align 1
+@"$string.39" = private unnamed_addr constant [6 x i8] c"token\00", align 1
+@"$string.40" = private unnamed_addr constant [61 x i8] c"%d more pages are needed, %d of the pool's %d are not in use\00", align 1
+@"$string.41" = private unnamed_addr constant [38 x i8] c"a sequence outgrows its list of pages\00", align 1
+@"$string.42" = private unnamed_addr constant [39 x i8] c"an eviction from an empty prefix cache\00", align 1
 @"$string.43" = private unnamed_addr constant [25 x i8] c"a free page has an owner\00", align 1
 @"$string.44" = private unnamed_addr constant [35 x i8] c"a free page is in the prefix cache\00", align 1
 @"$string.45" = private unnamed_addr constant [47 x i8] c"a decode segment comes after a prefill segment\00", align 1
@@ -4095,7 +4095,7 @@ merge:                                            ; preds = %else2, %dead3, %dea
   br i1 %55, label %then5, label %or.lhs.false
 
 then5:                                            ; preds = %or.lhs.false, %merge
-  call void @"$check.fail"(ptr @"$string.30", i32 100, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.31", i32 107, ptr @"$string.13")
   %56 = load %48, ptr %6, align 1
   br label %merge4
 
@@ -4132,7 +4132,7 @@ or.lhs.false:                                     ; preds = %merge
   br i1 %79, label %then5, label %else6
 
 then8:                                            ; preds = %merge4
-  call void @"$check.fail"(ptr @"$string.30", i32 101, ptr @"$string.31")
+  call void @"$check.fail"(ptr @"$string.31", i32 108, ptr @"$string.32")
   %80 = load %48, ptr %5, align 1
   br label %merge7
 
@@ -4285,27 +4285,238 @@ dead:                                             ; No predecessors!
 define internal void @"$Scheduler.fail_not_finite"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
+  %3 = alloca %48, align 8
   %text = alloca [256 x i8], align 1
   %item = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
-  %3 = getelementptr [256 x i8], ptr %text, i32 0, i32 0
-  %4 = getelementptr i8, ptr %3, i64 0
-  %5 = load ptr, ptr %item, align 8
-  %6 = getelementptr %60, ptr %5, i32 0, i32 3
-  %7 = getelementptr %11, ptr %6, i32 0, i32 1
-  %8 = load i64, ptr %7, align 8
-  %9 = sub i64 %8, 1
-  %10 = load ptr, ptr %item, align 8
-  %11 = call i32 @"$Sequence.num_outputs"(ptr %10)
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 256, ptr @"$string.21", i64 %9, i32 %11)
+  %4 = getelementptr [256 x i8], ptr %text, i32 0, i32 0
+  %5 = getelementptr i8, ptr %4, i64 0
+  %6 = load ptr, ptr %item, align 8
+  %7 = getelementptr %60, ptr %6, i32 0, i32 3
+  %8 = getelementptr %11, ptr %7, i32 0, i32 1
+  %9 = load i64, ptr %8, align 8
+  %10 = sub i64 %9, 1
+  %11 = load ptr, ptr %item, align 8
+  %12 = call i32 @"$Sequence.num_outputs"(ptr %11)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %5, i64 256, ptr @"$string.21", i64 %10, i32 %12)
+  %14 = load ptr, ptr %self, align 8
+  %15 = load ptr, ptr %item, align 8
+  call void @"$Scheduler.withdraw_prompt_pages"(ptr %14, ptr %15)
+  %16 = load %48, ptr %3, align 1
+  %17 = load ptr, ptr %self, align 8
+  %18 = load ptr, ptr %item, align 8
+  %19 = getelementptr [256 x i8], ptr %text, i32 0, i32 0
+  %20 = getelementptr i8, ptr %19, i64 0
+  call void @"$Scheduler.fail"(ptr %17, ptr %18, i32 8, ptr %20)
+  %21 = load %48, ptr %2, align 1
+  ret void
+}
+
+define internal void @"$Scheduler.withdraw_prompt_pages"(ptr %0, ptr %1) {
+entry:
+  %item = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %item, align 8
+  br label %condition
+
+condition:                                        ; preds = %whilebody, %entry
+  %2 = load ptr, ptr %item, align 8
+  %3 = getelementptr %60, ptr %2, i32 0, i32 10
+  %4 = load i32, ptr %3, align 4
+  %5 = icmp sgt i32 %4, 0
+  %6 = zext i1 %5 to i8
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %and.lhs.true, label %merge
+
+whilebody:                                        ; preds = %and.lhs.true
+  %8 = load ptr, ptr %item, align 8
+  %9 = getelementptr %60, ptr %8, i32 0, i32 10
+  %10 = load i32, ptr %9, align 4
+  %11 = sub i32 %10, 1
+  %12 = load ptr, ptr %item, align 8
+  %13 = getelementptr %60, ptr %12, i32 0, i32 10
+  store i32 %11, ptr %13, align 4
+  br label %condition
+
+merge:                                            ; preds = %and.lhs.true, %condition
+  ret void
+
+and.lhs.true:                                     ; preds = %condition
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %33, ptr %14, i32 0, i32 1
+  %16 = load ptr, ptr %item, align 8
+  %17 = getelementptr %60, ptr %16, i32 0, i32 13
+  %18 = getelementptr %11, ptr %17, i32 0, i32 0
+  %19 = load ptr, ptr %18, align 8
+  %20 = load ptr, ptr %item, align 8
+  %21 = getelementptr %60, ptr %20, i32 0, i32 10
+  %22 = load i32, ptr %21, align 4
+  %23 = sub i32 %22, 1
+  %24 = sext i32 %23 to i64
+  %25 = getelementptr i32, ptr %19, i64 %24
+  %26 = load i32, ptr %25, align 4
+  %27 = call zeroext i1 @"$PagePool.withdraw"(ptr %15, i32 %26)
+  %28 = zext i1 %27 to i8
+  %29 = trunc i8 %28 to i1
+  br i1 %29, label %whilebody, label %merge
+}
+
+define internal zeroext i1 @"$PagePool.withdraw"(ptr %0, i32 %1) {
+entry:
+  %2 = alloca %48, align 8
+  %entry1 = alloca ptr, align 8
+  %page = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i32 %1, ptr %page, align 4
+  %3 = load ptr, ptr %self, align 8
+  %4 = load i32, ptr %page, align 4
+  %5 = call ptr @"$PagePool.at"(ptr %3, i32 %4)
+  store ptr %5, ptr %entry1, align 8
+  %6 = load ptr, ptr %entry1, align 8
+  %7 = getelementptr %63, ptr %6, i32 0, i32 3
+  %8 = load i32, ptr %7, align 4
+  %9 = icmp sgt i32 %8, 0
+  %10 = zext i1 %9 to i8
+  %11 = trunc i8 %10 to i1
+  br i1 %11, label %then, label %or.lhs.false
+
+then:                                             ; preds = %or.lhs.false, %entry
+  ret i1 false
+
+or.lhs.false:                                     ; preds = %entry
+  %12 = load ptr, ptr %entry1, align 8
+  %13 = getelementptr %63, ptr %12, i32 0, i32 0
+  %14 = load i32, ptr %13, align 4
+  %15 = icmp sgt i32 %14, 1
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then, label %else
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %or.lhs.false
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %18 = load ptr, ptr %self, align 8
+  %19 = load i32, ptr %page, align 4
+  call void @"$PagePool.unregister"(ptr %18, i32 %19)
+  %20 = load %48, ptr %2, align 1
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %35, ptr %21, i32 0, i32 10
+  %23 = load i64, ptr %22, align 8
+  %24 = add i64 %23, 1
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %35, ptr %25, i32 0, i32 10
+  store i64 %24, ptr %26, align 8
+  ret i1 true
+
+dead2:                                            ; No predecessors!
+  ret i1 undef
+}
+
+define internal void @"$PagePool.unregister"(ptr %0, i32 %1) {
+entry:
+  %parent = alloca ptr, align 8
+  %link = alloca ptr, align 8
+  %2 = alloca %48, align 8
+  %entry1 = alloca ptr, align 8
+  %page = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i32 %1, ptr %page, align 4
+  %3 = load ptr, ptr %self, align 8
+  %4 = load i32, ptr %page, align 4
+  %5 = call ptr @"$PagePool.at"(ptr %3, i32 %4)
+  store ptr %5, ptr %entry1, align 8
+  %6 = load ptr, ptr %entry1, align 8
+  %7 = getelementptr %63, ptr %6, i32 0, i32 3
+  %8 = load i32, ptr %7, align 4
+  %9 = icmp eq i32 %8, 0
+  %10 = zext i1 %9 to i8
+  %11 = trunc i8 %10 to i1
+  br i1 %11, label %else, label %then
+
+then:                                             ; preds = %entry
+  call void @"$check.fail"(ptr @"$string.12", i32 157, ptr @"$string.22")
+  %12 = load %48, ptr %2, align 1
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  %14 = load ptr, ptr %item, align 8
-  %15 = getelementptr [256 x i8], ptr %text, i32 0, i32 0
-  %16 = getelementptr i8, ptr %15, i64 0
-  call void @"$Scheduler.fail"(ptr %13, ptr %14, i32 8, ptr %16)
-  %17 = load %48, ptr %2, align 1
+  %14 = load ptr, ptr %entry1, align 8
+  %15 = getelementptr %63, ptr %14, i32 0, i32 7
+  %16 = load i64, ptr %15, align 8
+  %17 = call ptr @"$PagePool.bucket_of"(ptr %13, i64 %16)
+  store ptr %17, ptr %link, align 8
+  br label %condition
+
+condition:                                        ; preds = %whilebody, %merge
+  %18 = load ptr, ptr %link, align 8
+  %19 = load i32, ptr %18, align 4
+  %20 = load i32, ptr %page, align 4
+  %21 = icmp ne i32 %19, %20
+  %22 = zext i1 %21 to i8
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %whilebody, label %merge2
+
+whilebody:                                        ; preds = %condition
+  %24 = load ptr, ptr %self, align 8
+  %25 = getelementptr %35, ptr %24, i32 0, i32 12
+  %26 = load ptr, ptr %25, align 8
+  %27 = load ptr, ptr %link, align 8
+  %28 = load i32, ptr %27, align 4
+  %29 = sext i32 %28 to i64
+  %30 = getelementptr %63, ptr %26, i64 %29
+  %31 = getelementptr %63, ptr %30, i32 0, i32 6
+  store ptr %31, ptr %link, align 8
+  br label %condition
+
+merge2:                                           ; preds = %condition
+  %32 = load ptr, ptr %entry1, align 8
+  %33 = getelementptr %63, ptr %32, i32 0, i32 6
+  %34 = load i32, ptr %33, align 4
+  %35 = load ptr, ptr %link, align 8
+  store i32 %34, ptr %35, align 4
+  %36 = load ptr, ptr %entry1, align 8
+  %37 = getelementptr %63, ptr %36, i32 0, i32 2
+  %38 = load i32, ptr %37, align 4
+  %39 = icmp ne i32 %38, -1
+  %40 = zext i1 %39 to i8
+  %41 = trunc i8 %40 to i1
+  br i1 %41, label %then4, label %else5
+
+then4:                                            ; preds = %merge2
+  %42 = load ptr, ptr %self, align 8
+  %43 = load ptr, ptr %entry1, align 8
+  %44 = getelementptr %63, ptr %43, i32 0, i32 2
+  %45 = load i32, ptr %44, align 4
+  %46 = call ptr @"$PagePool.at"(ptr %42, i32 %45)
+  store ptr %46, ptr %parent, align 8
+  %47 = load ptr, ptr %parent, align 8
+  %48 = getelementptr %63, ptr %47, i32 0, i32 3
+  %49 = load i32, ptr %48, align 4
+  %50 = sub i32 %49, 1
+  %51 = load ptr, ptr %parent, align 8
+  %52 = getelementptr %63, ptr %51, i32 0, i32 3
+  store i32 %50, ptr %52, align 4
+  br label %merge3
+
+else5:                                            ; preds = %merge2
+  br label %merge3
+
+merge3:                                           ; preds = %else5, %then4
+  %53 = load ptr, ptr %entry1, align 8
+  %54 = getelementptr %63, ptr %53, i32 0, i32 1
+  store i8 0, ptr %54, align 1
   ret void
 }
 
@@ -4337,7 +4548,7 @@ entry:
   %15 = getelementptr [256 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load ptr, ptr %text, align 8
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 256, ptr @"$string.24", ptr %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 256, ptr @"$string.25", ptr %17)
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %item, align 8
   call void @"$Scheduler.retire"(ptr %19, ptr %20)
@@ -4369,7 +4580,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.22", i32 15, ptr @"$string.23")
+  call void @"$check.fail"(ptr @"$string.23", i32 15, ptr @"$string.24")
   %15 = load %48, ptr %3, align 1
   br label %merge
 
@@ -4467,7 +4678,7 @@ entry:
   br i1 %13, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.22", i32 42, ptr @"$string.25")
+  call void @"$check.fail"(ptr @"$string.23", i32 42, ptr @"$string.26")
   %14 = load %48, ptr %7, align 1
   br label %merge
 
@@ -4853,7 +5064,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 80, ptr @"$string.27")
+  call void @"$check.fail"(ptr @"$string.27", i32 80, ptr @"$string.28")
   %8 = load %48, ptr %1, align 1
   br label %merge
 
@@ -5084,7 +5295,7 @@ entry:
   br i1 %11, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 88, ptr @"$string.28")
+  call void @"$check.fail"(ptr @"$string.19", i32 88, ptr @"$string.29")
   %12 = load %48, ptr %2, align 1
   br label %merge
 
@@ -5123,7 +5334,7 @@ entry:
   %4 = getelementptr i8, ptr %3, i64 0
   %5 = load ptr, ptr %item, align 8
   %6 = call i32 @"$Sequence.num_outputs"(ptr %5)
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 256, ptr @"$string.29", i32 %6)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 256, ptr @"$string.30", i32 %6)
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %item, align 8
   %10 = getelementptr [256 x i8], ptr %text, i32 0, i32 0
@@ -5434,7 +5645,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 75, ptr @"$string.32")
+  call void @"$check.fail"(ptr @"$string.27", i32 75, ptr @"$string.33")
   %8 = load %48, ptr %1, align 1
   br label %merge
 
@@ -5792,7 +6003,7 @@ merge2:                                           ; preds = %else4, %dead5
   %25 = getelementptr %6, ptr %24, i32 0, i32 3
   %26 = load i32, ptr %25, align 4
   %27 = load ptr, ptr %message, align 8
-  %28 = call i32 @"$request.check_tokens"(ptr @"$string.38", ptr %token, i32 1, i32 %26, ptr %27)
+  %28 = call i32 @"$request.check_tokens"(ptr @"$string.39", ptr %token, i32 1, i32 %26, ptr %27)
   store i32 %28, ptr %code6, align 4
   %29 = load i32, ptr %code6, align 4
   %30 = icmp ne i32 %29, 0
@@ -5968,7 +6179,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr %0, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.33", ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.34", ptr %19)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -6032,7 +6243,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %0, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.34")
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.35")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -6088,7 +6299,7 @@ then9:                                            ; preds = %then5
   %55 = getelementptr %31, ptr %54, i32 0, i32 2
   %56 = getelementptr %32, ptr %55, i32 0, i32 2
   %57 = load i32, ptr %56, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.35", i64 %52, i32 %53, i32 %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.36", i64 %52, i32 %53, i32 %57)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -6154,7 +6365,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr i8, ptr %20, i64 0
   %22 = load ptr, ptr %name, align 8
   %23 = load i32, ptr %num_tokens, align 4
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.36", ptr %22, i32 %23)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.37", ptr %22, i32 %23)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -6228,7 +6439,7 @@ then10:                                           ; preds = %then6
   %63 = getelementptr i32, ptr %60, i64 %62
   %64 = load i32, ptr %63, align 4
   %65 = load i32, ptr %vocab_size, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.37", ptr %58, i32 %59, i32 %64, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.38", ptr %58, i32 %59, i32 %64, i32 %65)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -6428,7 +6639,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %pool, align 8
   %25 = getelementptr %35, ptr %24, i32 0, i32 1
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.39", i32 %21, i32 %23, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.40", i32 %21, i32 %23, i32 %26)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -6491,7 +6702,7 @@ entry:
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 191, ptr @"$string.40")
+  call void @"$check.fail"(ptr @"$string.19", i32 191, ptr @"$string.41")
   %16 = load %48, ptr %4, align 1
   br label %merge
 
@@ -6669,7 +6880,7 @@ entry:
   br i1 %11, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.12", i32 178, ptr @"$string.41")
+  call void @"$check.fail"(ptr @"$string.12", i32 178, ptr @"$string.42")
   %12 = load %48, ptr %4, align 1
   br label %merge
 
@@ -6696,106 +6907,6 @@ merge:                                            ; preds = %else, %then
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %35, ptr %26, i32 0, i32 11
   store i64 %25, ptr %27, align 8
-  ret void
-}
-
-define internal void @"$PagePool.unregister"(ptr %0, i32 %1) {
-entry:
-  %parent = alloca ptr, align 8
-  %link = alloca ptr, align 8
-  %2 = alloca %48, align 8
-  %entry1 = alloca ptr, align 8
-  %page = alloca i32, align 4
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store i32 %1, ptr %page, align 4
-  %3 = load ptr, ptr %self, align 8
-  %4 = load i32, ptr %page, align 4
-  %5 = call ptr @"$PagePool.at"(ptr %3, i32 %4)
-  store ptr %5, ptr %entry1, align 8
-  %6 = load ptr, ptr %entry1, align 8
-  %7 = getelementptr %63, ptr %6, i32 0, i32 3
-  %8 = load i32, ptr %7, align 4
-  %9 = icmp eq i32 %8, 0
-  %10 = zext i1 %9 to i8
-  %11 = trunc i8 %10 to i1
-  br i1 %11, label %else, label %then
-
-then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.12", i32 157, ptr @"$string.42")
-  %12 = load %48, ptr %2, align 1
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %then
-  %13 = load ptr, ptr %self, align 8
-  %14 = load ptr, ptr %entry1, align 8
-  %15 = getelementptr %63, ptr %14, i32 0, i32 7
-  %16 = load i64, ptr %15, align 8
-  %17 = call ptr @"$PagePool.bucket_of"(ptr %13, i64 %16)
-  store ptr %17, ptr %link, align 8
-  br label %condition
-
-condition:                                        ; preds = %whilebody, %merge
-  %18 = load ptr, ptr %link, align 8
-  %19 = load i32, ptr %18, align 4
-  %20 = load i32, ptr %page, align 4
-  %21 = icmp ne i32 %19, %20
-  %22 = zext i1 %21 to i8
-  %23 = trunc i8 %22 to i1
-  br i1 %23, label %whilebody, label %merge2
-
-whilebody:                                        ; preds = %condition
-  %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %35, ptr %24, i32 0, i32 12
-  %26 = load ptr, ptr %25, align 8
-  %27 = load ptr, ptr %link, align 8
-  %28 = load i32, ptr %27, align 4
-  %29 = sext i32 %28 to i64
-  %30 = getelementptr %63, ptr %26, i64 %29
-  %31 = getelementptr %63, ptr %30, i32 0, i32 6
-  store ptr %31, ptr %link, align 8
-  br label %condition
-
-merge2:                                           ; preds = %condition
-  %32 = load ptr, ptr %entry1, align 8
-  %33 = getelementptr %63, ptr %32, i32 0, i32 6
-  %34 = load i32, ptr %33, align 4
-  %35 = load ptr, ptr %link, align 8
-  store i32 %34, ptr %35, align 4
-  %36 = load ptr, ptr %entry1, align 8
-  %37 = getelementptr %63, ptr %36, i32 0, i32 2
-  %38 = load i32, ptr %37, align 4
-  %39 = icmp ne i32 %38, -1
-  %40 = zext i1 %39 to i8
-  %41 = trunc i8 %40 to i1
-  br i1 %41, label %then4, label %else5
-
-then4:                                            ; preds = %merge2
-  %42 = load ptr, ptr %self, align 8
-  %43 = load ptr, ptr %entry1, align 8
-  %44 = getelementptr %63, ptr %43, i32 0, i32 2
-  %45 = load i32, ptr %44, align 4
-  %46 = call ptr @"$PagePool.at"(ptr %42, i32 %45)
-  store ptr %46, ptr %parent, align 8
-  %47 = load ptr, ptr %parent, align 8
-  %48 = getelementptr %63, ptr %47, i32 0, i32 3
-  %49 = load i32, ptr %48, align 4
-  %50 = sub i32 %49, 1
-  %51 = load ptr, ptr %parent, align 8
-  %52 = getelementptr %63, ptr %51, i32 0, i32 3
-  store i32 %50, ptr %52, align 4
-  br label %merge3
-
-else5:                                            ; preds = %merge2
-  br label %merge3
-
-merge3:                                           ; preds = %else5, %then4
-  %53 = load ptr, ptr %entry1, align 8
-  %54 = getelementptr %63, ptr %53, i32 0, i32 1
-  store i8 0, ptr %54, align 1
   ret void
 }
 
@@ -13080,7 +13191,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 75, ptr @"$string.32")
+  call void @"$check.fail"(ptr @"$string.27", i32 75, ptr @"$string.33")
   %8 = load %48, ptr %1, align 1
   br label %merge
 
@@ -19589,7 +19700,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.27", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -20407,7 +20518,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.27", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -25464,7 +25575,7 @@ else39:                                           ; preds = %merge32
   br label %merge37
 
 merge37:                                          ; preds = %else39, %dead40
-  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.223", ptr @"$string.38")
+  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.223", ptr @"$string.39")
   store i32 %65, ptr %code41, align 4
   %66 = load i32, ptr %code41, align 4
   %67 = icmp ne i32 %66, 0
@@ -28476,7 +28587,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.27", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -29483,7 +29594,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.27", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -30696,7 +30807,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.27", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -31394,7 +31505,7 @@ entry:
 then:                                             ; preds = %entry
   %9 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %10 = getelementptr i8, ptr %9, i64 0
-  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.24", ptr @"$string.277")
+  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.25", ptr @"$string.277")
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
@@ -31418,7 +31529,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %23 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.24", ptr @"$string.282")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.25", ptr @"$string.282")
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
@@ -31443,7 +31554,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %38 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.24", ptr @"$string.283")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.25", ptr @"$string.283")
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -32189,7 +32300,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.27", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -33425,7 +33536,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.27", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -34230,7 +34341,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.27", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -35809,13 +35920,13 @@ merge:                                            ; preds = %else, %dead
   %35 = getelementptr [256 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
   %37 = load ptr, ptr %file, align 8
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 256, ptr @"$string.24", ptr %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 256, ptr @"$string.25", ptr %37)
   %39 = load ptr, ptr %problem, align 8
   %40 = getelementptr %131, ptr %39, i32 0, i32 2
   %41 = getelementptr [256 x i8], ptr %40, i32 0, i32 0
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load ptr, ptr %tensor, align 8
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 256, ptr @"$string.24", ptr %43)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 256, ptr @"$string.25", ptr %43)
   %45 = load ptr, ptr %problem, align 8
   %46 = getelementptr %131, ptr %45, i32 0, i32 3
   %47 = getelementptr [512 x i8], ptr %46, i32 0, i32 0
@@ -35974,7 +36085,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 75, ptr @"$string.32")
+  call void @"$check.fail"(ptr @"$string.27", i32 75, ptr @"$string.33")
   %8 = load %48, ptr %1, align 1
   br label %merge
 
@@ -36387,7 +36498,7 @@ then2:                                            ; preds = %then
   %49 = getelementptr %0, ptr %message, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
   %51 = getelementptr i8, ptr %50, i64 0
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 512, ptr @"$string.24", ptr %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 512, ptr @"$string.25", ptr %51)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -38917,7 +39028,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.27", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -43523,7 +43634,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.27", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -53220,7 +53331,7 @@ entry:
   %6 = getelementptr [512 x i8], ptr %5, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load ptr, ptr %reason, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 512, ptr @"$string.24", ptr %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 512, ptr @"$string.25", ptr %8)
   ret void
 }
 
@@ -56464,7 +56575,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.22", i32 79, ptr @"$string.579")
+  call void @"$check.fail"(ptr @"$string.23", i32 79, ptr @"$string.579")
   %15 = load %48, ptr %8, align 1
   br label %merge
 
@@ -56482,7 +56593,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.22", i32 80, ptr @"$string.580")
+  call void @"$check.fail"(ptr @"$string.23", i32 80, ptr @"$string.580")
   %23 = load %48, ptr %7, align 1
   br label %merge1
 
@@ -65639,7 +65750,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.30", i32 121, ptr @"$string.633")
+  call void @"$check.fail"(ptr @"$string.31", i32 128, ptr @"$string.633")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -71962,7 +72073,7 @@ then:                                             ; preds = %and.lhs.true
   %25 = sext i32 %24 to i64
   %26 = sub i64 %23, %25
   %27 = load ptr, ptr %suffix, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 %26, ptr @"$string.24", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 %26, ptr @"$string.25", ptr %27)
   br label %merge
 
 else:                                             ; preds = %and.lhs.true, %entry
@@ -75659,16 +75770,16 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4462" = alloca ptr, align 8
-  %"$4461" = alloca i64, align 8
+  %"$4467" = alloca ptr, align 8
+  %"$4466" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4461", align 8
-  store ptr %2, ptr %"$4462", align 8
+  store i64 %1, ptr %"$4466", align 8
+  store ptr %2, ptr %"$4467", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4461", align 8
-  %6 = load ptr, ptr %"$4462", align 8
+  %5 = load i64, ptr %"$4466", align 8
+  %6 = load ptr, ptr %"$4467", align 8
   %7 = call i32 @"$Loop.cancel.677"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -76134,22 +76245,22 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$4488" = alloca ptr, align 8
-  %"$4487" = alloca ptr, align 8
-  %"$4486" = alloca i32, align 4
-  %"$4485" = alloca ptr, align 8
+  %"$4493" = alloca ptr, align 8
+  %"$4492" = alloca ptr, align 8
+  %"$4491" = alloca i32, align 4
+  %"$4490" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4485", align 8
-  store i32 %2, ptr %"$4486", align 4
-  store ptr %3, ptr %"$4487", align 8
-  store ptr %4, ptr %"$4488", align 8
+  store ptr %1, ptr %"$4490", align 8
+  store i32 %2, ptr %"$4491", align 4
+  store ptr %3, ptr %"$4492", align 8
+  store ptr %4, ptr %"$4493", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %177, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$4485", align 8
-  %8 = load i32, ptr %"$4486", align 4
-  %9 = load ptr, ptr %"$4487", align 8
-  %10 = load ptr, ptr %"$4488", align 8
+  %7 = load ptr, ptr %"$4490", align 8
+  %8 = load i32, ptr %"$4491", align 4
+  %9 = load ptr, ptr %"$4492", align 8
+  %10 = load ptr, ptr %"$4493", align 8
   %11 = call i32 @"$Loop.decode_step.684"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
@@ -76491,7 +76602,7 @@ merge2:                                           ; preds = %else4, %dead5
   %25 = getelementptr %6, ptr %24, i32 0, i32 3
   %26 = load i32, ptr %25, align 4
   %27 = load ptr, ptr %message, align 8
-  %28 = call i32 @"$request.check_tokens"(ptr @"$string.38", ptr %token, i32 1, i32 %26, ptr %27)
+  %28 = call i32 @"$request.check_tokens"(ptr @"$string.39", ptr %token, i32 1, i32 %26, ptr %27)
   store i32 %28, ptr %code6, align 4
   %29 = load i32, ptr %code6, align 4
   %30 = icmp ne i32 %29, 0
@@ -76667,7 +76778,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr %0, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.33", ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.34", ptr %19)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -76731,7 +76842,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %0, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.34")
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.35")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -76787,7 +76898,7 @@ then9:                                            ; preds = %then5
   %55 = getelementptr %178, ptr %54, i32 0, i32 2
   %56 = getelementptr %32, ptr %55, i32 0, i32 2
   %57 = load i32, ptr %56, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.35", i64 %52, i32 %53, i32 %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.36", i64 %52, i32 %53, i32 %57)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -76958,7 +77069,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %pool, align 8
   %25 = getelementptr %35, ptr %24, i32 0, i32 1
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.39", i32 %21, i32 %23, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.40", i32 %21, i32 %23, i32 %26)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -78908,13 +79019,13 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4497" = alloca ptr, align 8
+  %"$4502" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4497", align 8
+  store ptr %1, ptr %"$4502", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4497", align 8
+  %5 = load ptr, ptr %"$4502", align 8
   call void @"$Loop.free_state.707"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
@@ -79007,13 +79118,13 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4473" = alloca ptr, align 8
+  %"$4478" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4473", align 8
+  store ptr %1, ptr %"$4478", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4473", align 8
+  %5 = load ptr, ptr %"$4478", align 8
   call void @"$Loop.info.709"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
@@ -81625,19 +81736,19 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4469" = alloca ptr, align 8
-  %"$4468" = alloca i32, align 4
-  %"$4467" = alloca ptr, align 8
+  %"$4474" = alloca ptr, align 8
+  %"$4473" = alloca i32, align 4
+  %"$4472" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4467", align 8
-  store i32 %2, ptr %"$4468", align 4
-  store ptr %3, ptr %"$4469", align 8
+  store ptr %1, ptr %"$4472", align 8
+  store i32 %2, ptr %"$4473", align 4
+  store ptr %3, ptr %"$4474", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4467", align 8
-  %7 = load i32, ptr %"$4468", align 4
-  %8 = load ptr, ptr %"$4469", align 8
+  %6 = load ptr, ptr %"$4472", align 8
+  %7 = load i32, ptr %"$4473", align 4
+  %8 = load ptr, ptr %"$4474", align 8
   %9 = call i32 @"$Loop.poll.728"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -81739,16 +81850,16 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4465" = alloca ptr, align 8
-  %"$4464" = alloca i64, align 8
+  %"$4470" = alloca ptr, align 8
+  %"$4469" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4464", align 8
-  store ptr %2, ptr %"$4465", align 8
+  store i64 %1, ptr %"$4469", align 8
+  store ptr %2, ptr %"$4470", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4464", align 8
-  %6 = load ptr, ptr %"$4465", align 8
+  %5 = load i64, ptr %"$4469", align 8
+  %6 = load ptr, ptr %"$4470", align 8
   %7 = call i32 @"$Loop.preempt.729"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -81776,29 +81887,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
+  %"$4488" = alloca ptr, align 8
+  %"$4487" = alloca ptr, align 8
+  %"$4486" = alloca ptr, align 8
+  %"$4485" = alloca i8, align 1
+  %"$4484" = alloca i32, align 4
   %"$4483" = alloca ptr, align 8
-  %"$4482" = alloca ptr, align 8
-  %"$4481" = alloca ptr, align 8
-  %"$4480" = alloca i8, align 1
-  %"$4479" = alloca i32, align 4
-  %"$4478" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4478", align 8
-  store i32 %2, ptr %"$4479", align 4
+  store ptr %1, ptr %"$4483", align 8
+  store i32 %2, ptr %"$4484", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$4480", align 1
-  store ptr %4, ptr %"$4481", align 8
-  store ptr %5, ptr %"$4482", align 8
-  store ptr %6, ptr %"$4483", align 8
+  store i8 %7, ptr %"$4485", align 1
+  store ptr %4, ptr %"$4486", align 8
+  store ptr %5, ptr %"$4487", align 8
+  store ptr %6, ptr %"$4488", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %177, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$4478", align 8
-  %11 = load i32, ptr %"$4479", align 4
-  %12 = load i8, ptr %"$4480", align 1
-  %13 = load ptr, ptr %"$4481", align 8
-  %14 = load ptr, ptr %"$4482", align 8
-  %15 = load ptr, ptr %"$4483", align 8
+  %10 = load ptr, ptr %"$4483", align 8
+  %11 = load i32, ptr %"$4484", align 4
+  %12 = load i8, ptr %"$4485", align 1
+  %13 = load ptr, ptr %"$4486", align 8
+  %14 = load ptr, ptr %"$4487", align 8
+  %15 = load ptr, ptr %"$4488", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -82670,16 +82781,16 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4476" = alloca ptr, align 8
-  %"$4475" = alloca i32, align 4
+  %"$4481" = alloca ptr, align 8
+  %"$4480" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4475", align 4
-  store ptr %2, ptr %"$4476", align 8
+  store i32 %1, ptr %"$4480", align 4
+  store ptr %2, ptr %"$4481", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$4475", align 4
-  %6 = load ptr, ptr %"$4476", align 8
+  %5 = load i32, ptr %"$4480", align 4
+  %6 = load ptr, ptr %"$4481", align 8
   %7 = call i32 @"$Loop.resize_pool.735"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
@@ -83315,28 +83426,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$4495" = alloca ptr, align 8
-  %"$4494" = alloca ptr, align 8
-  %"$4493" = alloca i32, align 4
-  %"$4492" = alloca ptr, align 8
-  %"$4491" = alloca ptr, align 8
-  %"$4490" = alloca i32, align 4
+  %"$4500" = alloca ptr, align 8
+  %"$4499" = alloca ptr, align 8
+  %"$4498" = alloca i32, align 4
+  %"$4497" = alloca ptr, align 8
+  %"$4496" = alloca ptr, align 8
+  %"$4495" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4490", align 4
-  store ptr %2, ptr %"$4491", align 8
-  store ptr %3, ptr %"$4492", align 8
-  store i32 %4, ptr %"$4493", align 4
-  store ptr %5, ptr %"$4494", align 8
-  store ptr %6, ptr %"$4495", align 8
+  store i32 %1, ptr %"$4495", align 4
+  store ptr %2, ptr %"$4496", align 8
+  store ptr %3, ptr %"$4497", align 8
+  store i32 %4, ptr %"$4498", align 4
+  store ptr %5, ptr %"$4499", align 8
+  store ptr %6, ptr %"$4500", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %177, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$4490", align 4
-  %10 = load ptr, ptr %"$4491", align 8
-  %11 = load ptr, ptr %"$4492", align 8
-  %12 = load i32, ptr %"$4493", align 4
-  %13 = load ptr, ptr %"$4494", align 8
-  %14 = load ptr, ptr %"$4495", align 8
+  %9 = load i32, ptr %"$4495", align 4
+  %10 = load ptr, ptr %"$4496", align 8
+  %11 = load ptr, ptr %"$4497", align 8
+  %12 = load i32, ptr %"$4498", align 4
+  %13 = load ptr, ptr %"$4499", align 8
+  %14 = load ptr, ptr %"$4500", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -84602,19 +84713,19 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$4459" = alloca ptr, align 8
-  %"$4458" = alloca ptr, align 8
-  %"$4457" = alloca ptr, align 8
+  %"$4464" = alloca ptr, align 8
+  %"$4463" = alloca ptr, align 8
+  %"$4462" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4457", align 8
-  store ptr %2, ptr %"$4458", align 8
-  store ptr %3, ptr %"$4459", align 8
+  store ptr %1, ptr %"$4462", align 8
+  store ptr %2, ptr %"$4463", align 8
+  store ptr %3, ptr %"$4464", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4457", align 8
-  %7 = load ptr, ptr %"$4458", align 8
-  %8 = load ptr, ptr %"$4459", align 8
+  %6 = load ptr, ptr %"$4462", align 8
+  %7 = load ptr, ptr %"$4463", align 8
+  %8 = load ptr, ptr %"$4464", align 8
   %9 = call i32 @"$Loop.submit.747"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
@@ -85388,13 +85499,13 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$4471" = alloca i64, align 8
+  %"$4476" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4471", align 8
+  store i64 %1, ptr %"$4476", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %177, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$4471", align 8
+  %4 = load i64, ptr %"$4476", align 8
   %5 = call i32 @"$Loop.wait.756"(ptr %3, i64 %4)
   ret i32 %5
 
@@ -85834,7 +85945,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.27", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -86408,7 +86519,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 70, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.27", i32 70, ptr @"$string.13")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -87594,15 +87705,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
-  %"$4404" = alloca i32, align 4
-  %"$4403" = alloca i32, align 4
+  %"$4409" = alloca i32, align 4
+  %"$4408" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4403", align 4
-  store i32 %2, ptr %"$4404", align 4
+  store i32 %1, ptr %"$4408", align 4
+  store i32 %2, ptr %"$4409", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4403", align 4
-  %6 = load i32, ptr %"$4404", align 4
+  %5 = load i32, ptr %"$4408", align 4
+  %6 = load i32, ptr %"$4409", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %48, ptr %3, align 1
   ret void
@@ -87699,15 +87810,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4394" = alloca ptr, align 8
-  %"$4393" = alloca i32, align 4
+  %"$4399" = alloca ptr, align 8
+  %"$4398" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4393", align 4
-  store ptr %2, ptr %"$4394", align 8
+  store i32 %1, ptr %"$4398", align 4
+  store ptr %2, ptr %"$4399", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4393", align 4
-  %5 = load ptr, ptr %"$4394", align 8
+  %4 = load i32, ptr %"$4398", align 4
+  %5 = load ptr, ptr %"$4399", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -87717,12 +87828,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$4407" = alloca i32, align 4
+  %"$4412" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4407", align 4
+  store i32 %1, ptr %"$4412", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4407", align 4
+  %3 = load i32, ptr %"$4412", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -87834,12 +87945,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$4401" = alloca i32, align 4
+  %"$4406" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4401", align 4
+  store i32 %1, ptr %"$4406", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4401", align 4
+  %3 = load i32, ptr %"$4406", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -87849,18 +87960,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$4398" = alloca ptr, align 8
-  %"$4397" = alloca i32, align 4
-  %"$4396" = alloca i32, align 4
+  %"$4403" = alloca ptr, align 8
+  %"$4402" = alloca i32, align 4
+  %"$4401" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4396", align 4
-  store i32 %2, ptr %"$4397", align 4
-  store ptr %3, ptr %"$4398", align 8
+  store i32 %1, ptr %"$4401", align 4
+  store i32 %2, ptr %"$4402", align 4
+  store ptr %3, ptr %"$4403", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4396", align 4
-  %6 = load i32, ptr %"$4397", align 4
-  %7 = load ptr, ptr %"$4398", align 8
+  %5 = load i32, ptr %"$4401", align 4
+  %6 = load i32, ptr %"$4402", align 4
+  %7 = load ptr, ptr %"$4403", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -87871,12 +87982,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4391" = alloca i32, align 4
+  %"$4396" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4391", align 4
+  store i32 %1, ptr %"$4396", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4391", align 4
+  %4 = load i32, ptr %"$4396", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void
@@ -87888,12 +87999,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4389" = alloca i32, align 4
+  %"$4394" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4389", align 4
+  store i32 %1, ptr %"$4394", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4389", align 4
+  %4 = load i32, ptr %"$4394", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void

@@ -983,9 +983,9 @@ forbody.lr.ph.i:                                  ; preds = %"$Loop.record_step.
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge1.i, %forbody.lr.ph.i
-  %i.031.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %540, %merge1.i ]
+  %i.034.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %582, %merge1.i ]
   %77 = load ptr, ptr %53, align 8
-  %78 = getelementptr %4, ptr %77, i64 %i.031.i
+  %78 = getelementptr %4, ptr %77, i64 %i.034.i
   %segment.sroa.0.0.copyload.i = load ptr, ptr %78, align 8
   %segment.sroa.213.0..sroa_idx.i = getelementptr inbounds i8, ptr %78, i64 12
   %segment.sroa.213.0.copyload.i = load i32, ptr %segment.sroa.213.0..sroa_idx.i, align 4
@@ -1418,11 +1418,11 @@ then3.i:                                          ; preds = %"$Scheduler.registe
   %299 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 320
   %300 = load i32, ptr %299, align 4
   %301 = icmp slt i32 %298, %300
-  %.pre35.i = load ptr, ptr %71, align 8
+  %.pre39.i = load ptr, ptr %71, align 8
   br i1 %301, label %and.lhs.true.i.i.i, label %"$Scheduler.capture_logits.exit.i.i"
 
-then.i.i27.i:                                     ; preds = %and.lhs.true.i.i.i
-  %302 = getelementptr i8, ptr %.pre35.i, i64 64
+then.i.i29.i:                                     ; preds = %and.lhs.true.i.i.i
+  %302 = getelementptr i8, ptr %.pre39.i, i64 64
   %303 = load i32, ptr %302, align 4
   %304 = sext i32 %303 to i64
   %305 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 312
@@ -1439,13 +1439,13 @@ then.i.i27.i:                                     ; preds = %and.lhs.true.i.i.i
   br label %"$Scheduler.capture_logits.exit.i.i"
 
 and.lhs.true.i.i.i:                               ; preds = %then3.i
-  %314 = getelementptr i8, ptr %.pre35.i, i64 344
+  %314 = getelementptr i8, ptr %.pre39.i, i64 344
   %315 = load ptr, ptr %314, align 8
-  %.not.i.i26.i = icmp eq ptr %315, null
-  br i1 %.not.i.i26.i, label %"$Scheduler.capture_logits.exit.i.i", label %then.i.i27.i
+  %.not.i.i28.i = icmp eq ptr %315, null
+  br i1 %.not.i.i28.i, label %"$Scheduler.capture_logits.exit.i.i", label %then.i.i29.i
 
-"$Scheduler.capture_logits.exit.i.i":             ; preds = %and.lhs.true.i.i.i, %then.i.i27.i, %then3.i
-  %316 = phi ptr [ %.pre35.i, %and.lhs.true.i.i.i ], [ %.pre.i, %then.i.i27.i ], [ %.pre35.i, %then3.i ]
+"$Scheduler.capture_logits.exit.i.i":             ; preds = %and.lhs.true.i.i.i, %then.i.i29.i, %then3.i
+  %316 = phi ptr [ %.pre39.i, %and.lhs.true.i.i.i ], [ %.pre.i, %then.i.i29.i ], [ %.pre39.i, %then3.i ]
   %317 = getelementptr i8, ptr %316, i64 304
   %318 = load ptr, ptr %317, align 8
   %319 = zext nneg i32 %segment.sroa.213.0.copyload.i to i64
@@ -1462,473 +1462,552 @@ then.i.i18:                                       ; preds = %"$Scheduler.capture
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i.i.i)
   %327 = load i64, ptr %295, align 8
   %328 = add i64 %327, -1
-  %.val3.i.i.i = load i32, ptr %296, align 4
+  %.val5.i.i.i = load i32, ptr %296, align 4
   %329 = trunc i64 %327 to i32
-  %330 = sub i32 %329, %.val3.i.i.i
+  %330 = sub i32 %329, %.val5.i.i.i
   %331 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i, i64 256, ptr nonnull @"$string.8", i64 %328, i32 %330)
-  %332 = load ptr, ptr %74, align 8
-  %333 = load i64, ptr %75, align 8
-  %334 = getelementptr %6, ptr %332, i64 %333
-  %335 = add i64 %333, 1
-  store i64 %335, ptr %75, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %334, i8 0, i64 472, i1 false)
-  %336 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %336, ptr %334, align 8
-  %337 = getelementptr i8, ptr %334, i64 8
-  store i32 3, ptr %337, align 4
-  %338 = getelementptr i8, ptr %334, i64 20
-  store i32 -1, ptr %338, align 4
-  %.val.i.i.i.i25.i = load i64, ptr %295, align 8
+  %332 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
+  %333 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
+  %334 = load i32, ptr %333, align 4
+  %335 = icmp sgt i32 %334, 0
+  br i1 %335, label %and.lhs.true.i.i.i25.i, label %"$Scheduler.fail_not_finite.exit.i.i"
+
+whilebody.i.i.i27.i:                              ; preds = %then.i.i.i.i.i.i, %merge.i.i.i.i.i.i
+  %336 = getelementptr i8, ptr %349, i64 4
+  store i8 0, ptr %336, align 1
+  %337 = load i64, ptr %64, align 8
+  %338 = add i64 %337, 1
+  store i64 %338, ptr %64, align 8
+  %339 = load i32, ptr %333, align 4
+  %340 = add i32 %339, -1
+  store i32 %340, ptr %333, align 4
+  %341 = icmp sgt i32 %340, 0
+  br i1 %341, label %and.lhs.true.i.i.i25.i, label %"$Scheduler.fail_not_finite.exit.i.i"
+
+and.lhs.true.i.i.i25.i:                           ; preds = %then.i.i18, %whilebody.i.i.i27.i
+  %342 = phi i32 [ %340, %whilebody.i.i.i27.i ], [ %334, %then.i.i18 ]
+  %343 = load ptr, ptr %332, align 8
+  %344 = zext nneg i32 %342 to i64
+  %345 = getelementptr i32, ptr %343, i64 %344
+  %346 = getelementptr i8, ptr %345, i64 -4
+  %347 = load i32, ptr %346, align 4
+  %.val.i.i.i.i26.i = load ptr, ptr %58, align 8
+  %348 = sext i32 %347 to i64
+  %349 = getelementptr %5, ptr %.val.i.i.i.i26.i, i64 %348
+  %350 = getelementptr i8, ptr %349, i64 12
+  %351 = load i32, ptr %350, align 4
+  %352 = icmp sgt i32 %351, 0
+  br i1 %352, label %"$Scheduler.fail_not_finite.exit.i.i", label %or.lhs.false.i.i.i.i.i
+
+or.lhs.false.i.i.i.i.i:                           ; preds = %and.lhs.true.i.i.i25.i
+  %353 = load i32, ptr %349, align 4
+  %354 = icmp sgt i32 %353, 1
+  br i1 %354, label %"$Scheduler.fail_not_finite.exit.i.i", label %merge.i.i.i.i.i
+
+merge.i.i.i.i.i:                                  ; preds = %or.lhs.false.i.i.i.i.i
+  %355 = getelementptr i8, ptr %349, i64 32
+  %356 = load i64, ptr %355, align 8
+  %.val17.i.i.i.i.i.i = load i32, ptr %61, align 4
+  %.val18.i.i.i.i.i.i = load ptr, ptr %62, align 8
+  %357 = add i32 %.val17.i.i.i.i.i.i, -1
+  %358 = sext i32 %357 to i64
+  %359 = and i64 %356, %358
+  %360 = getelementptr i32, ptr %.val18.i.i.i.i.i.i, i64 %359
+  %361 = load i32, ptr %360, align 4
+  %.not19.i.i.i.i.i.i = icmp eq i32 %361, %347
+  br i1 %.not19.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %whilebody.i.i.i.i.i.i
+
+whilebody.i.i.i.i.i.i:                            ; preds = %merge.i.i.i.i.i, %whilebody.i.i.i.i.i.i
+  %362 = phi i32 [ %365, %whilebody.i.i.i.i.i.i ], [ %361, %merge.i.i.i.i.i ]
+  %363 = sext i32 %362 to i64
+  %364 = getelementptr %5, ptr %.val.i.i.i.i26.i, i64 %363, i32 6
+  %365 = load i32, ptr %364, align 4
+  %.not.i.i.i.i.i.i = icmp eq i32 %365, %347
+  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %whilebody.i.i.i.i.i.i
+
+merge.i.i.i.i.i.i:                                ; preds = %whilebody.i.i.i.i.i.i, %merge.i.i.i.i.i
+  %link.0.lcssa.i.i.i.i.i.i = phi ptr [ %360, %merge.i.i.i.i.i ], [ %364, %whilebody.i.i.i.i.i.i ]
+  %366 = getelementptr i8, ptr %349, i64 24
+  %367 = load i32, ptr %366, align 4
+  store i32 %367, ptr %link.0.lcssa.i.i.i.i.i.i, align 4
+  %368 = getelementptr i8, ptr %349, i64 8
+  %369 = load i32, ptr %368, align 4
+  %.not15.i.i.i.i.i.i = icmp eq i32 %369, -1
+  br i1 %.not15.i.i.i.i.i.i, label %whilebody.i.i.i27.i, label %then.i.i.i.i.i.i
+
+then.i.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i.i
+  %.val.i.i.i.i.i.i = load ptr, ptr %58, align 8
+  %370 = sext i32 %369 to i64
+  %371 = getelementptr %5, ptr %.val.i.i.i.i.i.i, i64 %370, i32 3
+  %372 = load i32, ptr %371, align 4
+  %373 = add i32 %372, -1
+  store i32 %373, ptr %371, align 4
+  br label %whilebody.i.i.i27.i
+
+"$Scheduler.fail_not_finite.exit.i.i":            ; preds = %or.lhs.false.i.i.i.i.i, %and.lhs.true.i.i.i25.i, %whilebody.i.i.i27.i, %then.i.i18
+  %374 = load ptr, ptr %74, align 8
+  %375 = load i64, ptr %75, align 8
+  %376 = getelementptr %6, ptr %374, i64 %375
+  %377 = add i64 %375, 1
+  store i64 %377, ptr %75, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %376, i8 0, i64 472, i1 false)
+  %378 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %378, ptr %376, align 8
+  %379 = getelementptr i8, ptr %376, i64 8
+  store i32 3, ptr %379, align 4
+  %380 = getelementptr i8, ptr %376, i64 20
+  store i32 -1, ptr %380, align 4
+  %.val.i.i6.i.i.i = load i64, ptr %295, align 8
   %.val17.i.i.i.i.i = load i32, ptr %296, align 4
-  %339 = trunc i64 %.val.i.i.i.i25.i to i32
-  %340 = sub i32 %339, %.val17.i.i.i.i.i
-  %341 = getelementptr i8, ptr %334, i64 24
-  store i32 %340, ptr %341, align 4
-  %342 = load i32, ptr %296, align 4
-  %343 = getelementptr i8, ptr %334, i64 28
-  store i32 %342, ptr %343, align 4
-  %344 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %345 = load i32, ptr %344, align 4
-  %346 = getelementptr i8, ptr %334, i64 32
-  store i32 %345, ptr %346, align 4
-  %347 = getelementptr i8, ptr %334, i64 36
-  store i32 -1, ptr %347, align 4
-  %348 = load i64, ptr %52, align 8
-  %349 = getelementptr i8, ptr %334, i64 208
-  store i64 %348, ptr %349, align 8
-  %350 = getelementptr i8, ptr %334, i64 12
-  store i32 6, ptr %350, align 4
-  %351 = getelementptr i8, ptr %334, i64 16
-  store i32 8, ptr %351, align 4
-  %352 = getelementptr i8, ptr %334, i64 216
-  %353 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %352, i64 256, ptr nonnull @"$string.9", ptr nonnull %text.i.i.i)
+  %381 = trunc i64 %.val.i.i6.i.i.i to i32
+  %382 = sub i32 %381, %.val17.i.i.i.i.i
+  %383 = getelementptr i8, ptr %376, i64 24
+  store i32 %382, ptr %383, align 4
+  %384 = load i32, ptr %296, align 4
+  %385 = getelementptr i8, ptr %376, i64 28
+  store i32 %384, ptr %385, align 4
+  %386 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %387 = load i32, ptr %386, align 4
+  %388 = getelementptr i8, ptr %376, i64 32
+  store i32 %387, ptr %388, align 4
+  %389 = getelementptr i8, ptr %376, i64 36
+  store i32 -1, ptr %389, align 4
+  %390 = load i64, ptr %52, align 8
+  %391 = getelementptr i8, ptr %376, i64 208
+  store i64 %390, ptr %391, align 8
+  %392 = getelementptr i8, ptr %376, i64 12
+  store i32 6, ptr %392, align 4
+  %393 = getelementptr i8, ptr %376, i64 16
+  store i32 8, ptr %393, align 4
+  %394 = getelementptr i8, ptr %376, i64 216
+  %395 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %394, i64 256, ptr nonnull @"$string.9", ptr nonnull %text.i.i.i)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i.i.i)
   br label %merge1.i
 
 else.i.i:                                         ; preds = %"$Scheduler.capture_logits.exit.i.i"
-  %354 = icmp slt i32 %321, 0
-  br i1 %354, label %then1.i.i, label %merge.i18.i
+  %396 = icmp slt i32 %321, 0
+  br i1 %396, label %then1.i.i, label %merge.i18.i
 
 then1.i.i:                                        ; preds = %else.i.i
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i29.i.i)
   %.val.i30.i.i = load i64, ptr %295, align 8
   %.val2.i.i.i = load i32, ptr %296, align 4
-  %355 = trunc i64 %.val.i30.i.i to i32
-  %356 = sub i32 %355, %.val2.i.i.i
-  %357 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i29.i.i, i64 256, ptr nonnull @"$string.10", i32 %356)
-  %358 = load ptr, ptr %74, align 8
-  %359 = load i64, ptr %75, align 8
-  %360 = getelementptr %6, ptr %358, i64 %359
-  %361 = add i64 %359, 1
-  store i64 %361, ptr %75, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %360, i8 0, i64 472, i1 false)
-  %362 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %362, ptr %360, align 8
-  %363 = getelementptr i8, ptr %360, i64 8
-  store i32 3, ptr %363, align 4
-  %364 = getelementptr i8, ptr %360, i64 20
-  store i32 -1, ptr %364, align 4
+  %397 = trunc i64 %.val.i30.i.i to i32
+  %398 = sub i32 %397, %.val2.i.i.i
+  %399 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i29.i.i, i64 256, ptr nonnull @"$string.10", i32 %398)
+  %400 = load ptr, ptr %74, align 8
+  %401 = load i64, ptr %75, align 8
+  %402 = getelementptr %6, ptr %400, i64 %401
+  %403 = add i64 %401, 1
+  store i64 %403, ptr %75, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %402, i8 0, i64 472, i1 false)
+  %404 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %404, ptr %402, align 8
+  %405 = getelementptr i8, ptr %402, i64 8
+  store i32 3, ptr %405, align 4
+  %406 = getelementptr i8, ptr %402, i64 20
+  store i32 -1, ptr %406, align 4
   %.val.i.i.i31.i.i = load i64, ptr %295, align 8
   %.val17.i.i.i32.i.i = load i32, ptr %296, align 4
-  %365 = trunc i64 %.val.i.i.i31.i.i to i32
-  %366 = sub i32 %365, %.val17.i.i.i32.i.i
-  %367 = getelementptr i8, ptr %360, i64 24
-  store i32 %366, ptr %367, align 4
-  %368 = load i32, ptr %296, align 4
-  %369 = getelementptr i8, ptr %360, i64 28
-  store i32 %368, ptr %369, align 4
-  %370 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %371 = load i32, ptr %370, align 4
-  %372 = getelementptr i8, ptr %360, i64 32
-  store i32 %371, ptr %372, align 4
-  %373 = getelementptr i8, ptr %360, i64 36
-  store i32 -1, ptr %373, align 4
-  %374 = load i64, ptr %52, align 8
-  %375 = getelementptr i8, ptr %360, i64 208
-  store i64 %374, ptr %375, align 8
-  %376 = getelementptr i8, ptr %360, i64 12
-  store i32 6, ptr %376, align 4
-  %377 = getelementptr i8, ptr %360, i64 16
-  store i32 8, ptr %377, align 4
-  %378 = getelementptr i8, ptr %360, i64 216
-  %379 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %378, i64 256, ptr nonnull @"$string.9", ptr nonnull %text.i29.i.i)
+  %407 = trunc i64 %.val.i.i.i31.i.i to i32
+  %408 = sub i32 %407, %.val17.i.i.i32.i.i
+  %409 = getelementptr i8, ptr %402, i64 24
+  store i32 %408, ptr %409, align 4
+  %410 = load i32, ptr %296, align 4
+  %411 = getelementptr i8, ptr %402, i64 28
+  store i32 %410, ptr %411, align 4
+  %412 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %413 = load i32, ptr %412, align 4
+  %414 = getelementptr i8, ptr %402, i64 32
+  store i32 %413, ptr %414, align 4
+  %415 = getelementptr i8, ptr %402, i64 36
+  store i32 -1, ptr %415, align 4
+  %416 = load i64, ptr %52, align 8
+  %417 = getelementptr i8, ptr %402, i64 208
+  store i64 %416, ptr %417, align 8
+  %418 = getelementptr i8, ptr %402, i64 12
+  store i32 6, ptr %418, align 4
+  %419 = getelementptr i8, ptr %402, i64 16
+  store i32 8, ptr %419, align 4
+  %420 = getelementptr i8, ptr %402, i64 216
+  %421 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %420, i64 256, ptr nonnull @"$string.9", ptr nonnull %text.i29.i.i)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i29.i.i)
   br label %merge1.i
 
 merge.i18.i:                                      ; preds = %else.i.i
-  %380 = load ptr, ptr %74, align 8
-  %381 = load i64, ptr %75, align 8
-  %382 = getelementptr %6, ptr %380, i64 %381
-  %383 = add i64 %381, 1
-  store i64 %383, ptr %75, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %382, i8 0, i64 472, i1 false)
-  %384 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %384, ptr %382, align 8
-  %385 = getelementptr i8, ptr %382, i64 8
-  store i32 1, ptr %385, align 4
-  %386 = getelementptr i8, ptr %382, i64 20
-  store i32 -1, ptr %386, align 4
+  %422 = load ptr, ptr %74, align 8
+  %423 = load i64, ptr %75, align 8
+  %424 = getelementptr %6, ptr %422, i64 %423
+  %425 = add i64 %423, 1
+  store i64 %425, ptr %75, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %424, i8 0, i64 472, i1 false)
+  %426 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %426, ptr %424, align 8
+  %427 = getelementptr i8, ptr %424, i64 8
+  store i32 1, ptr %427, align 4
+  %428 = getelementptr i8, ptr %424, i64 20
+  store i32 -1, ptr %428, align 4
   %.val.i.i.i19.i = load i64, ptr %295, align 8
   %.val17.i.i.i20.i = load i32, ptr %296, align 4
-  %387 = trunc i64 %.val.i.i.i19.i to i32
-  %388 = sub i32 %387, %.val17.i.i.i20.i
-  %389 = getelementptr i8, ptr %382, i64 24
-  store i32 %388, ptr %389, align 4
-  %390 = load i32, ptr %296, align 4
-  %391 = getelementptr i8, ptr %382, i64 28
-  store i32 %390, ptr %391, align 4
-  %392 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %393 = load i32, ptr %392, align 4
-  %394 = getelementptr i8, ptr %382, i64 32
-  store i32 %393, ptr %394, align 4
-  %395 = getelementptr i8, ptr %382, i64 36
-  store i32 -1, ptr %395, align 4
-  %396 = load i64, ptr %52, align 8
-  %397 = getelementptr i8, ptr %382, i64 208
-  store i64 %396, ptr %397, align 8
-  store i32 %321, ptr %386, align 4
-  %398 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 172
-  %399 = load i32, ptr %398, align 4
-  store i32 %399, ptr %395, align 4
-  %400 = load ptr, ptr %71, align 8
-  %401 = getelementptr i8, ptr %400, i64 64
-  %402 = load i32, ptr %401, align 4
-  %spec.store.select.i.i.i = call i32 @llvm.smin.i32(i32 %399, i32 %402)
-  store i32 %spec.store.select.i.i.i, ptr %395, align 4
-  %403 = icmp sgt i32 %spec.store.select.i.i.i, -1
-  br i1 %403, label %then2.i.i.i, label %"$Scheduler.post_token.exit.i.i"
+  %429 = trunc i64 %.val.i.i.i19.i to i32
+  %430 = sub i32 %429, %.val17.i.i.i20.i
+  %431 = getelementptr i8, ptr %424, i64 24
+  store i32 %430, ptr %431, align 4
+  %432 = load i32, ptr %296, align 4
+  %433 = getelementptr i8, ptr %424, i64 28
+  store i32 %432, ptr %433, align 4
+  %434 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %435 = load i32, ptr %434, align 4
+  %436 = getelementptr i8, ptr %424, i64 32
+  store i32 %435, ptr %436, align 4
+  %437 = getelementptr i8, ptr %424, i64 36
+  store i32 -1, ptr %437, align 4
+  %438 = load i64, ptr %52, align 8
+  %439 = getelementptr i8, ptr %424, i64 208
+  store i64 %438, ptr %439, align 8
+  store i32 %321, ptr %428, align 4
+  %440 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 172
+  %441 = load i32, ptr %440, align 4
+  store i32 %441, ptr %437, align 4
+  %442 = load ptr, ptr %71, align 8
+  %443 = getelementptr i8, ptr %442, i64 64
+  %444 = load i32, ptr %443, align 4
+  %spec.store.select.i.i.i = call i32 @llvm.smin.i32(i32 %441, i32 %444)
+  store i32 %spec.store.select.i.i.i, ptr %437, align 4
+  %445 = icmp sgt i32 %spec.store.select.i.i.i, -1
+  br i1 %445, label %then2.i.i.i, label %"$Scheduler.post_token.exit.i.i"
 
 then2.i.i.i:                                      ; preds = %merge.i18.i
-  %404 = getelementptr i8, ptr %316, i64 320
-  %405 = load ptr, ptr %404, align 8
-  %406 = getelementptr float, ptr %405, i64 %319
-  %407 = load float, ptr %406, align 4
-  %408 = getelementptr i8, ptr %382, i64 40
-  store float %407, ptr %408, align 4
+  %446 = getelementptr i8, ptr %316, i64 320
+  %447 = load ptr, ptr %446, align 8
+  %448 = getelementptr float, ptr %447, i64 %319
+  %449 = load float, ptr %448, align 4
+  %450 = getelementptr i8, ptr %424, i64 40
+  store float %449, ptr %450, align 4
   %.not.i33.i.i = icmp eq i32 %spec.store.select.i.i.i, 0
   br i1 %.not.i33.i.i, label %"$Scheduler.post_token.exit.i.i", label %forbody.lr.ph.i.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %then2.i.i.i
-  %409 = getelementptr i8, ptr %316, i64 328
-  %410 = mul i32 %segment.sroa.213.0.copyload.i, 20
-  %411 = getelementptr i8, ptr %382, i64 44
-  %412 = getelementptr i8, ptr %316, i64 336
-  %413 = getelementptr i8, ptr %382, i64 124
+  %451 = getelementptr i8, ptr %316, i64 328
+  %452 = mul i32 %segment.sroa.213.0.copyload.i, 20
+  %453 = getelementptr i8, ptr %424, i64 44
+  %454 = getelementptr i8, ptr %316, i64 336
+  %455 = getelementptr i8, ptr %424, i64 124
   %wide.trip.count.i.i.i = zext nneg i32 %spec.store.select.i.i.i to i64
-  %xtraiter43 = and i64 %wide.trip.count.i.i.i, 3
-  %414 = icmp ult i32 %spec.store.select.i.i.i, 4
-  br i1 %414, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.new
+  %xtraiter48 = and i64 %wide.trip.count.i.i.i, 3
+  %456 = icmp ult i32 %spec.store.select.i.i.i, 4
+  br i1 %456, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.new
 
 forbody.lr.ph.i.i.i.new:                          ; preds = %forbody.lr.ph.i.i.i
-  %unroll_iter46 = and i64 %wide.trip.count.i.i.i, 2147483644
+  %unroll_iter51 = and i64 %wide.trip.count.i.i.i, 2147483644
   br label %forbody.i.i.i
 
 forbody.i.i.i:                                    ; preds = %forbody.i.i.i, %forbody.lr.ph.i.i.i.new
   %indvars.iv.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %indvars.iv.next.i.i.i.3, %forbody.i.i.i ]
-  %niter47 = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %niter47.next.3, %forbody.i.i.i ]
-  %415 = load ptr, ptr %409, align 8
-  %416 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
-  %417 = add i32 %410, %416
-  %418 = sext i32 %417 to i64
-  %419 = getelementptr i32, ptr %415, i64 %418
-  %420 = load i32, ptr %419, align 4
-  %421 = getelementptr i32, ptr %411, i64 %indvars.iv.i.i.i
-  store i32 %420, ptr %421, align 4
-  %422 = load ptr, ptr %412, align 8
-  %423 = getelementptr float, ptr %422, i64 %418
-  %424 = load float, ptr %423, align 4
-  %425 = getelementptr float, ptr %413, i64 %indvars.iv.i.i.i
-  store float %424, ptr %425, align 4
+  %niter52 = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %niter52.next.3, %forbody.i.i.i ]
+  %457 = load ptr, ptr %451, align 8
+  %458 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
+  %459 = add i32 %452, %458
+  %460 = sext i32 %459 to i64
+  %461 = getelementptr i32, ptr %457, i64 %460
+  %462 = load i32, ptr %461, align 4
+  %463 = getelementptr i32, ptr %453, i64 %indvars.iv.i.i.i
+  store i32 %462, ptr %463, align 4
+  %464 = load ptr, ptr %454, align 8
+  %465 = getelementptr float, ptr %464, i64 %460
+  %466 = load float, ptr %465, align 4
+  %467 = getelementptr float, ptr %455, i64 %indvars.iv.i.i.i
+  store float %466, ptr %467, align 4
   %indvars.iv.next.i.i.i = or disjoint i64 %indvars.iv.i.i.i, 1
-  %426 = load ptr, ptr %409, align 8
-  %427 = trunc nuw nsw i64 %indvars.iv.next.i.i.i to i32
-  %428 = add i32 %410, %427
-  %429 = sext i32 %428 to i64
-  %430 = getelementptr i32, ptr %426, i64 %429
-  %431 = load i32, ptr %430, align 4
-  %432 = getelementptr i32, ptr %411, i64 %indvars.iv.next.i.i.i
-  store i32 %431, ptr %432, align 4
-  %433 = load ptr, ptr %412, align 8
-  %434 = getelementptr float, ptr %433, i64 %429
-  %435 = load float, ptr %434, align 4
-  %436 = getelementptr float, ptr %413, i64 %indvars.iv.next.i.i.i
-  store float %435, ptr %436, align 4
+  %468 = load ptr, ptr %451, align 8
+  %469 = trunc nuw nsw i64 %indvars.iv.next.i.i.i to i32
+  %470 = add i32 %452, %469
+  %471 = sext i32 %470 to i64
+  %472 = getelementptr i32, ptr %468, i64 %471
+  %473 = load i32, ptr %472, align 4
+  %474 = getelementptr i32, ptr %453, i64 %indvars.iv.next.i.i.i
+  store i32 %473, ptr %474, align 4
+  %475 = load ptr, ptr %454, align 8
+  %476 = getelementptr float, ptr %475, i64 %471
+  %477 = load float, ptr %476, align 4
+  %478 = getelementptr float, ptr %455, i64 %indvars.iv.next.i.i.i
+  store float %477, ptr %478, align 4
   %indvars.iv.next.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i, 2
-  %437 = load ptr, ptr %409, align 8
-  %438 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.1 to i32
-  %439 = add i32 %410, %438
-  %440 = sext i32 %439 to i64
-  %441 = getelementptr i32, ptr %437, i64 %440
-  %442 = load i32, ptr %441, align 4
-  %443 = getelementptr i32, ptr %411, i64 %indvars.iv.next.i.i.i.1
-  store i32 %442, ptr %443, align 4
-  %444 = load ptr, ptr %412, align 8
-  %445 = getelementptr float, ptr %444, i64 %440
-  %446 = load float, ptr %445, align 4
-  %447 = getelementptr float, ptr %413, i64 %indvars.iv.next.i.i.i.1
-  store float %446, ptr %447, align 4
+  %479 = load ptr, ptr %451, align 8
+  %480 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.1 to i32
+  %481 = add i32 %452, %480
+  %482 = sext i32 %481 to i64
+  %483 = getelementptr i32, ptr %479, i64 %482
+  %484 = load i32, ptr %483, align 4
+  %485 = getelementptr i32, ptr %453, i64 %indvars.iv.next.i.i.i.1
+  store i32 %484, ptr %485, align 4
+  %486 = load ptr, ptr %454, align 8
+  %487 = getelementptr float, ptr %486, i64 %482
+  %488 = load float, ptr %487, align 4
+  %489 = getelementptr float, ptr %455, i64 %indvars.iv.next.i.i.i.1
+  store float %488, ptr %489, align 4
   %indvars.iv.next.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i, 3
-  %448 = load ptr, ptr %409, align 8
-  %449 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.2 to i32
-  %450 = add i32 %410, %449
-  %451 = sext i32 %450 to i64
-  %452 = getelementptr i32, ptr %448, i64 %451
-  %453 = load i32, ptr %452, align 4
-  %454 = getelementptr i32, ptr %411, i64 %indvars.iv.next.i.i.i.2
-  store i32 %453, ptr %454, align 4
-  %455 = load ptr, ptr %412, align 8
-  %456 = getelementptr float, ptr %455, i64 %451
-  %457 = load float, ptr %456, align 4
-  %458 = getelementptr float, ptr %413, i64 %indvars.iv.next.i.i.i.2
-  store float %457, ptr %458, align 4
+  %490 = load ptr, ptr %451, align 8
+  %491 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.2 to i32
+  %492 = add i32 %452, %491
+  %493 = sext i32 %492 to i64
+  %494 = getelementptr i32, ptr %490, i64 %493
+  %495 = load i32, ptr %494, align 4
+  %496 = getelementptr i32, ptr %453, i64 %indvars.iv.next.i.i.i.2
+  store i32 %495, ptr %496, align 4
+  %497 = load ptr, ptr %454, align 8
+  %498 = getelementptr float, ptr %497, i64 %493
+  %499 = load float, ptr %498, align 4
+  %500 = getelementptr float, ptr %455, i64 %indvars.iv.next.i.i.i.2
+  store float %499, ptr %500, align 4
   %indvars.iv.next.i.i.i.3 = add nuw nsw i64 %indvars.iv.i.i.i, 4
-  %niter47.next.3 = add i64 %niter47, 4
-  %niter47.ncmp.3 = icmp eq i64 %niter47.next.3, %unroll_iter46
-  br i1 %niter47.ncmp.3, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i
+  %niter52.next.3 = add i64 %niter52, 4
+  %niter52.ncmp.3 = icmp eq i64 %niter52.next.3, %unroll_iter51
+  br i1 %niter52.ncmp.3, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i
 
 "$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i, %forbody.lr.ph.i.i.i
   %indvars.iv.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %indvars.iv.next.i.i.i.3, %forbody.i.i.i ]
-  %lcmp.mod45.not = icmp eq i64 %xtraiter43, 0
-  br i1 %lcmp.mod45.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil
+  %lcmp.mod50.not = icmp eq i64 %xtraiter48, 0
+  br i1 %lcmp.mod50.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil
 
 forbody.i.i.i.epil:                               ; preds = %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", %forbody.i.i.i.epil
   %indvars.iv.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.epil, %forbody.i.i.i.epil ], [ %indvars.iv.i.i.i.unr, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
-  %epil.iter44 = phi i64 [ %epil.iter44.next, %forbody.i.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
-  %459 = load ptr, ptr %409, align 8
-  %460 = trunc nuw nsw i64 %indvars.iv.i.i.i.epil to i32
-  %461 = add i32 %410, %460
-  %462 = sext i32 %461 to i64
-  %463 = getelementptr i32, ptr %459, i64 %462
-  %464 = load i32, ptr %463, align 4
-  %465 = getelementptr i32, ptr %411, i64 %indvars.iv.i.i.i.epil
-  store i32 %464, ptr %465, align 4
-  %466 = load ptr, ptr %412, align 8
-  %467 = getelementptr float, ptr %466, i64 %462
-  %468 = load float, ptr %467, align 4
-  %469 = getelementptr float, ptr %413, i64 %indvars.iv.i.i.i.epil
-  store float %468, ptr %469, align 4
+  %epil.iter49 = phi i64 [ %epil.iter49.next, %forbody.i.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
+  %501 = load ptr, ptr %451, align 8
+  %502 = trunc nuw nsw i64 %indvars.iv.i.i.i.epil to i32
+  %503 = add i32 %452, %502
+  %504 = sext i32 %503 to i64
+  %505 = getelementptr i32, ptr %501, i64 %504
+  %506 = load i32, ptr %505, align 4
+  %507 = getelementptr i32, ptr %453, i64 %indvars.iv.i.i.i.epil
+  store i32 %506, ptr %507, align 4
+  %508 = load ptr, ptr %454, align 8
+  %509 = getelementptr float, ptr %508, i64 %504
+  %510 = load float, ptr %509, align 4
+  %511 = getelementptr float, ptr %455, i64 %indvars.iv.i.i.i.epil
+  store float %510, ptr %511, align 4
   %indvars.iv.next.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.epil, 1
-  %epil.iter44.next = add i64 %epil.iter44, 1
-  %epil.iter44.cmp.not = icmp eq i64 %epil.iter44.next, %xtraiter43
-  br i1 %epil.iter44.cmp.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil, !llvm.loop !2
+  %epil.iter49.next = add i64 %epil.iter49, 1
+  %epil.iter49.cmp.not = icmp eq i64 %epil.iter49.next, %xtraiter48
+  br i1 %epil.iter49.cmp.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil, !llvm.loop !2
 
 "$Scheduler.post_token.exit.i.i":                 ; preds = %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", %forbody.i.i.i.epil, %then2.i.i.i, %merge.i18.i
-  %470 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
-  %471 = load ptr, ptr %470, align 8
-  %472 = load i64, ptr %295, align 8
-  %473 = getelementptr i32, ptr %471, i64 %472
-  store i32 %321, ptr %473, align 4
-  %474 = load i64, ptr %295, align 8
-  %475 = add i64 %474, 1
-  store i64 %475, ptr %295, align 8
+  %512 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
+  %513 = load ptr, ptr %512, align 8
+  %514 = load i64, ptr %295, align 8
+  %515 = getelementptr i32, ptr %513, i64 %514
+  store i32 %321, ptr %515, align 4
+  %516 = load i64, ptr %295, align 8
+  %517 = add i64 %516, 1
+  store i64 %517, ptr %295, align 8
   %.val22.i.i.i = load i32, ptr %296, align 4
-  %476 = trunc i64 %475 to i32
-  %477 = sub i32 %476, %.val22.i.i.i
-  %478 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 48
-  %479 = load i32, ptr %478, align 4
-  %.not.i34.i.i = icmp slt i32 %477, %479
+  %518 = trunc i64 %517 to i32
+  %519 = sub i32 %518, %.val22.i.i.i
+  %520 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 48
+  %521 = load i32, ptr %520, align 4
+  %.not.i34.i.i = icmp slt i32 %519, %521
   br i1 %.not.i34.i.i, label %merge.i.i21.i, label %then.i35.i.i
 
 then.i35.i.i:                                     ; preds = %"$Scheduler.post_token.exit.i.i"
-  %.val23.i.i.i = load ptr, ptr %470, align 8
-  %480 = getelementptr i32, ptr %.val23.i.i.i, i64 %475
-  %481 = getelementptr i8, ptr %480, i64 -4
-  %482 = load i32, ptr %481, align 4
-  %483 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 192
-  %484 = load i64, ptr %483, align 8
-  %485 = icmp sgt i64 %484, 0
-  br i1 %485, label %forbody.lr.ph.i.i.i.i, label %merge1.i.i.i
+  %.val23.i.i.i = load ptr, ptr %512, align 8
+  %522 = getelementptr i32, ptr %.val23.i.i.i, i64 %517
+  %523 = getelementptr i8, ptr %522, i64 -4
+  %524 = load i32, ptr %523, align 4
+  %525 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 192
+  %526 = load i64, ptr %525, align 8
+  %527 = icmp sgt i64 %526, 0
+  br i1 %527, label %forbody.lr.ph.i.i.i.i, label %merge1.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %then.i35.i.i
-  %486 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 184
-  %487 = load ptr, ptr %486, align 8
-  %488 = load i32, ptr %487, align 4
-  %489 = icmp eq i32 %488, %482
-  br i1 %489, label %then5.i.i, label %forcond.i.i.i.i
+  %528 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 184
+  %529 = load ptr, ptr %528, align 8
+  %530 = load i32, ptr %529, align 4
+  %531 = icmp eq i32 %530, %524
+  br i1 %531, label %then5.i.i, label %forcond.i.i.i.i
 
 forcond.i.i.i.i:                                  ; preds = %forbody.lr.ph.i.i.i.i, %forbody.i.i.i24.i
-  %i.05.i31.i.i.i = phi i64 [ %490, %forbody.i.i.i24.i ], [ 0, %forbody.lr.ph.i.i.i.i ]
-  %490 = add nuw nsw i64 %i.05.i31.i.i.i, 1
-  %exitcond.not.i.i.i23.i = icmp eq i64 %490, %484
+  %i.05.i31.i.i.i = phi i64 [ %532, %forbody.i.i.i24.i ], [ 0, %forbody.lr.ph.i.i.i.i ]
+  %532 = add nuw nsw i64 %i.05.i31.i.i.i, 1
+  %exitcond.not.i.i.i23.i = icmp eq i64 %532, %526
   br i1 %exitcond.not.i.i.i23.i, label %merge1.i.i.i, label %forbody.i.i.i24.i
 
 forbody.i.i.i24.i:                                ; preds = %forcond.i.i.i.i
-  %491 = getelementptr i32, ptr %487, i64 %490
-  %492 = load i32, ptr %491, align 4
-  %493 = icmp eq i32 %492, %482
-  br i1 %493, label %"$Sequence.is_stop_token.exit.i.i.i", label %forcond.i.i.i.i
+  %533 = getelementptr i32, ptr %529, i64 %532
+  %534 = load i32, ptr %533, align 4
+  %535 = icmp eq i32 %534, %524
+  br i1 %535, label %"$Sequence.is_stop_token.exit.i.i.i", label %forcond.i.i.i.i
 
 "$Sequence.is_stop_token.exit.i.i.i":             ; preds = %forbody.i.i.i24.i
-  %494 = icmp slt i64 %490, %484
-  br i1 %494, label %then5.i.i, label %merge1.i.i.i
+  %536 = icmp slt i64 %532, %526
+  br i1 %536, label %then5.i.i, label %merge1.i.i.i
 
 merge1.i.i.i:                                     ; preds = %forcond.i.i.i.i, %"$Sequence.is_stop_token.exit.i.i.i", %then.i35.i.i
-  %495 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 216
-  %496 = load i64, ptr %495, align 8
-  %497 = add i64 %496, -1
-  %498 = icmp sgt i64 %497, 0
-  br i1 %498, label %forbody.lr.ph.i26.i.i.i, label %merge.i.i21.i
+  %537 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 216
+  %538 = load i64, ptr %537, align 8
+  %539 = add i64 %538, -1
+  %540 = icmp sgt i64 %539, 0
+  br i1 %540, label %forbody.lr.ph.i26.i.i.i, label %merge.i.i21.i
 
 forbody.lr.ph.i26.i.i.i:                          ; preds = %merge1.i.i.i
-  %499 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 208
-  %500 = load ptr, ptr %499, align 8
-  %501 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 232
-  %.pre.i.i.i22.i = load i32, ptr %500, align 4
+  %541 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 208
+  %542 = load ptr, ptr %541, align 8
+  %543 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 232
+  %.pre.i.i.i22.i = load i32, ptr %542, align 4
   br label %forbody.i27.i.i.i
 
 forbody.i27.i.i.i:                                ; preds = %forcond.backedge.i.i.i.i, %forbody.lr.ph.i26.i.i.i
-  %502 = phi i32 [ %.pre.i.i.i22.i, %forbody.lr.ph.i26.i.i.i ], [ %506, %forcond.backedge.i.i.i.i ]
-  %503 = phi i1 [ true, %forbody.lr.ph.i26.i.i.i ], [ %517, %forcond.backedge.i.i.i.i ]
-  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i26.i.i.i ], [ %504, %forcond.backedge.i.i.i.i ]
-  %504 = add nuw nsw i64 %i.08.i.i.i.i, 1
-  %505 = getelementptr i32, ptr %500, i64 %504
-  %506 = load i32, ptr %505, align 4
-  %507 = sub i32 %506, %502
-  %508 = icmp sgt i32 %507, %477
-  br i1 %508, label %forcond.backedge.i.i.i.i, label %merge.i.i.i.i.i
+  %544 = phi i32 [ %.pre.i.i.i22.i, %forbody.lr.ph.i26.i.i.i ], [ %548, %forcond.backedge.i.i.i.i ]
+  %545 = phi i1 [ true, %forbody.lr.ph.i26.i.i.i ], [ %559, %forcond.backedge.i.i.i.i ]
+  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i26.i.i.i ], [ %546, %forcond.backedge.i.i.i.i ]
+  %546 = add nuw nsw i64 %i.08.i.i.i.i, 1
+  %547 = getelementptr i32, ptr %542, i64 %546
+  %548 = load i32, ptr %547, align 4
+  %549 = sub i32 %548, %544
+  %550 = icmp sgt i32 %549, %519
+  br i1 %550, label %forcond.backedge.i.i.i.i, label %merge.i.i.i36.i.i
 
-merge.i.i.i.i.i:                                  ; preds = %forbody.i27.i.i.i
-  %509 = sext i32 %507 to i64
-  %510 = sub i64 %475, %509
-  %511 = getelementptr i32, ptr %.val23.i.i.i, i64 %510
-  %512 = load ptr, ptr %501, align 8
-  %513 = sext i32 %502 to i64
-  %514 = getelementptr i32, ptr %512, i64 %513
-  %515 = shl nsw i64 %509, 2
-  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %511, ptr %514, i64 %515)
-  %516 = icmp eq i32 %bcmp.i.i.i.i.i, 0
-  br i1 %516, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forcond.backedge.i.i.i.i
+merge.i.i.i36.i.i:                                ; preds = %forbody.i27.i.i.i
+  %551 = sext i32 %549 to i64
+  %552 = sub i64 %517, %551
+  %553 = getelementptr i32, ptr %.val23.i.i.i, i64 %552
+  %554 = load ptr, ptr %543, align 8
+  %555 = sext i32 %544 to i64
+  %556 = getelementptr i32, ptr %554, i64 %555
+  %557 = shl nsw i64 %551, 2
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %553, ptr %556, i64 %557)
+  %558 = icmp eq i32 %bcmp.i.i.i.i.i, 0
+  br i1 %558, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forcond.backedge.i.i.i.i
 
-forcond.backedge.i.i.i.i:                         ; preds = %merge.i.i.i.i.i, %forbody.i27.i.i.i
-  %517 = icmp slt i64 %504, %497
-  %exitcond.not.i28.i.i.i = icmp eq i64 %504, %497
+forcond.backedge.i.i.i.i:                         ; preds = %merge.i.i.i36.i.i, %forbody.i27.i.i.i
+  %559 = icmp slt i64 %546, %539
+  %exitcond.not.i28.i.i.i = icmp eq i64 %546, %539
   br i1 %exitcond.not.i28.i.i.i, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forbody.i27.i.i.i
 
-"$Sequence.ends_with_stop_sequence.exit.i.i.i":   ; preds = %forcond.backedge.i.i.i.i, %merge.i.i.i.i.i
-  %.lcssa.i25.i.i.i = phi i1 [ %503, %merge.i.i.i.i.i ], [ %517, %forcond.backedge.i.i.i.i ]
+"$Sequence.ends_with_stop_sequence.exit.i.i.i":   ; preds = %forcond.backedge.i.i.i.i, %merge.i.i.i36.i.i
+  %.lcssa.i25.i.i.i = phi i1 [ %545, %merge.i.i.i36.i.i ], [ %559, %forcond.backedge.i.i.i.i ]
   br i1 %.lcssa.i25.i.i.i, label %then5.i.i, label %merge.i.i21.i
 
 merge.i.i21.i:                                    ; preds = %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %merge1.i.i.i, %"$Scheduler.post_token.exit.i.i"
-  %518 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 44
-  %519 = load i32, ptr %518, align 4
-  %.not19.i.i.i = icmp slt i32 %477, %519
+  %560 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 44
+  %561 = load i32, ptr %560, align 4
+  %.not19.i.i.i = icmp slt i32 %519, %561
   br i1 %.not19.i.i.i, label %merge1.i, label %then5.i.i
 
 then5.i.i:                                        ; preds = %merge.i.i21.i, %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %"$Sequence.is_stop_token.exit.i.i.i", %forbody.lr.ph.i.i.i.i
   %common.ret.op.i.ph.i.i = phi i32 [ 1, %forbody.lr.ph.i.i.i.i ], [ 3, %merge.i.i21.i ], [ 2, %"$Sequence.ends_with_stop_sequence.exit.i.i.i" ], [ 1, %"$Sequence.is_stop_token.exit.i.i.i" ]
-  %520 = load ptr, ptr %74, align 8
-  %521 = load i64, ptr %75, align 8
-  %522 = getelementptr %6, ptr %520, i64 %521
-  %523 = add i64 %521, 1
-  store i64 %523, ptr %75, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %522, i8 0, i64 472, i1 false)
-  %524 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %524, ptr %522, align 8
-  %525 = getelementptr i8, ptr %522, i64 8
-  store i32 2, ptr %525, align 4
-  %526 = getelementptr i8, ptr %522, i64 20
-  store i32 -1, ptr %526, align 4
-  %.val.i.i36.i.i = load i64, ptr %295, align 8
-  %.val17.i.i37.i.i = load i32, ptr %296, align 4
-  %527 = trunc i64 %.val.i.i36.i.i to i32
-  %528 = sub i32 %527, %.val17.i.i37.i.i
-  %529 = getelementptr i8, ptr %522, i64 24
-  store i32 %528, ptr %529, align 4
-  %530 = load i32, ptr %296, align 4
-  %531 = getelementptr i8, ptr %522, i64 28
-  store i32 %530, ptr %531, align 4
-  %532 = load i32, ptr %392, align 4
-  %533 = getelementptr i8, ptr %522, i64 32
-  store i32 %532, ptr %533, align 4
-  %534 = getelementptr i8, ptr %522, i64 36
-  store i32 -1, ptr %534, align 4
-  %535 = load i64, ptr %52, align 8
-  %536 = getelementptr i8, ptr %522, i64 208
-  store i64 %535, ptr %536, align 8
-  %537 = getelementptr i8, ptr %522, i64 12
-  store i32 %common.ret.op.i.ph.i.i, ptr %537, align 4
-  %538 = load i64, ptr %76, align 8
-  %539 = add i64 %538, 1
-  store i64 %539, ptr %76, align 8
+  %562 = load ptr, ptr %74, align 8
+  %563 = load i64, ptr %75, align 8
+  %564 = getelementptr %6, ptr %562, i64 %563
+  %565 = add i64 %563, 1
+  store i64 %565, ptr %75, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %564, i8 0, i64 472, i1 false)
+  %566 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %566, ptr %564, align 8
+  %567 = getelementptr i8, ptr %564, i64 8
+  store i32 2, ptr %567, align 4
+  %568 = getelementptr i8, ptr %564, i64 20
+  store i32 -1, ptr %568, align 4
+  %.val.i.i37.i.i = load i64, ptr %295, align 8
+  %.val17.i.i38.i.i = load i32, ptr %296, align 4
+  %569 = trunc i64 %.val.i.i37.i.i to i32
+  %570 = sub i32 %569, %.val17.i.i38.i.i
+  %571 = getelementptr i8, ptr %564, i64 24
+  store i32 %570, ptr %571, align 4
+  %572 = load i32, ptr %296, align 4
+  %573 = getelementptr i8, ptr %564, i64 28
+  store i32 %572, ptr %573, align 4
+  %574 = load i32, ptr %434, align 4
+  %575 = getelementptr i8, ptr %564, i64 32
+  store i32 %574, ptr %575, align 4
+  %576 = getelementptr i8, ptr %564, i64 36
+  store i32 -1, ptr %576, align 4
+  %577 = load i64, ptr %52, align 8
+  %578 = getelementptr i8, ptr %564, i64 208
+  store i64 %577, ptr %578, align 8
+  %579 = getelementptr i8, ptr %564, i64 12
+  store i32 %common.ret.op.i.ph.i.i, ptr %579, align 4
+  %580 = load i64, ptr %76, align 8
+  %581 = add i64 %580, 1
+  store i64 %581, ptr %76, align 8
   call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   br label %merge1.i
 
-merge1.i:                                         ; preds = %then5.i.i, %merge.i.i21.i, %then1.i.i, %then.i.i18, %"$Scheduler.register_prompt_pages.exit.i", %forbody.i
-  %540 = add nuw nsw i64 %i.031.i, 1
-  %exitcond.not.i = icmp eq i64 %540, %54
+merge1.i:                                         ; preds = %then5.i.i, %merge.i.i21.i, %then1.i.i, %"$Scheduler.fail_not_finite.exit.i.i", %"$Scheduler.register_prompt_pages.exit.i", %forbody.i
+  %582 = add nuw nsw i64 %i.034.i, 1
+  %exitcond.not.i = icmp eq i64 %582, %54
   br i1 %exitcond.not.i, label %common.ret.sink.split, label %forbody.i
 
 else3:                                            ; preds = %merge
-  %541 = getelementptr i8, ptr %0, i64 528
-  store i64 %16, ptr %541, align 8
-  %542 = getelementptr i8, ptr %0, i64 1197
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %542, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
-  %543 = getelementptr i8, ptr %0, i64 488
-  %544 = load i64, ptr %2, align 8
-  %545 = icmp sgt i64 %544, 0
-  br i1 %545, label %forbody.lr.ph.i.i, label %common.ret.sink.split
+  %583 = getelementptr i8, ptr %0, i64 528
+  store i64 %16, ptr %583, align 8
+  %584 = getelementptr i8, ptr %0, i64 1197
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %584, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
+  %585 = getelementptr i8, ptr %0, i64 488
+  %586 = load i64, ptr %2, align 8
+  %587 = icmp sgt i64 %586, 0
+  br i1 %587, label %forbody.lr.ph.i.i, label %common.ret.sink.split
 
 forbody.lr.ph.i.i:                                ; preds = %else3
-  %546 = getelementptr i8, ptr %0, i64 344
-  %547 = getelementptr i8, ptr %0, i64 352
+  %588 = getelementptr i8, ptr %0, i64 344
+  %589 = getelementptr i8, ptr %0, i64 352
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
-  %i.08.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %575, %merge1.i.i ]
-  %548 = load ptr, ptr %543, align 8
-  %549 = getelementptr %4, ptr %548, i64 %i.08.i.i
-  %550 = load ptr, ptr %549, align 8
-  store ptr null, ptr %549, align 8
-  %.not.i.i19 = icmp eq ptr %550, null
+  %i.08.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %617, %merge1.i.i ]
+  %590 = load ptr, ptr %585, align 8
+  %591 = getelementptr %4, ptr %590, i64 %i.08.i.i
+  %592 = load ptr, ptr %591, align 8
+  store ptr null, ptr %591, align 8
+  %.not.i.i19 = icmp eq ptr %592, null
   br i1 %.not.i.i19, label %merge1.i.i, label %then.i.i20
 
 then.i.i20:                                       ; preds = %forbody.i.i
-  %551 = load ptr, ptr %546, align 8
-  %552 = load i64, ptr %547, align 8
-  %553 = getelementptr %6, ptr %551, i64 %552
-  %554 = add i64 %552, 1
-  store i64 %554, ptr %547, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %553, i8 0, i64 472, i1 false)
-  %555 = load i64, ptr %550, align 8
-  store i64 %555, ptr %553, align 8
-  %556 = getelementptr i8, ptr %553, i64 8
-  store i32 3, ptr %556, align 4
-  %557 = getelementptr i8, ptr %553, i64 20
-  store i32 -1, ptr %557, align 4
-  %558 = getelementptr i8, ptr %550, i64 24
-  %.val.i.i.i.i21 = load i64, ptr %558, align 8
-  %559 = getelementptr i8, ptr %550, i64 40
-  %.val17.i.i.i.i22 = load i32, ptr %559, align 4
-  %560 = trunc i64 %.val.i.i.i.i21 to i32
-  %561 = sub i32 %560, %.val17.i.i.i.i22
-  %562 = getelementptr i8, ptr %553, i64 24
-  store i32 %561, ptr %562, align 4
-  %563 = load i32, ptr %559, align 4
-  %564 = getelementptr i8, ptr %553, i64 28
-  store i32 %563, ptr %564, align 4
-  %565 = getelementptr i8, ptr %550, i64 68
-  %566 = load i32, ptr %565, align 4
-  %567 = getelementptr i8, ptr %553, i64 32
-  store i32 %566, ptr %567, align 4
-  %568 = getelementptr i8, ptr %553, i64 36
-  store i32 -1, ptr %568, align 4
-  %569 = load i64, ptr %541, align 8
-  %570 = getelementptr i8, ptr %553, i64 208
-  store i64 %569, ptr %570, align 8
-  %571 = getelementptr i8, ptr %553, i64 12
-  store i32 6, ptr %571, align 4
-  %572 = getelementptr i8, ptr %553, i64 16
-  store i32 %10, ptr %572, align 4
-  %573 = getelementptr i8, ptr %553, i64 216
-  %574 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %573, i64 256, ptr nonnull @"$string.9", ptr nonnull %message)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %550)
+  %593 = load ptr, ptr %588, align 8
+  %594 = load i64, ptr %589, align 8
+  %595 = getelementptr %6, ptr %593, i64 %594
+  %596 = add i64 %594, 1
+  store i64 %596, ptr %589, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %595, i8 0, i64 472, i1 false)
+  %597 = load i64, ptr %592, align 8
+  store i64 %597, ptr %595, align 8
+  %598 = getelementptr i8, ptr %595, i64 8
+  store i32 3, ptr %598, align 4
+  %599 = getelementptr i8, ptr %595, i64 20
+  store i32 -1, ptr %599, align 4
+  %600 = getelementptr i8, ptr %592, i64 24
+  %.val.i.i.i.i21 = load i64, ptr %600, align 8
+  %601 = getelementptr i8, ptr %592, i64 40
+  %.val17.i.i.i.i22 = load i32, ptr %601, align 4
+  %602 = trunc i64 %.val.i.i.i.i21 to i32
+  %603 = sub i32 %602, %.val17.i.i.i.i22
+  %604 = getelementptr i8, ptr %595, i64 24
+  store i32 %603, ptr %604, align 4
+  %605 = load i32, ptr %601, align 4
+  %606 = getelementptr i8, ptr %595, i64 28
+  store i32 %605, ptr %606, align 4
+  %607 = getelementptr i8, ptr %592, i64 68
+  %608 = load i32, ptr %607, align 4
+  %609 = getelementptr i8, ptr %595, i64 32
+  store i32 %608, ptr %609, align 4
+  %610 = getelementptr i8, ptr %595, i64 36
+  store i32 -1, ptr %610, align 4
+  %611 = load i64, ptr %583, align 8
+  %612 = getelementptr i8, ptr %595, i64 208
+  store i64 %611, ptr %612, align 8
+  %613 = getelementptr i8, ptr %595, i64 12
+  store i32 6, ptr %613, align 4
+  %614 = getelementptr i8, ptr %595, i64 16
+  store i32 %10, ptr %614, align 4
+  %615 = getelementptr i8, ptr %595, i64 216
+  %616 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %615, i64 256, ptr nonnull @"$string.9", ptr nonnull %message)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %592)
   br label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %then.i.i20, %forbody.i.i
-  %575 = add nuw nsw i64 %i.08.i.i, 1
-  %exitcond.not.i.i = icmp eq i64 %575, %544
+  %617 = add nuw nsw i64 %i.08.i.i, 1
+  %exitcond.not.i.i = icmp eq i64 %617, %586
   br i1 %exitcond.not.i.i, label %common.ret.sink.split, label %forbody.i.i
 }
 
