@@ -4,10 +4,8 @@ import pytest
 from tests import shapes
 from tests.native import calls as op
 from tests.native.backend import BF16, F32, FP8
-from tests.reference.compare import relative_l2
-from tests.reference.experts import FeedForward, routed_experts
-from tests.reference.linear import Linear
-from tests.reference.router import Routes, route
+from tests.native.expert_rows import assert_rows, expected_rows, problem, product_error
+from tests.reference.router import route
 
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 
@@ -43,53 +41,6 @@ def test_equal_scores_go_to_the_lower_ids_in_order(device):
     np.testing.assert_array_equal(weights, np.full((2, 4), 0.5))
 
 
-def reference(stack, values, ids, weights, quantised, begin=0):
-    layers = {
-        begin + number: FeedForward(
-            Linear(gate_up[: len(gate_up) // 2], None, quantised),
-            Linear(gate_up[len(gate_up) // 2 :], None, quantised),
-            Linear(down, None, quantised),
-        )
-        for number, (gate_up, down) in enumerate(
-            zip(stack.exact_gate_up, stack.exact_down, strict=True)
-        )
-    }
-    local = np.isin(ids, list(layers))
-    some = next(iter(layers))
-    routes = Routes(np.where(local, ids, some), np.where(local, weights, 0.0), np.zeros(0))
-    return routed_experts(layers, values, routes)
-
-
-def problem(device, num_tokens, num_experts, hidden, width, top_k, dtype, padding=0):
-    rng = shapes.generator("experts", num_tokens, num_experts, hidden, width)
-    stack = op.ExpertStack(
-        device,
-        rng.standard_normal((num_experts, 2 * width, hidden)) / np.sqrt(hidden),
-        rng.standard_normal((num_experts, hidden, width)) / np.sqrt(width),
-        dtype,
-        padding,
-    )
-    values = op.as_activation(device, rng.standard_normal((num_tokens, hidden)))
-    ids = np.array(
-        [rng.permutation(num_experts)[:top_k] for _ in range(num_tokens)], dtype=np.int32
-    ).reshape(num_tokens, top_k)
-    weights = rng.uniform(0.1, 1, (num_tokens, top_k)).astype(np.float32)
-    given = op.quantise(device, values) if dtype == FP8 else values
-    return stack, values, given, ids, weights
-
-
-def assert_close(device, actual, expected, dtype):
-    limit = op.tolerance(device)
-    if not len(actual):
-        return
-    if dtype == FP8:
-        errors = np.linalg.norm(actual - expected, axis=-1) / np.linalg.norm(expected, axis=-1)
-        assert np.mean(errors > limit) <= 0.1, errors
-        assert np.max(errors) < 0.02
-    else:
-        assert relative_l2(actual, expected) <= limit
-
-
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("num_tokens", shapes.counts())
 @pytest.mark.parametrize(
@@ -99,10 +50,10 @@ def test_experts(device, num_tokens, num_experts, hidden, width, top_k, dtype):
     stack, values, given, ids, weights = problem(
         device, num_tokens, num_experts, hidden, width, top_k, dtype
     )
-    expected = reference(stack, values.astype(np.float64), ids, weights, dtype == FP8)
+    expected = expected_rows(stack, values, ids, weights, dtype, product_error(device))
     for num_decode in device.row_kinds(num_tokens):
         actual = op.experts(device, stack, given, ids, weights, num_decode_tokens=num_decode)
-        assert_close(device, actual, expected, dtype)
+        assert_rows(actual, expected, op.tolerance(device))
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
@@ -111,9 +62,8 @@ def test_only_local_experts_add_to_the_initial_rows(device, dtype):
     ids = ids + 3
     initial = op.as_activation(device, shapes.generator("initial").standard_normal((13, 65)))
     begin = 4
-    expected = initial + reference(
-        stack, values.astype(np.float64), ids, weights, dtype == FP8, begin
-    )
+    error = product_error(device)
+    expected = expected_rows(stack, values, ids, weights, dtype, error, begin).plus(initial)
     for num_decode in device.row_kinds(len(ids)):
         actual = op.experts(
             device,
@@ -125,7 +75,7 @@ def test_only_local_experts_add_to_the_initial_rows(device, dtype):
             initial=initial,
             num_decode_tokens=num_decode,
         )
-        assert_close(device, actual, expected, dtype)
+        assert_rows(actual, expected, op.tolerance(device))
 
 
 def test_no_local_expert_leaves_the_initial_rows(device):

@@ -6,9 +6,9 @@ import pytest
 from tests import shapes
 from tests.native import calls as op
 from tests.native.backend import BF16, F32, FP8
+from tests.native.expert_rows import assert_rows, expected_rows, problem, product_error
 from tests.native.paging import Heads, PagedCache, Segment
 from tests.native.test_linear import input_rows
-from tests.native.test_mixture import assert_close, problem, reference
 from tests.native.test_sequence import THETA, norms, turned
 from tests.reference.attention import causal_attention
 from tests.reference.compare import relative_l2
@@ -93,10 +93,10 @@ def test_experts(device, num_tokens, num_experts, hidden, width, top_k, dtype):
     stack, values, given, ids, weights = problem(
         device, num_tokens, num_experts, hidden, width, top_k, dtype
     )
-    expected = reference(stack, values.astype(np.float64), ids, weights, dtype == FP8)
+    expected = expected_rows(stack, values, ids, weights, dtype, product_error(device))
     for num_decode in device.row_kinds(num_tokens):
         actual = op.experts(device, stack, given, ids, weights, num_decode_tokens=num_decode)
-        assert_close(device, actual, expected, dtype)
+        assert_rows(actual, expected, op.tolerance(device))
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
@@ -105,10 +105,10 @@ def test_an_expert_that_takes_every_token(device, num_tokens, dtype):
     stack, values, given, ids, weights = problem(device, num_tokens, 5, 129, 97, 2, dtype)
     ids = np.stack([np.full(num_tokens, 4), ids[:, 0] % 4], axis=1).astype(np.int32)
     weights[:, 0] = 1
-    expected = reference(stack, values.astype(np.float64), ids, weights, dtype == FP8)
+    expected = expected_rows(stack, values, ids, weights, dtype, product_error(device))
     for num_decode in device.row_kinds(num_tokens):
         actual = op.experts(device, stack, given, ids, weights, num_decode_tokens=num_decode)
-        assert_close(device, actual, expected, dtype)
+        assert_rows(actual, expected, op.tolerance(device))
 
 
 @pytest.mark.parametrize("num_tokens", shapes.counts())
