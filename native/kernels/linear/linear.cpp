@@ -6,7 +6,6 @@
 #include "native/kernels/layout.hpp"
 #include "native/kernels/linear/decode_products.hpp"
 #include "native/kernels/prefill/prefill.hpp"
-#include "native/kernels/stream/token_map.hpp"
 
 namespace glm::kernels {
 
@@ -94,12 +93,9 @@ void decode_linear(const Context& context, const glm_linear_args& args,
   int32_t row_tiles = num_row_tiles(matrix.role, matrix.rows);
   int32_t column_tiles = num_column_tiles(matrix.dtype, matrix.columns);
   stream::ProductPlan plan = stream::plan_product(row_tiles, column_tiles);
-  bool has_token_map =
-      stream::allows_token_map(input_rows(args, row_begin, num_rows));
-  int32_t chunk = stream::chunk_columns(kWhere, plan, has_token_map);
-  for (int32_t row = 0; row < num_rows; row += chunk) {
-    stream::ProductArgs product =
-        product_args(args, row_begin + row, std::min(num_rows - row, chunk));
+  for (int32_t row = 0; row < num_rows; row += stream::kMaxTokens) {
+    stream::ProductArgs product = product_args(
+        args, row_begin + row, std::min(num_rows - row, stream::kMaxTokens));
     if (matrix.dtype == GLM_DTYPE_F8_E4M3) {
       decode_fp8_linear(context, plan, product);
     } else {

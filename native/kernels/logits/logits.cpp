@@ -85,11 +85,7 @@ void bf16_rows(const Context& context, const stream::ProductArgs& product) {
 }
 
 int32_t chunk_rows(const glm_matrix& head) {
-  if (head.dtype == GLM_DTYPE_F32) return kPlainChunk;
-  stream::ProductPlan plan =
-      stream::plan_product(num_row_tiles(head.role, head.rows),
-                           num_column_tiles(head.dtype, head.columns));
-  return stream::chunk_columns(kWhere, plan, true);
+  return head.dtype == GLM_DTYPE_F32 ? kPlainChunk : stream::kMaxTokens;
 }
 
 }

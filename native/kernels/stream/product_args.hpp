@@ -13,15 +13,13 @@ constexpr int32_t kWarpgroupBytes = kWarpgroupRows * kTileRowBytes;
 constexpr int32_t kWarpgroupThreads = 128;
 constexpr int32_t kWarpThreads = 32;
 constexpr int32_t kWarpgroupWarps = kWarpgroupThreads / kWarpThreads;
-constexpr int32_t kMaxWarpgroups = 2;
-constexpr int32_t kCombinerWarps = 3;
-constexpr int32_t kCombinerThreads = kCombinerWarps * kWarpThreads;
+constexpr int32_t kMultiplierGroups = 2;
+constexpr int32_t kMultiplierThreads = kMultiplierGroups * kWarpgroupThreads;
+constexpr int32_t kMultiplierWarps = kMultiplierThreads / kWarpThreads;
 constexpr int32_t kMaxSplit = 8;
-constexpr int32_t kMaxSlots = 2;
+constexpr int32_t kMaxTokens = 256;
 constexpr int32_t kGroupTokens = 8;
-constexpr int32_t kWindowTokens = 32;
-constexpr int32_t kMaxResidentColumns = 64;
-constexpr int32_t kTokenBarriers = 16;
+constexpr int32_t kFragmentRows = 16;
 constexpr int32_t kPieceBytes = kWarpThreads * 16;
 
 struct TokenRows {
@@ -45,32 +43,15 @@ struct ProductArgs {
 
 struct ProductShape {
   int32_t split;
-  int32_t split_reciprocal;
-  int32_t num_warpgroups;
   int32_t num_units;
   int32_t part_tiles;
   int32_t num_longer_parts;
   int32_t num_stages;
-  int32_t stage_bytes;
-  int32_t num_slots;
-  int32_t slot_bytes;
-  int32_t peer_bytes;
-  int32_t stage_stride;
-  int32_t has_token_map;
-  int32_t token_shift;
-  int32_t block_offset;
   int32_t exchange_offset;
-  int32_t scales_offset;
+  int32_t reuses_stages;
+  int32_t has_token_map;
+  int32_t stores_words;
 };
-
-__host__ __device__ constexpr int32_t window_tokens(int32_t columns) {
-  bool is_cut = columns > kWindowTokens && columns % kWindowTokens == 0;
-  return is_cut ? kWindowTokens : columns;
-}
-
-__host__ __device__ constexpr bool streams_tokens(int32_t columns) {
-  return columns > kMaxResidentColumns;
-}
 
 }
 

@@ -5,94 +5,89 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <string>
+#include <type_traits>
 
 #include "native/base/cuda.hpp"
 #include "native/kernels/context.hpp"
 #include "native/kernels/stream/product_plan.hpp"
+#include "native/kernels/stream/resident_clusters.hpp"
 #include "native/kernels/stream/split_product.hpp"
 #include "native/kernels/stream/token_map.hpp"
 
 namespace glm::kernels::stream {
 
-template <typename... Parameters>
-int32_t max_active_clusters(const char* where, const LaunchShape& shape,
-                            void (*kernel)(Parameters...)) {
-  check(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           static_cast<int>(shape.shared_bytes)),
-      where);
-  cudaLaunchAttribute attribute;
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = shape.cluster;
-  attribute.val.clusterDim.y = 1;
-  attribute.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(shape.cluster);
-  config.blockDim = shape.block;
-  config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  int clusters = 0;
-  check(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config), where);
-  return std::max(clusters, 1);
+template <typename Output>
+bool stores_words(const ProductArgs& args) {
+  int32_t segment = args.role == GLM_MATRIX_GATE_UP ? 2 * kPairRows : kPairRows;
+  return std::is_same_v<Output, __nv_bfloat16> && args.rows % segment == 0 &&
+         reinterpret_cast<uintptr_t>(args.output) % sizeof(uint2) == 0;
 }
 
-template <int32_t dtype, int32_t columns, typename Output>
-int32_t resident_clusters(const char* where, const ProductPlan& plan) {
+template <int32_t dtype, typename Layout, typename Output>
+int32_t resident_products(const char* where, int32_t split) {
   static std::array<std::atomic<int32_t>, kMaxSplit + 1> known{};
-  std::atomic<int32_t>& count = known[plan.split];
+  std::atomic<int32_t>& count = known[split];
   if (count == 0) {
-    LaunchShape shape{dim3(1), dim3(kMaxThreads), kSharedBudget,
-                      static_cast<uint32_t>(plan.split)};
-    count = max_active_clusters(where, shape,
-                                split_product<dtype, columns, Output>);
+    LaunchShape shape{dim3(1), dim3(Layout::kThreads), kSharedBudget,
+                      static_cast<uint32_t>(split)};
+    count =
+        max_active_clusters(where, shape, split_product<dtype, Layout, Output>);
   }
   return count;
 }
 
-template <int32_t dtype, int32_t columns, typename Output>
+template <int32_t dtype, typename Layout, typename Output>
 void launch_product(const char* where, const Context& context,
                     const ProductPlan& plan, const ProductArgs& args) {
-  int32_t resident = resident_clusters<dtype, columns, Output>(where, plan);
+  int32_t resident =
+      resident_products<dtype, Layout, Output>(where, plan.split);
   int32_t rounds = static_cast<int32_t>(ceil_divide(plan.num_units, resident));
   int32_t clusters = static_cast<int32_t>(ceil_divide(plan.num_units, rounds));
-  SharedLayout layout = shared_layout(plan, columns, rounds);
-  CUtensorMap map = {};
+  ProductLayout layout = product_layout(plan, Layout::kColumns, rounds);
+  layout.shape.stores_words = stores_words<Output>(args);
   layout.shape.has_token_map = allows_token_map(args.tokens);
-  if (layout.shape.has_token_map) map = token_map(where, args.tokens, columns);
+  CUtensorMap map = {};
+  if (layout.shape.has_token_map) {
+    map = token_map(where, args.tokens, Layout::kTokens);
+  }
   LaunchShape shape{dim3(static_cast<uint32_t>(clusters * plan.split)),
-                    dim3(plan.num_warpgroups * kWarpgroupThreads +
-                         kCombinerThreads + kWarpThreads),
-                    layout.bytes, static_cast<uint32_t>(plan.split)};
-  launch(where, context.stream, shape, split_product<dtype, columns, Output>,
+                    dim3(Layout::kThreads), layout.bytes,
+                    static_cast<uint32_t>(plan.split)};
+  launch(where, context.stream, shape, split_product<dtype, Layout, Output>,
          args, layout.shape, map);
+}
+
+template <int32_t dtype, bool is_broad, typename Output, int32_t columns,
+          int32_t... wider>
+void launch_columns(const char* where, const Context& context,
+                    const ProductPlan& plan, const ProductArgs& args,
+                    int32_t wanted) {
+  if (wanted <= columns) {
+    return launch_product<dtype, StageLayout<columns, is_broad>, Output>(
+        where, context, plan, args);
+  }
+  if constexpr (sizeof...(wider) > 0) {
+    launch_columns<dtype, is_broad, Output, wider...>(where, context, plan,
+                                                      args, wanted);
+  } else {
+    throw Failure(GLM_DEVICE_ERROR, std::string(where) + ": expected at most " +
+                                        std::to_string(columns) +
+                                        " columns a pass, got " +
+                                        std::to_string(wanted));
+  }
 }
 
 template <int32_t dtype, typename Output>
 void launch_chunk(const char* where, const Context& context,
                   const ProductPlan& plan, const ProductArgs& args) {
-  int32_t columns = product_columns(plan, args.tokens.num_rows,
-                                    allows_token_map(args.tokens));
-  switch (columns / kGroupTokens) {
-    case 1:
-      return launch_product<dtype, 8, Output>(where, context, plan, args);
-    case 2:
-      return launch_product<dtype, 16, Output>(where, context, plan, args);
-    case 3:
-      return launch_product<dtype, 24, Output>(where, context, plan, args);
-    case 4:
-      return launch_product<dtype, 32, Output>(where, context, plan, args);
-    case 5:
-      return launch_product<dtype, 40, Output>(where, context, plan, args);
-    case 6:
-      return launch_product<dtype, 48, Output>(where, context, plan, args);
-    case 7:
-      return launch_product<dtype, 56, Output>(where, context, plan, args);
-    case 8:
-      return launch_product<dtype, 64, Output>(where, context, plan, args);
-    default:
-      return launch_product<dtype, 128, Output>(where, context, plan, args);
+  int32_t wanted = product_columns(plan, args.tokens.num_rows);
+  if (plan.is_broad) {
+    return launch_columns<dtype, true, Output, 8, 16, 32, 48, 64, 96, 128>(
+        where, context, plan, args, wanted);
   }
+  launch_columns<dtype, false, Output, 8, 16, 32, 48, 64, 96, 128, 192, 256>(
+      where, context, plan, args, wanted);
 }
 
 }

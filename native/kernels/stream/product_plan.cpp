@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <string>
-
-#include "native/base/failure.hpp"
 
 namespace glm::kernels::stream {
 
@@ -12,63 +9,89 @@ namespace {
 
 constexpr int32_t kPlannedClusters[kMaxSplit] = {132, 66, 39, 30,
                                                  22,  17, 15, 15};
-constexpr int32_t kMinStages = 4;
-constexpr int32_t kManyRounds = 8;
-constexpr int64_t kTileCost[kMaxWarpgroups] = {10, 16};
-constexpr int64_t kRoundCost = 24;
-constexpr int64_t kExchangeCost = 12;
-constexpr int64_t kPeerCost = 1;
-constexpr int64_t kChunkCost = int64_t{1} << 40;
-constexpr int32_t kReciprocalUnit = 65536;
+constexpr int32_t kColumnChoices[] = {8, 16, 32, 48, 64, 96, 128, 192, 256};
+constexpr int32_t kHalves = kTileRows / kWarpgroupRows;
+constexpr int32_t kEnoughStages = 4;
+constexpr int64_t kPlannedTokenBytes = 16 * kTileRowBytes;
+constexpr int64_t kMemoryRate = 4600;
+constexpr int64_t kCacheRate = 5000;
+constexpr int64_t kProcessorRate = 60;
+constexpr int64_t kPicoseconds = 1000;
+constexpr int64_t kExchangeCost = 300 * kPicoseconds;
+constexpr int64_t kPartCost = 100 * kPicoseconds;
 
-bool holds_residents(const ProductPlan& plan) {
-  return shared_layout(plan, kMaxResidentColumns, kManyRounds).is_deep;
+int64_t unit_bytes(const ProductPlan& plan) {
+  return plan.is_broad ? kWarpgroupBytes : kTileBytes;
 }
 
 int64_t plan_cost(const ProductPlan& plan) {
   int64_t rounds =
       ceil_divide(plan.num_units, kPlannedClusters[plan.split - 1]);
-  int64_t tiles = ceil_divide(plan.num_column_tiles, plan.split);
-  int64_t cost =
-      rounds * (tiles * kTileCost[plan.num_warpgroups - 1] + kRoundCost);
-  if (plan.split > 1) cost += kExchangeCost + plan.split * kPeerCost;
-  return cost + (holds_residents(plan) ? 0 : kChunkCost);
+  int64_t clusters = ceil_divide(plan.num_units, rounds);
+  int64_t tiles = rounds * ceil_divide(plan.num_column_tiles, plan.split);
+  int64_t weights = unit_bytes(plan);
+  int64_t stage = weights + kPlannedTokenBytes;
+  int64_t memory = plan.num_units * plan.num_column_tiles * weights *
+                   kPicoseconds / kMemoryRate;
+  int64_t cache =
+      clusters * plan.split * tiles * stage * kPicoseconds / kCacheRate;
+  int64_t fill = tiles * stage * kPicoseconds / kProcessorRate;
+  int64_t exchange =
+      plan.split > 1 ? kExchangeCost + plan.split * kPartCost : 0;
+  return std::max({memory, cache, fill}) + exchange;
 }
 
-ProductShape product_shape(const ProductPlan& plan, int32_t columns) {
-  ProductShape shape = {};
-  shape.split = plan.split;
-  shape.split_reciprocal =
-      static_cast<int32_t>(ceil_divide(kReciprocalUnit, plan.split));
-  shape.num_warpgroups = plan.num_warpgroups;
-  shape.num_units = plan.num_units;
-  shape.part_tiles = plan.num_column_tiles / plan.split;
-  shape.num_longer_parts = plan.num_column_tiles % plan.split;
-  shape.stage_bytes = plan.num_warpgroups * kWarpgroupBytes;
-  int32_t pieces = window_tokens(columns) / kGroupTokens * plan.num_warpgroups *
-                   kWarpgroupWarps;
-  shape.peer_bytes =
-      static_cast<int32_t>(ceil_divide(pieces, plan.split)) * kPieceBytes;
-  shape.slot_bytes = shape.peer_bytes * plan.split;
-  return shape;
+int64_t stage_bytes(const ProductPlan& plan, int32_t columns) {
+  int64_t num_tokens = plan.is_broad ? 2 * columns : columns;
+  return unit_bytes(plan) + num_tokens * kTileRowBytes;
+}
+
+int64_t exchange_bytes(const ProductPlan& plan, int32_t columns) {
+  return ceil_divide(columns / kGroupTokens, plan.split) * kMultiplierWarps *
+         (plan.split - 1) * kPieceBytes;
+}
+
+struct StagePlan {
+  int64_t num_stages;
+  bool reuses_stages;
+};
+
+StagePlan plan_stages(const ProductPlan& plan, int32_t columns,
+                      int32_t num_rounds, int64_t budget) {
+  int64_t most_tiles = ceil_divide(plan.num_column_tiles, plan.split);
+  int64_t wanted = std::min(num_rounds * most_tiles, int64_t{kMaxStages});
+  int64_t stride = stage_bytes(plan, columns);
+  int64_t left = (budget - exchange_bytes(plan, columns)) / stride;
+  bool is_enough = left >= std::min<int64_t>(wanted, kEnoughStages);
+  if (is_enough || num_rounds > 1) return {std::min(left, wanted), false};
+  return {std::min(budget / stride, wanted), plan.split > 1};
+}
+
+StagePlan plan_stages(const ProductPlan& plan, int32_t columns,
+                      int32_t num_rounds) {
+  if (columns <= kMostPairedColumns) {
+    StagePlan half = plan_stages(plan, columns, num_rounds, kHalfSharedBudget);
+    if (!half.reuses_stages) return half;
+  }
+  return plan_stages(plan, columns, num_rounds, kSharedBudget);
 }
 
 }
 
 ProductPlan plan_with(int32_t num_row_tiles, int32_t num_column_tiles,
-                      int32_t split, int32_t num_warpgroups) {
-  return {split, num_warpgroups,
-          num_row_tiles * (kMaxWarpgroups / num_warpgroups), num_column_tiles};
+                      int32_t split, bool is_broad) {
+  return {split, is_broad, num_row_tiles * (is_broad ? kHalves : 1),
+          num_column_tiles};
 }
 
 ProductPlan plan_product(int32_t num_row_tiles, int32_t num_column_tiles) {
-  ProductPlan best = plan_with(num_row_tiles, num_column_tiles, 1, 2);
+  ProductPlan best = plan_with(num_row_tiles, num_column_tiles, 1, false);
   int64_t best_cost = std::numeric_limits<int64_t>::max();
   int32_t most_split = std::min(num_column_tiles, kMaxSplit);
   for (int32_t split = 1; split <= most_split; ++split) {
-    for (int32_t warpgroups = 1; warpgroups <= kMaxWarpgroups; ++warpgroups) {
+    for (bool is_broad : {true, false}) {
       ProductPlan plan =
-          plan_with(num_row_tiles, num_column_tiles, split, warpgroups);
+          plan_with(num_row_tiles, num_column_tiles, split, is_broad);
       if (plan_cost(plan) <= best_cost) {
         best = plan;
         best_cost = plan_cost(plan);
@@ -78,69 +101,31 @@ ProductPlan plan_product(int32_t num_row_tiles, int32_t num_column_tiles) {
   return best;
 }
 
-SharedLayout shared_layout(const ProductPlan& plan, int32_t columns,
-                           int32_t num_rounds) {
-  SharedLayout layout;
+int32_t product_columns(const ProductPlan& plan, int32_t num_rows) {
+  int64_t wanted = plan.is_broad ? ceil_divide(num_rows, 2) : num_rows;
+  for (int32_t columns : kColumnChoices) {
+    if (columns >= wanted) return columns;
+  }
+  return kMaxTokens;
+}
+
+ProductLayout product_layout(const ProductPlan& plan, int32_t columns,
+                             int32_t num_rounds) {
+  StagePlan stages = plan_stages(plan, columns, num_rounds);
+  int64_t bytes = stages.num_stages * stage_bytes(plan, columns);
+  int64_t exchange = exchange_bytes(plan, columns);
+  ProductLayout layout = {};
   ProductShape& shape = layout.shape;
-  shape = product_shape(plan, columns);
-  int32_t most_tiles = shape.part_tiles + (shape.num_longer_parts > 0 ? 1 : 0);
-  int32_t num_windows = columns / window_tokens(columns);
-  int32_t token_bytes = columns * kTileRowBytes;
-  bool streams = streams_tokens(columns);
-  while ((most_tiles - 1) >> shape.token_shift >= kTokenBarriers) {
-    ++shape.token_shift;
-  }
-  shape.stage_stride = shape.stage_bytes + (streams ? token_bytes : 0);
-  int64_t block = streams ? 0 : int64_t{most_tiles} * token_bytes;
-  int64_t scales = columns * static_cast<int64_t>(sizeof(float));
-  int64_t wanted = int64_t{num_rounds} * most_tiles;
-  int64_t room = 0;
-  shape.num_slots = std::min(num_rounds * num_windows, kMaxSlots);
-  for (; shape.num_slots > 0; --shape.num_slots) {
-    int64_t left = kSharedBudget - block - scales -
-                   int64_t{shape.num_slots} * shape.slot_bytes;
-    room = std::max<int64_t>(left, 0) / shape.stage_stride;
-    if (room >= std::min<int64_t>(wanted, kMinStages)) break;
-  }
-  layout.is_deep = shape.num_slots > 0;
-  shape.num_stages =
-      static_cast<int32_t>(std::min({room, wanted, int64_t{kMaxStages}}));
-  layout.bytes = block + scales + int64_t{shape.num_slots} * shape.slot_bytes +
-                 int64_t{shape.num_stages} * shape.stage_stride;
-  shape.block_offset = shape.num_stages * shape.stage_stride;
-  shape.exchange_offset = static_cast<int32_t>(shape.block_offset + block);
-  shape.scales_offset =
-      shape.exchange_offset + shape.num_slots * shape.slot_bytes;
+  shape.split = plan.split;
+  shape.num_units = plan.num_units;
+  shape.part_tiles = plan.num_column_tiles / plan.split;
+  shape.num_longer_parts = plan.num_column_tiles % plan.split;
+  shape.num_stages = static_cast<int32_t>(stages.num_stages);
+  shape.reuses_stages = stages.reuses_stages;
+  shape.exchange_offset =
+      stages.reuses_stages ? 0 : static_cast<int32_t>(bytes);
+  layout.bytes = std::max(bytes, shape.exchange_offset + exchange);
   return layout;
-}
-
-int32_t product_columns(const ProductPlan& plan, int32_t num_rows,
-                        bool has_token_map) {
-  int32_t fewest = static_cast<int32_t>(
-      round_up(std::min(num_rows, kMaxColumns), kGroupTokens));
-  for (int32_t columns = fewest; columns <= kMaxResidentColumns;
-       columns += kGroupTokens) {
-    if (shared_layout(plan, columns, kManyRounds).is_deep) return columns;
-  }
-  if (has_token_map && shared_layout(plan, kMaxColumns, kManyRounds).is_deep) {
-    return kMaxColumns;
-  }
-  for (int32_t columns = kMaxResidentColumns; columns > 0;
-       columns -= kGroupTokens) {
-    if (shared_layout(plan, columns, kManyRounds).is_deep) return columns;
-  }
-  return 0;
-}
-
-int32_t chunk_columns(const char* where, const ProductPlan& plan,
-                      bool has_token_map) {
-  int32_t columns = product_columns(plan, kMaxColumns, has_token_map);
-  if (columns > 0) return columns;
-  throw Failure(GLM_NOT_SUPPORTED,
-                std::string(where) + ": a matrix of " +
-                    std::to_string(plan.num_column_tiles) +
-                    " column tiles: eight rows of its input do not fit into "
-                    "the shared memory of a multiprocessor");
 }
 
 }

@@ -51,15 +51,6 @@ __device__ inline void begin_part(float (&part)[columns / 2], uint64_t weights,
   ptx::wgmma_commit();
 }
 
-template <int32_t columns, int32_t pending>
-__device__ inline void end_part(float (&total)[columns / 2],
-                                float (&part)[columns / 2]) {
-  ptx::wgmma_wait<pending>();
-  ptx::hold(part);
-#pragma unroll
-  for (int32_t i = 0; i < columns / 2; ++i) total[i] += part[i];
-}
-
 struct ProductLane {
   int32_t channel;
   int32_t token;

@@ -1,0 +1,161 @@
+#ifndef GLM_KERNELS_STREAM_PART_EXCHANGE_HPP
+#define GLM_KERNELS_STREAM_PART_EXCHANGE_HPP
+
+#include <cstdint>
+
+#include "native/kernels/stream/product_args.hpp"
+#include "native/ptx/cluster.hpp"
+#include "native/ptx/mbarrier.hpp"
+
+namespace glm::kernels::stream {
+
+struct PartBarriers {
+  uint64_t ready[kMultiplierWarps];
+  uint64_t drained[kMultiplierWarps];
+  uint64_t idle;
+};
+
+struct OwnerTurn {
+  int32_t owner;
+  int32_t piece;
+  int32_t place;
+
+  __device__ void advance(int32_t split) {
+    if (++owner == split) owner = 0;
+    if (++place < split) return;
+    place = 0;
+    ++piece;
+  }
+};
+
+template <int32_t groups>
+class PartExchange {
+ public:
+  __device__ PartExchange(const ProductShape& shape, uint32_t shared,
+                          PartBarriers* barriers, int32_t part, int32_t warp,
+                          int32_t lane)
+      : split_(shape.split),
+        part_(part),
+        warp_(warp),
+        lane_(lane),
+        ready_(ptx::shared_address(barriers->ready + warp)),
+        drained_(ptx::shared_address(barriers->drained + warp)),
+        idle_(ptx::shared_address(&barriers->idle)),
+        cells_(shared + shape.exchange_offset +
+               warp * (shape.split - 1) * kPieceBytes +
+               lane * static_cast<int32_t>(sizeof(float4))) {}
+
+  __device__ void init() const {
+    ptx::barrier_init(ready_, 1);
+    if (has_other_owners()) ptx::barrier_init(drained_, num_other_owners());
+    if (warp_ == 0) {
+      ptx::barrier_init(idle_, (split_ - 1) * kMultiplierWarps);
+    }
+  }
+
+  __device__ OwnerTurn first_turn() const {
+    OwnerTurn turn = {warp_ % split_, 0, 0};
+    asm volatile("" : "+r"(turn.owner), "+r"(turn.piece), "+r"(turn.place));
+    return turn;
+  }
+
+  __device__ bool owns(const OwnerTurn& turn) const {
+    return turn.owner == part_;
+  }
+
+  __device__ void send(const float* total, int32_t round) const {
+    if (round > 0 && has_other_owners()) {
+      ptx::barrier_wait(drained_, (round - 1) & 1);
+    }
+    if (lane_ == 0) {
+      ptx::barrier_expect(ready_, num_owned() * (split_ - 1) * kPieceBytes);
+    }
+    OwnerTurn turn = first_turn();
+#pragma unroll
+    for (int32_t group = 0; group < groups; ++group) {
+      const float* values = total + group * 4;
+      if (!owns(turn)) {
+        int32_t source = part_ < turn.owner ? part_ : part_ - 1;
+        ptx::store_to_peer(
+            ptx::peer_address(cell(turn.piece, source), turn.owner),
+            make_float4(values[0], values[1], values[2], values[3]),
+            ptx::peer_address(ready_, turn.owner));
+      }
+      turn.advance(split_);
+    }
+  }
+
+  __device__ void await(int32_t round) const {
+    ptx::barrier_wait(ready_, round & 1);
+  }
+
+  __device__ float4 add_parts(const OwnerTurn& turn, float4 own) const {
+    float4 sum = part_ == 0 ? own : load(cell(turn.piece, 0));
+#pragma unroll 1
+    for (int32_t source = 1; source < split_; ++source) {
+      int32_t sent = source < part_ ? source : source - 1;
+      float4 value = source == part_ ? own : load(cell(turn.piece, sent));
+      sum.x += value.x;
+      sum.y += value.y;
+      sum.z += value.z;
+      sum.w += value.w;
+    }
+    return sum;
+  }
+
+  __device__ void await_idle_stages() const {
+    signal(idle_);
+    ptx::barrier_wait(idle_, 0);
+  }
+
+  __device__ void drain() const {
+    if (num_owned() > 0) signal(drained_);
+  }
+
+ private:
+  __device__ void signal(uint32_t barrier) const {
+    __syncwarp();
+    if (lane_ < split_ && lane_ != part_) {
+      ptx::release_peer(ptx::peer_address(barrier, lane_));
+    }
+  }
+
+  __device__ int32_t num_owned() const {
+    int32_t first = part_ - warp_ % split_;
+    if (first < 0) first += split_;
+    return (groups - first + split_ - 1) / split_;
+  }
+
+  __device__ int32_t num_other_owners() const {
+    return min(groups, split_) - (num_owned() > 0);
+  }
+
+  __device__ bool has_other_owners() const { return num_other_owners() > 0; }
+
+  __device__ uint32_t cell(int32_t piece, int32_t source) const {
+    return cells_ +
+           (piece * kMultiplierWarps * (split_ - 1) + source) * kPieceBytes;
+  }
+
+  __device__ static float4 load(uint32_t address) {
+    float4 values;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(values.x), "=f"(values.y), "=f"(values.z),
+                   "=f"(values.w)
+                 : "r"(address));
+    return values;
+  }
+
+  int32_t split_;
+  int32_t part_;
+  int32_t warp_;
+  int32_t lane_;
+  uint32_t ready_;
+  uint32_t drained_;
+  uint32_t idle_;
+  uint32_t cells_;
+};
+
+}
+
+#endif

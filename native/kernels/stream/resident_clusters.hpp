@@ -1,0 +1,36 @@
+#ifndef GLM_KERNELS_STREAM_RESIDENT_CLUSTERS_HPP
+#define GLM_KERNELS_STREAM_RESIDENT_CLUSTERS_HPP
+
+#include <algorithm>
+#include <cstdint>
+
+#include "native/base/cuda.hpp"
+
+namespace glm::kernels::stream {
+
+template <typename... Parameters>
+int32_t max_active_clusters(const char* where, const LaunchShape& shape,
+                            void (*kernel)(Parameters...)) {
+  check(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(shape.shared_bytes)),
+      where);
+  cudaLaunchAttribute attribute;
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = shape.cluster;
+  attribute.val.clusterDim.y = 1;
+  attribute.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(shape.cluster);
+  config.blockDim = shape.block;
+  config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int clusters = 0;
+  check(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config), where);
+  return std::max(clusters, 1);
+}
+
+}
+
+#endif
