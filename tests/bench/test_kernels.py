@@ -68,7 +68,7 @@ def test_the_median_leaves_out_the_first_replay_and_slow_ones_are_few(millisecon
 
 def line(bound: str, num_bytes: float, num_flops: float = 0.0) -> report.Line:
     case = Case("linear", "4x4", 3, num_bytes, [], num_flops, bound)
-    return report.line_of("Air", case, 10.0, 20.0, "_scaled_mm", RATES)
+    return report.line_of("Air", case, report.Spent(10.0, 20.0, 5.0), "_scaled_mm", RATES)
 
 
 def test_shares_are_of_bytes_or_of_operations():
@@ -76,14 +76,16 @@ def test_shares_are_of_bytes_or_of_operations():
     assert line(FP8_PRODUCT, 5e6, 4e6).share == pytest.approx(0.4)
     cells = line(COPY, 5e6).cells()
     assert len(cells) == len(report.TITLES)
-    assert cells[4:] == ["10.00", "0.50", "", "copy", "50 %", "20.00", "_scaled_mm"]
+    times = ["5.00", "20.00", "2.00"]
+    assert cells[4:] == ["10.00", "0.50", "", "copy", "50 %", *times, "_scaled_mm"]
 
 
 def test_without_a_ceiling_there_is_no_share():
     case = Case("linear", "4x4", 3, 5e6, [], 0.0, READ)
-    alone = report.line_of("Air", case, 10.0, None, "", {**RATES, READ: None})
+    alone = report.line_of("Air", case, report.Spent(10.0), "", {**RATES, READ: None})
     assert alone.share is None
-    assert alone.cells()[4:] == ["10.00", "0.50", "", "read", "", "", ""]
+    assert alone.library_ratio is None
+    assert alone.cells()[4:] == ["10.00", "0.50", "", "read", "", "", "", "", ""]
     assert f"{CEILINGS[READ]}: failed" in report.ceiling_lines({READ: None})
 
 
@@ -113,6 +115,29 @@ def test_the_plan_names_each_line_once():
     wanted = ("attention", "copy_pages", "count_tokens", "experts", "linear", "select_tokens")
     assert {*wanted, "save_pages", "all_reduce"} <= {each.operation for each in lines}
     assert {each.operation for each in planned(None, ["air"], ("route",))} == {"route"}
+
+
+def test_layers_of_equal_shape_are_measured_once():
+    pytest.importorskip("torch")
+    from tools.bench.kernels.models import MODELS
+    from tools.bench.kernels.product_cases import layer_shape, layers_of
+
+    for model in MODELS.values():
+        shapes = [layer_shape(model, layer) for layer in layers_of(model)]
+        assert len(set(shapes)) == len(shapes)
+    assert "dense down" in layers_of(MODELS["air"])
+    assert "dense down" not in layers_of(MODELS["rank8"])
+
+
+def test_the_plain_read_is_a_program_of_the_target():
+    torch = pytest.importorskip("torch")
+    from tools.bench.kernels import plain_read
+
+    if torch.version.cuda is None:
+        pytest.skip("this PyTorch has no CUDA")
+    cubin = plain_read.compiled(plain_read.SOURCE, "sm_90")
+    assert cubin.startswith(b"\x7fELF")
+    assert b"plain_read" in cubin
 
 
 def test_bytes_and_operations_of_attention():

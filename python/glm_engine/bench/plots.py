@@ -1,11 +1,27 @@
 """Two pictures of a report: tokens per second and share of the floor over the batch size."""
 
+from itertools import cycle
 from pathlib import Path
 
 from glm_engine.bench.report import prepare_target
 from glm_engine.errors import BadInputError
 
 SIZE = (9.6, 3.8)
+COLOURS = ("#1f5fa8", "#c0562d", "#2f7d3b", "#7a4fa3", "#8a6d1f")
+STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "glm bench",
+    "font.size": 11,
+    "text.color": "#1a1a1a",
+    "axes.labelcolor": "#1a1a1a",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+}
 METADATA = {".png": None, ".svg": {"Date": None}}
 
 
@@ -15,7 +31,7 @@ def load_pyplot():
     except ImportError as error:
         raise BadInputError("a plot needs matplotlib, which is not installed") from error
     matplotlib.use("Agg")
-    matplotlib.rcParams["svg.fonttype"] = "none"
+    matplotlib.rcParams |= STYLE
     from matplotlib import pyplot
 
     return pyplot
@@ -31,13 +47,15 @@ def plot_report(report, path):
     """Write PATH.png and PATH.svg; returns the paths."""
     paths, pyplot = prepare_plot(path), load_pyplot()
     figure, (rates, shares) = pyplot.subplots(1, 2, figsize=SIZE, layout="constrained")
-    for context, rows in by_context(report["decode"]).items():
+    grouped = by_context(report["decode"])
+    for colour, (context, rows) in zip(cycle(COLOURS), grouped.items(), strict=False):
         batches = [row["batch"] for row in rows]
-        label = f"context {context:,}"
-        rates.plot(batches, [row["tokens_per_second"] for row in rows], "o-", label=label)
-        shares.plot(batches, [100 * row["share_of_floor"] for row in rows], "o-", label=label)
-    dress(rates, "decoded tokens/s", logarithmic=True)
-    dress(shares, "% of the memory's floor", logarithmic=False)
+        given = {"label": f"context {context:,}", "color": colour, "marker": "o"}
+        rates.plot(batches, [row["tokens_per_second"] for row in rows], **given)
+        shares.plot(batches, [100 * row["share_of_floor"] for row in rows], **given)
+    batches = sorted({row["batch"] for rows in grouped.values() for row in rows})
+    dress_rates(rates, batches)
+    dress_shares(shares, batches)
     figure.suptitle(f"{report['model']}, {report['engine']['device']}")
     for target in paths:
         figure.savefig(target, dpi=150, metadata=METADATA[target.suffix])
@@ -53,13 +71,27 @@ def by_context(rows):
     return grouped
 
 
-def dress(axes, title, logarithmic):
+def dress_batches(axes, batches):
+    """The batch sizes that were measured, at equal ratios."""
     axes.set_xlabel("sequences decoded together")
-    axes.set_ylabel(title)
     axes.set_xscale("log", base=2)
-    if logarithmic:
-        axes.set_yscale("log")
-    else:
-        axes.set_ylim(0, 100)
+    axes.set_xticks(batches, [str(batch) for batch in batches])
+    axes.minorticks_off()
     if axes.lines:
-        axes.legend()
+        axes.legend(frameon=False, loc="lower right")
+
+
+def dress_rates(axes, batches):
+    from matplotlib import ticker
+
+    axes.set_title("decoded tokens/s", loc="left", fontsize="medium")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(ticker.LogLocator(base=10, subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    dress_batches(axes, batches)
+
+
+def dress_shares(axes, batches):
+    axes.set_title("floor of the memory over the step's time, %", loc="left", fontsize="medium")
+    axes.set_ylim(0, 100)
+    dress_batches(axes, batches)

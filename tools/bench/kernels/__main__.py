@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import subprocess
 import sys
 import time
 from datetime import UTC, datetime
@@ -10,7 +11,8 @@ from pathlib import Path
 import torch
 
 from tests.native.backend import BackendError, library_path
-from tools.bench.kernels import ceilings, library, report
+from tools.bench import report as figures
+from tools.bench.kernels import ceilings, library, report, wanted
 from tools.bench.kernels.case import DEVICE, HOST, LIBRARY, Case
 from tools.bench.kernels.device import KernelDevice
 from tools.bench.kernels.models import MODELS
@@ -41,7 +43,8 @@ def measured(device: KernelDevice, model: str, case: Case, rates) -> report.Line
     clocks[LIBRARY] = library.microseconds
     spent = clocks[case.clock](case.calls)
     name, library_us = beside(case)
-    return report.line_of(model, case, spent, library_us, name, rates)
+    read_us = library.microseconds(case.reads) if case.reads else None
+    return report.line_of(model, case, report.Spent(spent, library_us, read_us), name, rates)
 
 
 class Run:
@@ -52,28 +55,28 @@ class Run:
         self.lines: list[report.Line] = []
         self.num_failed = 0
 
-    def measure(self, wanted: Planned) -> None:
+    def measure(self, line: Planned) -> None:
         try:
-            line = measured(self.device, wanted.model, wanted.build(), self.described.rates)
+            done = measured(self.device, line.model, line.build(), self.described.rates)
         except FAILURES as error:
             self.num_failed += 1
-            self.say(f"{wanted.model} {wanted.operation} {wanted.detail}: {first_line(error)}")
+            self.say(f"{line.model} {line.operation} {line.detail}: {first_line(error)}")
             return
-        self.lines.append(line)
-        print("  ".join(line.cells()), flush=True)
+        self.lines.append(done)
+        print("  ".join(done.cells()), flush=True)
         if self.output is not None:
             report.write(self.output, self.described, self.lines)
 
     def measure_all(self, lines: list[Planned], seconds: float) -> bool:
         """False where the GPU answers no more."""
         end = time.monotonic() + seconds
-        for index, wanted in enumerate(lines):
+        for index, line in enumerate(lines):
             if time.monotonic() > end:
                 self.say(f"{seconds:.0f} s are over: {len(lines) - index} lines were left out")
                 return True
-            self.measure(wanted)
+            self.measure(line)
             if self.device.is_lost():
-                self.say(f"the device was lost in {wanted.operation} {wanted.detail}")
+                self.say(f"the device was lost in {line.operation} {line.detail}")
                 return False
             if torch.cuda.memory_reserved() > KEPT_BYTES:
                 torch.cuda.empty_cache()
@@ -84,13 +87,32 @@ class Run:
         print(f"kernels: {text}", file=sys.stderr, flush=True)
 
 
+def driver_version() -> str:
+    """As nvidia-smi names it."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return done.stdout.splitlines()[0].strip() if done.stdout else "unknown"
+
+
 def machine() -> dict:
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "device": torch.cuda.get_device_name(),
+        "memory_gib": round(torch.cuda.mem_get_info()[1] / 2**30, 1),
+        "driver": driver_version(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
     }
+
+
+def summary(lines: list[report.Line]) -> str:
+    """What is asked for beside what was measured."""
+    rows = [("asked", "measured", "limit", "", "note")]
+    rows += [figures.row(figure) for figure in wanted.figures(lines)]
+    return report.columns(rows)
 
 
 def parsed() -> argparse.Namespace:
@@ -128,6 +150,7 @@ def main() -> None:
     lines = planned(device, options.model, options.only or ())
     answers = run.measure_all(lines, options.seconds)
     print(report.text_table(run.lines))
+    print(summary(run.lines))
     if not answers:
         sys.exit(1)
     device.close()

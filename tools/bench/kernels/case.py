@@ -32,7 +32,8 @@ class Library:
 
 @dataclass
 class Case:
-    """`calls` rotate over operands; `num_bytes` and `num_flops` are those of one call."""
+    """`calls` rotate over operands; `num_bytes` and `num_flops` are those of one call; `reads`
+    only read the weights of a call each."""
 
     operation: str
     shape: str
@@ -44,6 +45,7 @@ class Case:
     library: Library | None = None
     keep: list = field(default_factory=list)
     clock: str = DEVICE
+    reads: Sequence[Callable[[], object]] = ()
 
 
 def num_sets(bytes_of_a_set: float, most: int = MAX_SETS) -> int:

@@ -18,6 +18,7 @@ from tools.bench.kernels.models import (
     BATCHES,
     CONTEXTS,
     DECODE_TOKENS,
+    EXPERT_TOKENS,
     MODELS,
     PREFILL_TOKENS,
     Model,
@@ -26,7 +27,7 @@ from tools.bench.kernels.sequence_cases import Attended
 
 ROW_OPERATIONS = ("embed", "add_norm_quantise", "quantise", "swiglu_quantise", "norm_rope_store")
 ALL_TOKENS = (*DECODE_TOKENS, PREFILL_TOKENS)
-BF16_LAYERS = ("qkv", "down")
+BF16_LAYERS = ("qkv", "shared down")
 BF16_TOKENS = (1, 64, PREFILL_TOKENS)
 
 
@@ -64,8 +65,12 @@ def linear_layers(device: KernelDevice, model: Model) -> Iterator[Planned]:
 
 def products(device: KernelDevice, model: Model) -> Iterator[Planned]:
     yield from linear_layers(device, model)
-    for name, function in (("experts", expert_cases.experts), ("route", product_cases.route)):
-        for count in ALL_TOKENS:
+    mixture = (
+        ("experts", expert_cases.experts, EXPERT_TOKENS),
+        ("route", product_cases.route, DECODE_TOKENS),
+    )
+    for name, function, counts in mixture:
+        for count in (*counts, PREFILL_TOKENS):
             build = partial(function, device, model, count, is_decode(count))
             yield Planned(model.name, name, f"{count} tokens", build)
     for count in DECODE_TOKENS:
@@ -118,7 +123,7 @@ def planned(device: KernelDevice, names: Sequence[str], only: Sequence[str]) -> 
     lines = [
         line
         for model in models
-        for part in (rows, products, attention)
+        for part in (products, attention, rows)
         for line in part(device, model)
     ]
     for part in (of_vocabulary, of_pages):

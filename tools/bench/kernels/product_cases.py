@@ -14,13 +14,14 @@ from tools.bench.kernels.case import (
 )
 from tools.bench.kernels.device import KernelDevice, struct
 from tools.bench.kernels.models import TOP_K, Model
+from tools.bench.kernels.plain_read import plain_read
 from tools.bench.kernels.row_cases import kind_of
 
 LAYERS = {
     "qkv": (LINEAR, "qkv_width", "hidden_size"),
     "output": (LINEAR, "hidden_size", "query_width"),
-    "gate_up": (GATE_UP, "moe_intermediate_size", "hidden_size"),
-    "down": (LINEAR, "hidden_size", "moe_intermediate_size"),
+    "shared gate_up": (GATE_UP, "shared_intermediate_size", "hidden_size"),
+    "shared down": (LINEAR, "hidden_size", "shared_intermediate_size"),
     "dense gate_up": (GATE_UP, "intermediate_size", "hidden_size"),
     "dense down": (LINEAR, "hidden_size", "intermediate_size"),
 }
@@ -30,9 +31,11 @@ NAMES = {FP8: "FP8", BF16: "BF16"}
 
 
 def layers_of(model: Model) -> list[str]:
-    """All layers, but those of a dense model where they have the shapes of a mixture's."""
-    is_same = model.intermediate_size == model.moe_intermediate_size
-    return [layer for layer in LAYERS if not (is_same and layer.startswith("dense"))]
+    """All layers, the first of those that have equal shapes."""
+    first_of: dict[tuple[int, int, int], str] = {}
+    for layer in LAYERS:
+        first_of.setdefault(layer_shape(model, layer), layer)
+    return list(first_of.values())
 
 
 def layer_shape(model: Model, layer: str) -> tuple[int, int, int]:
@@ -85,7 +88,10 @@ def linear(device, model: Model, num_tokens: int, is_decode: bool, layer: str, d
         calls.append(device.call("linear", **fields))
     flops, shape = 2.0 * num_tokens * rows * columns, f"{layer} {NAMES[dtype]} {rows}x{columns}"
     bound, peer = READ if is_decode else PRODUCTS[dtype], product_beside(dtype, num_tokens, weights)
-    return Case("linear", shape, num_tokens, size, calls, flops, bound, peer, keep)
+    case = Case("linear", shape, num_tokens, size, calls, flops, bound, peer, keep)
+    if is_decode:
+        case.reads = [plain_read(weight) for weight in weights]
+    return case
 
 
 def route(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) -> Case:

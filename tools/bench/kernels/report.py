@@ -17,7 +17,9 @@ TITLES = (
     "TFLOP/s",
     "ceiling",
     "share",
+    "read µs",
     "library µs",
+    "ratio",
     "library",
 )
 
@@ -33,7 +35,8 @@ class Described:
 
 @dataclass(frozen=True)
 class Line:
-    """A measured case; `share` is of the ceiling named `bound`, library_us of `library`."""
+    """A measured case; `share` is of the ceiling named `bound`, library_us of `library`, read_us
+    of a plain read of the weights in a chain of launches."""
 
     model: str
     operation: str
@@ -46,24 +49,46 @@ class Line:
     share: float | None
     library: str
     library_us: float | None
+    read_us: float | None = None
+
+    @property
+    def library_ratio(self) -> float | None:
+        """Above 1 the library is slower."""
+        return None if self.library_us is None else self.library_us / self.microseconds
 
     def cells(self) -> list[str]:
-        beside = "" if self.library_us is None else f"{self.library_us:.2f}"
+        times = (number(self.read_us), number(self.library_us), number(self.library_ratio))
         flops = f"{self.flops_per_second / 1e12:.0f}" if self.flops_per_second else ""
         head = (self.model, self.operation, self.shape, str(self.num_tokens))
         rates = (f"{self.microseconds:.2f}", f"{self.bytes_per_second / 1e12:.2f}", flops)
         share = "" if self.share is None else f"{100 * self.share:.0f} %"
-        return [*head, *rates, self.bound, share, beside, self.library]
+        return [*head, *rates, self.bound, share, *times, self.library]
 
 
-def line_of(model: str, case: Case, spent: float, beside: float | None, name: str, rates) -> Line:
+def number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Microseconds of a call, of the library's, and of the plain read."""
+
+    ours: float
+    library: float | None = None
+    read: float | None = None
+
+
+def line_of(model: str, case: Case, times: Spent, name: str, rates) -> Line:
     """One line from microseconds a call and the ceilings."""
+    spent = times.ours
     bytes_rate, flops_rate = case.num_bytes / spent * 1e6, case.num_flops / spent * 1e6
     achieved = flops_rate if case.bound in PRODUCTS else bytes_rate
     ceiling = rates[case.bound]
     share = None if ceiling is None else achieved / ceiling
     head = (model, case.operation, case.shape, case.num_tokens)
-    return Line(*head, spent, bytes_rate, flops_rate, case.bound, share, name, beside)
+    return Line(
+        *head, spent, bytes_rate, flops_rate, case.bound, share, name, times.library, times.read
+    )
 
 
 def ceiling_lines(rates: dict[str, float | None]) -> list[str]:
@@ -103,8 +128,12 @@ def write(folder: Path, described: Described, lines: Sequence[Line]) -> None:
 
 def text_table(lines: Sequence[Line]) -> str:
     """The cells of every line in columns of equal width."""
-    table = [TITLES, *(line.cells() for line in lines)]
-    widths = [max(len(row[i]) for row in table) for i in range(len(TITLES))]
+    return columns([TITLES, *(line.cells() for line in lines)])
+
+
+def columns(table: Sequence[Sequence[str]]) -> str:
+    """Rows of equally many cells, one below the other."""
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     padded = (
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in table

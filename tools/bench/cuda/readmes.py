@@ -1,0 +1,108 @@
+"""The sections of README files that repeat figures of the page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tools.bench import report
+from tools.bench.cuda.asked import asked_share
+from tools.bench.cuda.page import Page
+from tools.bench.cuda.results import ResultsError
+from tools.bench.kernels.report import Line, number
+
+HEADING = "## Figures on one H200"
+TITLES = ("batch", "context", "tokens/s", "ms a step", "floor over step", "asked")
+KERNEL_TITLES = ("operation", "shape", "rows", "µs", "share of its ceiling", "library µs", "ratio")
+SHOWN = {
+    "experts": ("128 of", (16, 64, 256, 8192)),
+    "linear": ("qkv FP8", (1, 64, 256, 8192)),
+    "attention": ("96/8 heads, context 4096", (64,)),
+    "logits": ("", (1, 64, 256)),
+}
+PREFILLED = "context 8192"
+
+
+def replaced(text: str, heading: str, body: Sequence[str]) -> str:
+    """The text with what stands between a heading and the next of its level replaced."""
+    lines, level = text.split("\n"), heading.split(" ")[0] + " "
+    if lines.count(heading) != 1:
+        raise ResultsError(f"expected the line {heading!r} once, got {lines.count(heading)}")
+    begin = lines.index(heading) + 1
+    later = [i for i, line in enumerate(lines) if i >= begin and line.startswith(level)]
+    end = later[0] if later else len(lines)
+    return "\n".join([*lines[:begin], "", *body, "", *lines[end:]]).rstrip("\n") + "\n"
+
+
+def step_cells(row: dict) -> list[str]:
+    limit = asked_share(row)
+    return [
+        str(row["batch"]),
+        f"{row['context']:,}",
+        f"{row['tokens_per_second']:,.0f}",
+        f"{row['step_ms']:.2f}",
+        f"{100 * row['share_of_floor']:.1f} %",
+        "" if limit is None else f"{limit:.0f} %",
+    ]
+
+
+def measured_when(page: Page) -> str:
+    first = page.results.first
+    return f"{first['date'][:10]}, commit {page.commit[:12]}, {first['engine']['device']}"
+
+
+def of_engine(page: Page, folder: str) -> list[str]:
+    """What a reader of the first README wants to know."""
+    results, place = page.results, f"{folder}/{page.name}"
+    rate = results.first["read_bytes_per_second"] / 1e12
+    lines = [
+        f"`{results.first['model']}`, random weights, {measured_when(page)}. The floor is the "
+        f"bytes of a step over the rate of a plain read, {rate:.2f} TB/s.",
+        "",
+        *report.markdown_table(TITLES, [step_cells(row) for row in results.decode]),
+        "",
+        f"![Decode]({place}-decode.png)",
+        "",
+    ]
+    sentences = [prefill_sentence(row) for row in results.prefill]
+    kept = sum(figure.is_kept for figure in page.figures)
+    sentences.append(f"{kept} of {len(page.figures)} limits are kept; [the page]({place}.md) ")
+    sentences[-1] += "names each, with command, files, and what bounds those that are missed."
+    return [*lines, " ".join(sentences)]
+
+
+def prefill_sentence(row: dict) -> str:
+    tokens, rate = row["tokens"], row["tokens_per_second"]
+    teraflops = row["teraflops_per_second"]
+    return f"Prefill of {tokens:,} tokens: {rate:,.0f} tokens/s, {teraflops:.0f} TFLOP/s."
+
+
+def is_shown(line: Line, model: str) -> bool:
+    if line.model != model or line.operation not in SHOWN:
+        return False
+    start, counts = SHOWN[line.operation]
+    if line.operation == "attention" and line.shape.endswith(PREFILLED):
+        return True
+    is_whole = line.shape == start or line.operation != "attention"
+    return is_whole and line.shape.startswith(start) and line.num_tokens in counts
+
+
+def kernel_cells(line: Line) -> list[str]:
+    share = "" if line.share is None else f"{100 * line.share:.0f} % ({line.bound})"
+    head = (line.operation, line.shape, f"{line.num_tokens:,}", f"{line.microseconds:.1f}")
+    return [*head, share, number(line.library_us), number(line.library_ratio)]
+
+
+def of_kernels(page: Page, folder: str) -> list[str]:
+    """Some lines of the kernel table, and where the others stand; nothing without a table."""
+    if page.results.kernels is None:
+        return []
+    lines = page.results.kernels.lines
+    shown = [kernel_cells(line) for line in lines if is_shown(line, lines[0].model)]
+    intro = f"{lines[0].model}, {measured_when(page)}, by `python -m tools.bench.kernels`; a ratio "
+    intro += "above 1 is a library that is slower. All lines, the library's names and the ceilings "
+    intro += f"stand in [{page.name}-kernels.md]({folder}/{page.name}-kernels.md)."
+    return [intro, "", *report.markdown_table(KERNEL_TITLES, shown)]
+
+
+def write(path: Path, body: Sequence[str]) -> None:
+    text = replaced(path.read_text(encoding="utf-8"), HEADING, body)
+    path.write_text(text, encoding="utf-8")
