@@ -20,6 +20,7 @@ oracle.md limits the relative L2 of all rows together. Rows without FP8 keep tha
 the stages of the golden models keep it in test_golden_stages.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -59,15 +60,17 @@ class ExpectedRows:
     """values [tokens, hidden] in float64; steps is None where nothing is quantised."""
 
     values: np.ndarray
-    steps: tuple[Step, ...] | None
+    steps: Sequence[Step] | None
 
     def plus(self, initial: np.ndarray) -> "ExpectedRows":
         return replace(self, values=self.values + initial)
 
     def as_answered(self, rows: np.ndarray) -> "ExpectedRows":
         """Expected of one implementation beside another's rows: either may have taken a step."""
-        back = tuple(replace(step, size=-step.size) for step in self.steps or ())
-        return ExpectedRows(rows, None if self.steps is None else self.steps + back)
+        if self.steps is None:
+            return ExpectedRows(rows, None)
+        back = [replace(step, size=-step.size) for step in self.steps]
+        return ExpectedRows(rows, [*self.steps, *back])
 
     def moves_of(self, token: int) -> np.ndarray:
         moves = [step.size * step.column for step in self.steps or () if step.token == token]
@@ -166,7 +169,7 @@ def expected_rows(
                 Step(int(tokens[row]), float(moves[row, channel]), down[:, channel])
                 for row, channel in np.argwhere(moves)
             ]
-    return ExpectedRows(outputs, tuple(steps) if quantised else None)
+    return ExpectedRows(outputs, steps if quantised else None)
 
 
 def unexplained(difference: np.ndarray, moves: np.ndarray) -> np.ndarray:
