@@ -7,6 +7,7 @@ from tools.bench import report
 from tools.bench.cuda import tables
 from tools.bench.cuda.results import Results
 from tools.bench.figures import Figure
+from tools.bench.kernels import wanted
 
 STEPS = (
     "One step of decode as the engine's loop makes it, by true forward passes of random tokens "
@@ -32,6 +33,8 @@ KERNELS = (
     "Every operation over a table of shapes beside its ceiling and the library: "
     "[all {count} lines]({name}-kernels.md). Ceilings of the same run:"
 )
+
+BEHIND = "Lines of decode that are more than two percent behind the library:"
 
 
 @dataclass(frozen=True)
@@ -111,8 +114,11 @@ def loading(page: Page) -> list[str]:
 def kernels(page: Page) -> list[str]:
     if page.results.kernels is None:
         return []
-    text = KERNELS.format(count=len(page.results.kernels.lines), name=page.name)
-    return ["", "## Kernels", "", text, "", *tables.ceilings(page.results)]
+    lines = page.results.kernels.lines
+    text = KERNELS.format(count=len(lines), name=page.name)
+    made = ["", "## Kernels", "", text, "", *tables.ceilings(page.results)]
+    slower = wanted.slower(lines)
+    return [*made, "", BEHIND, "", *tables.behind(slower)] if slower else made
 
 
 def text(page: Page) -> str:

@@ -7,6 +7,7 @@ from tools.bench.cuda.asked import SHARES, asked_share, loading_rate
 from tools.bench.cuda.results import Results
 from tools.bench.figures import Figure
 from tools.bench.kernels.case import CEILINGS
+from tools.bench.kernels.report import Line, number
 
 DECODE_TITLES = (
     "context",
@@ -107,6 +108,24 @@ def ceilings(results: Results) -> list[str]:
         for name, text in CEILINGS.items()
     ]
     return report.markdown_table(("ceiling", "10¹² bytes or operations a second"), rows)
+
+
+def behind(lines: Sequence[Line]) -> list[str]:
+    titles = ("model", "operation", "shape", "rows", "µs", "library µs", "ratio", "library")
+    rows = [
+        (
+            line.model,
+            line.operation,
+            line.shape,
+            str(line.num_tokens),
+            number(line.microseconds),
+            number(line.library_us),
+            number(line.library_ratio),
+            line.library,
+        )
+        for line in lines
+    ]
+    return report.markdown_table(titles, rows)
 
 
 def asked(figures: Sequence[Figure]) -> list[str]:

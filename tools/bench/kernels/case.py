@@ -3,14 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-READ, COPY, PLAIN_COPY, HOST_COPY = "read", "copy", "plain copy", "host copy"
+READ, COPY, HOST_COPY = "read", "copy", "host copy"
 FP8_PRODUCT, BF16_PRODUCT = "fp8 product", "bf16 product"
 FAST = f"{FP8_PRODUCT}, fast accumulation"
 SIDE = 8192
 CEILINGS = {
     READ: "a plain read of 3 GB",
     COPY: "a scaled copy of 1 GiB, bytes read and written",
-    PLAIN_COPY: "a copy of 1 GiB, bytes read and written",
     HOST_COPY: "a copy of 64 MiB to pinned memory of the host",
     FP8_PRODUCT: f"_scaled_mm {SIDE}³, row scales, exact accumulation",
     FAST: f"_scaled_mm {SIDE}³, row scales, fast accumulation",

@@ -13,7 +13,6 @@ from tools.bench.kernels.case import (
     FAST,
     FP8_PRODUCT,
     HOST_COPY,
-    PLAIN_COPY,
     READ,
     SIDE,
 )
@@ -29,12 +28,6 @@ def scaled_copy_rate() -> float:
     target = torch.empty_like(source)
     spent = library.microseconds([lambda: torch.mul(source, 2.0, out=target)])
     return 2e6 * COPY_BYTES / spent
-
-
-def copy_rate() -> float:
-    source = library.bf16(COPY_BYTES // 2)
-    target = torch.empty_like(source)
-    return 2e6 * COPY_BYTES / library.microseconds([library.copied(target, source)])
 
 
 def host_rate() -> float:
@@ -67,7 +60,6 @@ def measure(device: KernelDevice) -> dict[str, float | None]:
     works = {
         READ: lambda: device.read_rate(READ_BYTES),
         COPY: scaled_copy_rate,
-        PLAIN_COPY: copy_rate,
         HOST_COPY: host_rate,
         FP8_PRODUCT: lambda: fp8_rate(False),
         FAST: lambda: fp8_rate(True),

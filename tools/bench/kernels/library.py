@@ -80,6 +80,21 @@ def plain_product(num_tokens: int, weight: torch.Tensor):
     return lambda: values @ weight.t()
 
 
+def routed(num_tokens: int, router: torch.Tensor, top_k: int):
+    """A function: experts and normalised weights of each token by a BF16 product, a sigmoid, a
+    bias and top_k."""
+    product = plain_product(num_tokens, router)
+    bias = torch.zeros(len(router), device="cuda")
+
+    def route():
+        scores = product().float().sigmoid()
+        ids = (scores + bias).topk(top_k, sorted=False).indices
+        weights = scores.gather(1, ids)
+        return ids, weights / weights.sum(-1, keepdim=True)
+
+    return route
+
+
 def grouped_product(counts: Sequence[int], weight: torch.Tensor):
     """One FP8 product an expert of weight [experts, rows, columns]; each group is padded to 16
     rows as PyTorch wants it."""

@@ -21,6 +21,7 @@ from tools.bench.kernels.models import (
     EXPERT_TOKENS,
     MODELS,
     PREFILL_TOKENS,
+    PRODUCT_TOKENS,
     Model,
 )
 from tools.bench.kernels.sequence_cases import Attended
@@ -54,7 +55,8 @@ def rows(device: KernelDevice, model: Model) -> Iterator[Planned]:
 
 
 def linear_layers(device: KernelDevice, model: Model) -> Iterator[Planned]:
-    wanted = [(layer, FP8, ALL_TOKENS) for layer in product_cases.layers_of(model)]
+    counts = (*PRODUCT_TOKENS, PREFILL_TOKENS)
+    wanted = [(layer, FP8, counts) for layer in product_cases.layers_of(model)]
     wanted += [(layer, BF16, BF16_TOKENS) for layer in BF16_LAYERS]
     for layer, dtype, counts in wanted:
         for count in counts:

@@ -109,8 +109,8 @@ def route(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) 
         fields |= {"scaling_factor": 1.0, "input": given, "router": router}
         fields |= {"selection_bias": bias, "expert_ids": ids, "expert_weights": weights}
         calls.append(device.call("route", **fields))
-    beside = [library.plain_product(num_tokens, library.bf16(rows, columns)) for _ in calls]
-    peer = Library("BF16 product alone", beside)
+    beside = [library.routed(num_tokens, library.bf16(rows, columns), TOP_K) for _ in calls]
+    peer = Library("BF16 product, sigmoid, topk, gather, sum", beside)
     flops = 2.0 * num_tokens * rows * columns
     return Case("route", f"{rows}x{columns}", num_tokens, size, calls, flops, READ, peer, keep)
 

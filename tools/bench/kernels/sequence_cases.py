@@ -104,7 +104,7 @@ def attention_beside(work: Attended, memory: torch.Tensor) -> Library:
     """Over the memory of the pages, read as contiguous keys and values; over as much again in
     BF16 where the pages hold FP8."""
     model = work.model
-    name = "scaled_dot_product_attention"
+    name = "scaled_dot_product_attention, no pages"
     if work.dtype == FP8:
         name, memory = f"{name}, BF16", library.bf16(memory.numel())
     query = library.bf16(work.batch, model.num_heads, work.queries, HEAD_DIM)

@@ -7,7 +7,7 @@ import torch
 from tests.native.backend import BF16, F32, structs
 from tests.native.wrappers import NcclId, wrapper
 from tools.bench.kernels import library
-from tools.bench.kernels.case import HOST, HOST_COPY, LIBRARY, PLAIN_COPY, Case, Library
+from tools.bench.kernels.case import COPY, HOST, HOST_COPY, LIBRARY, Case, Library
 from tools.bench.kernels.device import KernelDevice
 from tools.bench.kernels.models import HEAD_DIM, PAGE_SIZE, Model
 
@@ -21,7 +21,7 @@ def select_tokens(device: KernelDevice, num_tokens: int) -> Case:
     fields = {"num_tokens": num_tokens, "source_rows": source, "token_ids": ids}
     call = device.call("select_tokens", **fields, sampled_ids=sampled)
     peer = Library("index_select", [lambda: torch.index_select(sampled, 0, source)])
-    return Case("select_tokens", "", num_tokens, 12 * num_tokens, [call], 0, PLAIN_COPY, peer)
+    return Case("select_tokens", "", num_tokens, 12 * num_tokens, [call], 0, COPY, peer)
 
 
 def count_tokens(device: KernelDevice, model: Model, num_tokens: int) -> Case:
@@ -33,7 +33,7 @@ def count_tokens(device: KernelDevice, model: Model, num_tokens: int) -> Case:
     index, ones = ids.to(torch.int64), torch.ones_like(ids)
     peer = Library("zero_, scatter_add_", [lambda: counts.zero_().scatter_add_(0, index, ones)])
     size = 4 * vocab + 12 * num_tokens
-    return Case("count_tokens", f"reset, {vocab}", num_tokens, size, [call], 0, PLAIN_COPY, peer)
+    return Case("count_tokens", f"reset, {vocab}", num_tokens, size, [call], 0, COPY, peer)
 
 
 def page_list(pages) -> ctypes.Array:
@@ -63,7 +63,7 @@ def copy_pages(device: KernelDevice, model: Model) -> Case:
     halves = memory.view(2, -1)
     peer = Library("copy_", [library.copied(halves[0], halves[1])])
     shape, size = page_shape(model), 2 * halves[0].nbytes
-    return Case("copy_pages", shape, 0, size, [call], 0, PLAIN_COPY, peer, [memory])
+    return Case("copy_pages", shape, 0, size, [call], 0, COPY, peer, [memory])
 
 
 def transfer_pages(device: KernelDevice, model: Model, operation: str) -> Case:
@@ -109,4 +109,4 @@ def all_reduce(model: Model, num_tokens: int) -> Case:
     call = [lambda: rank.all_reduce(given, output)]
     shape, size = f"NCCL, one rank, {width}", 2 * given.nbytes
     keep, name = [rank, given, output], "all_reduce"
-    return Case(name, shape, num_tokens, size, call, 0, PLAIN_COPY, peer, keep, LIBRARY)
+    return Case(name, shape, num_tokens, size, call, 0, COPY, peer, keep, LIBRARY)

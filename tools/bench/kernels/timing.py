@@ -3,14 +3,14 @@
 import statistics
 from collections.abc import Callable, Sequence
 
-MOST_CALLS = 24
+MOST_CALLS = 128
 GRAPH_US = 12_000.0
 MIN_REPLAYS, MAX_REPLAYS = 3, 10
 BUDGET_MS = 60.0
 
 
 def num_repeats(num_calls: int, first_us: float) -> int:
-    """How often a graph holds each of the calls: 24 of them, or 12 ms where they are long."""
+    """How often a graph holds each of the calls: 128 of them, or 12 ms where they are long."""
     wanted = min(MOST_CALLS, max(1, round(GRAPH_US / max(first_us, 1.0))))
     return -(-wanted // num_calls)
 
