@@ -19,6 +19,7 @@ SHOWN = {
     "logits": ("", (1, 64, 256)),
 }
 PREFILLED = "context 8192"
+SHORT_COMMIT, WHOLE_COMMIT = 12, 40
 
 
 def replaced(text: str, heading: str, body: Sequence[str]) -> str:
@@ -45,8 +46,9 @@ def step_cells(row: dict) -> list[str]:
 
 
 def measured_when(page: Page) -> str:
-    first = page.results.first
-    return f"{first['date'][:10]}, commit {page.commit[:12]}, {first['engine']['device']}"
+    first, commit = page.results.first, page.commit
+    shown = commit[:SHORT_COMMIT] if len(commit) == WHOLE_COMMIT else commit
+    return f"{first['date'][:10]}, commit {shown}, {first['engine']['device']}"
 
 
 def of_engine(page: Page, folder: str) -> list[str]:

@@ -94,7 +94,7 @@ def line_of(model: str, case: Case, times: Spent, name: str, rates) -> Line:
 def ceiling_lines(rates: dict[str, float | None]) -> list[str]:
     """In units of 10¹² bytes or operations a second."""
     return [
-        f"{CEILINGS[name]}: " + ("failed" if rate is None else f"{rate / 1e12:.3f} T/s")
+        f"{CEILINGS.get(name, name)}: " + ("failed" if rate is None else f"{rate / 1e12:.3f} T/s")
         for name, rate in rates.items()
     ]
 

@@ -18,6 +18,10 @@ def named(line: Line, *words: str) -> str:
     return ", ".join([f"{line.operation} {line.shape}", *words, line.model])
 
 
+def counted(number: int, thing: str) -> str:
+    return f"{number} {thing}" + ("" if number == 1 else "s")
+
+
 def share_of(name: str, line: Line, limit: float) -> Figure:
     share = float("nan") if line.share is None else 100 * line.share
     return Figure(name, share, "%", Bound.AT_LEAST, limit, f"{line.microseconds:.1f} µs")
@@ -30,7 +34,7 @@ def experts(lines: Sequence[Line]) -> Iterator[Figure]:
         is_asked = line.operation == "experts" and line.model == model.name
         if is_asked and least <= line.num_tokens <= most:
             each = line.num_tokens // EXPERTS_TOKENS[0]
-            yield share_of(named(line, f"{each} tokens an expert"), line, EXPERTS_SHARE)
+            yield share_of(named(line, f"{counted(each, 'token')} an expert"), line, EXPERTS_SHARE)
 
 
 def small_products(lines: Sequence[Line]) -> Iterator[Figure]:
@@ -39,7 +43,7 @@ def small_products(lines: Sequence[Line]) -> Iterator[Figure]:
         if line.operation != "linear" or line.read_us is None or " FP8 " not in line.shape:
             continue
         if line.num_tokens <= READ_TOKENS and weight_bytes(line) <= READ_BYTES:
-            name = named(line, f"{line.num_tokens} rows")
+            name = named(line, counted(line.num_tokens, "row"))
             ratio, note = line.microseconds / line.read_us, f"{line.microseconds:.2f} µs"
             note = f"{note}, plain read {line.read_us:.2f} µs"
             yield Figure(name, ratio, "reads", Bound.AT_MOST, READ_RATIO, note)
@@ -85,7 +89,7 @@ def beside_library(lines: Sequence[Line]) -> Figure:
 
 
 def behind_by(line: Line) -> str:
-    return f"{named(line, f'{line.num_tokens} rows')}, ratio {line.library_ratio:.2f}"
+    return f"{named(line, counted(line.num_tokens, 'row'))}, ratio {line.library_ratio:.2f}"
 
 
 def figures(lines: Sequence[Line]) -> list[Figure]:
