@@ -61,9 +61,13 @@ struct RowSum {
     const float* partial =
         p.partial + (int64_t{token} * p.top_k + first) * p.partial_stride + row;
 #pragma unroll
-    for (int32_t i = 0; i < kBatch; ++i)
-      value[i] = __ldcg(reinterpret_cast<const float4*>(
-          present[i] ? partial + int64_t{i} * p.partial_stride : p.partial));
+    for (int32_t i = 0; i < kBatch; ++i) {
+      value[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      if (present[i])
+        value[i] = __ldcg(reinterpret_cast<const float4*>(
+            partial + int64_t{i} * p.partial_stride));
+    }
+    __syncwarp(__activemask());
   }
   __device__ void add_batch(const float4 (&value)[kBatch]) {
 #pragma unroll

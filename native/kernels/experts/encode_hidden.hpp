@@ -17,10 +17,14 @@ struct Values {
   float at[kLaneValues];
 };
 
-__device__ inline Values hidden_values(const float* row, int32_t begin,
+__device__ inline float4 hidden_values(const float* row, int32_t begin,
                                        int32_t width) {
   int32_t inside = begin < width ? begin : 0;
-  float4 v = __ldcg(reinterpret_cast<const float4*>(row + inside));
+  return __ldcg(reinterpret_cast<const float4*>(row + inside));
+}
+
+__device__ inline Values values_inside(const float4& v, int32_t begin,
+                                       int32_t width) {
   Values values = {{v.x, v.y, v.z, v.w}};
 #pragma unroll
   for (int32_t i = 0; i < kLaneValues; ++i)
@@ -34,9 +38,14 @@ struct RowValues {
   Values part[kRowParts];
 
   __device__ RowValues(const float* row, int32_t first, int32_t width) {
+    float4 raw[kRowParts];
 #pragma unroll
     for (int32_t i = 0; i < kRowParts; ++i)
-      part[i] = hidden_values(row, first + i * kWarpValues, width);
+      raw[i] = hidden_values(row, first + i * kWarpValues, width);
+    __syncwarp(__activemask());
+#pragma unroll
+    for (int32_t i = 0; i < kRowParts; ++i)
+      part[i] = values_inside(raw[i], first + i * kWarpValues, width);
   }
   __device__ float largest() const {
     float result = 0.0f;
@@ -49,50 +58,86 @@ struct RowValues {
   }
 };
 
-template <int32_t dtype>
-__device__ inline void store_values(uint8_t* codes, int32_t begin,
-                                    const Values& v,
-                                    const RowQuotient& quotient) {
-  if constexpr (dtype == GLM_DTYPE_F8_E4M3) {
-    uint32_t low = encode_pair(quotient(v.at[0]), quotient(v.at[1]));
-    uint32_t high = encode_pair(quotient(v.at[2]), quotient(v.at[3]));
-    *reinterpret_cast<uint32_t*>(codes + begin) = low | high << 16;
-  } else {
-    __nv_bfloat162 pairs[2] = {__floats2bfloat162_rn(v.at[0], v.at[1]),
-                               __floats2bfloat162_rn(v.at[2], v.at[3])};
-    *reinterpret_cast<uint2*>(codes + begin * sizeof(__nv_bfloat16)) =
-        *reinterpret_cast<uint2*>(pairs);
-  }
-}
-
 __device__ inline const float* hidden_row(const ExpertsParameters& p,
                                           int32_t assignment) {
   return p.hidden + int64_t{assignment} * p.hidden_stride;
 }
 
+template <bool is_plain>
+__device__ inline uint32_t packed_codes(const Values& values,
+                                        const RowQuotient& quotient) {
+  float code[kLaneValues];
+#pragma unroll
+  for (int32_t i = 0; i < kLaneValues; ++i)
+    code[i] =
+        is_plain ? quotient.plain(values.at[i]) : quotient.exact(values.at[i]);
+  uint32_t low = encode_pair(code[0], code[1]);
+  uint32_t high = encode_pair(code[2], code[3]);
+  return low | high << 16;
+}
+
+template <bool is_plain>
+__device__ inline void store_codes(uint8_t* codes, int32_t begin,
+                                   int32_t padded, const RowValues& values,
+                                   const RowQuotient& quotient) {
+  uint32_t packed[kRowParts];
+#pragma unroll
+  for (int32_t i = 0; i < kRowParts; ++i)
+    packed[i] = packed_codes<is_plain>(values.part[i], quotient);
+#pragma unroll
+  for (int32_t i = 0; i < kRowParts; ++i)
+    if (begin + i * kWarpValues < padded)
+      *reinterpret_cast<uint32_t*>(codes + begin + i * kWarpValues) = packed[i];
+}
+
+__device__ inline uint2 bfloat16_values(const Values& v) {
+  __nv_bfloat162 pairs[2] = {__floats2bfloat162_rn(v.at[0], v.at[1]),
+                             __floats2bfloat162_rn(v.at[2], v.at[3])};
+  return *reinterpret_cast<uint2*>(pairs);
+}
+
+template <int32_t dtype>
+__device__ inline void store_values(uint8_t* codes, int32_t begin,
+                                    int32_t padded, const RowValues& values,
+                                    const RowQuotient& quotient) {
+  if constexpr (dtype == GLM_DTYPE_F8_E4M3) {
+    if (quotient.is_plain())
+      store_codes<true>(codes, begin, padded, values, quotient);
+    else
+      store_codes<false>(codes, begin, padded, values, quotient);
+  } else {
+#pragma unroll
+    for (int32_t i = 0; i < kRowParts; ++i)
+      if (begin + i * kWarpValues < padded)
+        *reinterpret_cast<uint2*>(codes + (begin + i * kWarpValues) *
+                                              sizeof(__nv_bfloat16)) =
+            bfloat16_values(values.part[i]);
+  }
+}
+
+__device__ inline float scale_of(float largest_of_lane) {
+  return row_scale_of(__uint_as_float(
+      __reduce_max_sync(kWholeWarp, __float_as_uint(largest_of_lane))));
+}
+
 template <int32_t dtype>
 __device__ inline void encode_row(const ExpertsParameters& p,
-                                  int32_t assignment, RowValues values,
-                                  int32_t first) {
+                                  int32_t assignment, int32_t first) {
   constexpr int32_t kSpan = kRowParts * kWarpValues;
   const float* row = hidden_row(p, assignment);
   uint8_t* codes = p.codes + assignment * p.encoded.row_stride;
   int32_t width = p.intermediate_size;
   int32_t padded =
       static_cast<int32_t>(p.encoded.row_stride) / dtype_bytes(dtype);
+  RowValues values(row, first, width);
   float largest = values.largest();
   for (int32_t begin = first + kSpan; begin < width; begin += kSpan)
     largest = fmaxf(largest, RowValues(row, begin, width).largest());
-  float scale = row_scale_of(
-      __uint_as_float(__reduce_max_sync(kWholeWarp, __float_as_uint(largest))));
+  float scale = scale_of(largest);
   if (first == 0) p.code_scale[assignment] = scale;
   RowQuotient quotient(scale);
   for (int32_t begin = first;;) {
-#pragma unroll
-    for (int32_t i = 0; i < kRowParts; ++i)
-      if (begin + i * kWarpValues < padded)
-        store_values<dtype>(codes, begin + i * kWarpValues, values.part[i],
-                            quotient);
+    store_values<dtype>(codes, begin, padded, values, quotient);
     begin += kSpan;
     if (begin >= padded) return;
     values = RowValues(row, begin, width);
@@ -102,18 +147,9 @@ __device__ inline void encode_row(const ExpertsParameters& p,
 template <int32_t dtype>
 __device__ inline void encode_list(const Frame& frame, const ExpertList& list,
                                    int32_t warp, int32_t lane) {
-  if (warp >= list.count) return;
-  const ExpertsParameters& p = frame.p;
   const uint16_t* order = frame.order + list.begin;
-  int32_t first = lane * kLaneValues;
-  int32_t width = p.intermediate_size;
-  RowValues values(hidden_row(p, order[warp]), first, width);
-  for (int32_t row = warp; row < list.count; row += kFinishWarps) {
-    int32_t following = min(row + kFinishWarps, list.count - 1);
-    RowValues next(hidden_row(p, order[following]), first, width);
-    encode_row<dtype>(p, order[row], values, first);
-    values = next;
-  }
+  for (int32_t row = warp; row < list.count; row += kFinishWarps)
+    encode_row<dtype>(frame.p, order[row], lane * kLaneValues);
 }
 
 }

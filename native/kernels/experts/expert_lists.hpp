@@ -24,6 +24,10 @@ struct MemberBits {
         words(reinterpret_cast<uint32_t*>(frame.ring.stages)),
         before(reinterpret_cast<uint16_t*>(words + num_words * num_experts)) {}
 
+  static int64_t bytes(int64_t num_assignments, int64_t num_experts) {
+    return ceil_divide(num_assignments, kWordBits) * num_experts *
+           static_cast<int64_t>(sizeof(uint32_t) + sizeof(uint16_t));
+  }
   __device__ void clear() const {
     for (int32_t i = threadIdx.x; i < num_words * num_experts; i += kNumThreads)
       words[i] = 0;
@@ -129,8 +133,10 @@ __device__ inline void place_experts(const Frame& frame,
 __device__ inline void build_lists(const Frame& frame) {
   static_assert(kMaxLocalExperts == kProductThreads);
   MemberBits bits(frame);
+  uint32_t epoch = __ldcg(&frame.p.control->epoch);
   OwnExperts own(frame.p);
   bits.clear();
+  if (threadIdx.x == 0) frame.shared.epoch = epoch;
   __syncthreads();
   own.mark(bits);
   __syncthreads();

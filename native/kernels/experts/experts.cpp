@@ -110,6 +110,13 @@ void run_decode(const Context& context, const glm_experts_args& args,
     run_rows(context, args, layout, begin, std::min(step, num_rows - begin));
 }
 
+int64_t decode_bytes(const glm_workspace_shape& shape) {
+  return ScratchLayout(
+             {shape.hidden_size, shape.moe_intermediate_size, shape.top_k},
+             GLM_DTYPE_BF16)
+      .bytes;
+}
+
 }
 
 int64_t experts_scratch_bytes(const glm_workspace_shape& shape) {
@@ -117,10 +124,8 @@ int64_t experts_scratch_bytes(const glm_workspace_shape& shape) {
   glm_workspace_shape with_shared = shape;
   with_shared.top_k += 1;
   with_shared.num_local_experts += 1;
-  ScratchLayout decode(
-      {shape.hidden_size, shape.moe_intermediate_size, with_shared.top_k},
-      GLM_DTYPE_BF16);
-  return decode.bytes + prefill_experts_scratch_bytes(with_shared);
+  return std::max(decode_bytes(shape), decode_bytes(with_shared)) +
+         prefill_experts_scratch_bytes(with_shared);
 }
 
 void experts(const Context& context, const glm_experts_args& args) {

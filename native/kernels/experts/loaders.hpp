@@ -150,46 +150,85 @@ __device__ inline void load_stages(const Frame& frame, RingCursor& cursor,
 class EncodedLists {
  public:
   __device__ void await(const Frame& frame, int32_t list, int32_t lane) {
-    while (list - first_ >= kWarpThreads || !(ready_ >> (list - first_) & 1)) {
+    while (!is_known(list)) {
       first_ = list;
-      uint32_t flag = 0;
-      if (list + lane < frame.shared.num_lists)
-        flag = ptx::load_acquire(&frame.counters->is_encoded[list + lane]);
-      ready_ = __ballot_sync(kWholeWarp, flag == 1u);
+      bool is_ready =
+          list + lane < frame.shared.num_lists &&
+          ptx::load_acquire(&frame.counters->is_encoded[list + lane]) == 1u;
+      ready_ = __ballot_sync(kWholeWarp, is_ready);
     }
     __syncwarp();
   }
 
  private:
+  __device__ bool is_known(int32_t list) const {
+    uint32_t distance = static_cast<uint32_t>(list - first_);
+    return distance < static_cast<uint32_t>(kWarpThreads) &&
+           (ready_ >> distance & 1);
+  }
+
   int32_t first_ = 0;
   uint32_t ready_ = 0;
 };
 
+struct ListScales {
+  static constexpr int32_t kPerLane = kMaxListTokens / kWarpThreads;
+  float own[kPerLane];
+
+  __device__ ListScales(const Frame& frame, const Unit& unit,
+                        const ExpertList& list, int32_t lane) {
+    const ExpertsParameters& p = frame.p;
+#pragma unroll
+    for (int32_t i = 0; i < kPerLane; ++i) {
+      int32_t column = lane + i * kWarpThreads;
+      own[i] = 1.0f;
+      if (p.input_scale == nullptr || column >= list.count) continue;
+      uint32_t assignment = frame.order[list.begin + column];
+      own[i] = __ldcg(unit.phase == Phase::down
+                          ? p.code_scale + assignment
+                          : p.input_scale + p.input.row_of(assignment));
+    }
+  }
+  __device__ void store(float* scales, int32_t lane) const {
+#pragma unroll
+    for (int32_t i = 0; i < kPerLane; ++i)
+      scales[lane + i * kWarpThreads] = own[i];
+  }
+};
+
 template <int32_t rows, int32_t max_columns>
 __device__ inline void load_unit_tokens(const Frame& frame, RingCursor& cursor,
-                                        EncodedLists& encoded,
-                                        const Unit& unit) {
-  bool is_down = unit.phase == Phase::down;
+                                        EncodedLists& encoded, const Unit& unit,
+                                        float* scales) {
   int32_t lane = threadIdx.x % kWarpThreads;
-  const TokenSource& tokens = is_down ? frame.p.encoded : frame.p.input;
-  ExpertList list = frame.shared.lists[unit.list];
-  LaneRows<max_columns> lanes(frame, tokens, list, lane);
+  bool is_down = unit.phase == Phase::down;
   if (is_down) encoded.await(frame, unit.list, lane);
+  ExpertList list = frame.shared.lists[unit.list];
+  const TokenSource& tokens = is_down ? frame.p.encoded : frame.p.input;
+  ListScales own(frame, unit, list, lane);
+  LaneRows<max_columns> lanes(frame, tokens, list, lane);
   load_stages<rows, max_columns>(frame, cursor, tokens, lanes, list.count,
                                  matrix_of(frame, unit).num_column_tiles);
+  own.store(scales, lane);
 }
 
 template <int32_t rows, int32_t max_columns>
 __device__ inline void load_tokens(const Frame& frame) {
-  QueueCursor queue;
+  QueueCursor cursor;
   RingCursor ring;
   EncodedLists encoded;
+  UnitQueue& queue = frame.shared.queue;
   while (true) {
-    int32_t index = pop_unit(frame.shared.queue, queue);
+    int32_t slot = cursor.slot;
+    int32_t index = pop_unit(queue, cursor);
     if (index == kNoUnit) break;
     Unit unit = frame.unit_at(index);
-    if (unit.phase == Phase::combine) continue;
-    load_unit_tokens<rows, max_columns>(frame, ring, encoded, unit);
+    if (unit.phase != Phase::combine)
+      load_unit_tokens<rows, max_columns>(frame, ring, encoded, unit,
+                                          queue.token_scale[slot]);
+    __syncwarp();
+    if (threadIdx.x % kWarpThreads == 0)
+      ptx::barrier_arrive(&queue.scaled[slot]);
   }
   ptx::wait_for_copies();
 }

@@ -16,8 +16,8 @@ constexpr int32_t kMaxListTokens = 64;
 constexpr int32_t kMaxAssignments = 4096;
 constexpr int32_t kMaxTopK = 64;
 constexpr int32_t kMaxLists = kMaxLocalExperts + kMaxTopK;
-constexpr int32_t kMaxRowUnits = 4096;
-constexpr int32_t kSmallestUnitRows = 32;
+constexpr int32_t kMaxRowUnits = 2048;
+constexpr int32_t kSmallestUnitRows = 64;
 
 struct Counters {
   uint32_t gate_up_done[kMaxLists];
@@ -68,6 +68,8 @@ struct ExpertsParameters {
   int32_t partial_stride;
   int32_t tokens_per_group;
   int32_t num_groups;
+  int32_t rows_per_band;
+  int32_t num_bands;
   int32_t num_stages;
   int32_t num_in_flight;
   const int32_t* expert_ids;

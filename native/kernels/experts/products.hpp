@@ -3,10 +3,9 @@
 
 #include <cstdint>
 
-#include "native/kernels/experts/combine.hpp"
 #include "native/kernels/experts/shared_state.hpp"
 #include "native/kernels/experts/unit_product.hpp"
-#include "native/ptx/device_flags.hpp"
+#include "native/ptx/mbarrier.hpp"
 
 namespace glm::kernels::mixture {
 
@@ -30,21 +29,15 @@ __device__ inline int32_t own_row(const Unit& unit, int32_t block) {
          ProductLane(team_thread()).channel;
 }
 
-template <int32_t rows>
-__device__ inline bool has_own_row() {
-  return ProductLane(team_thread()).channel < rows;
-}
-
 __device__ inline int32_t channel_of(int32_t packed) {
   return packed / (2 * kPairRows) * kPairRows + packed % kPairRows;
 }
 
-template <int32_t rows, int32_t columns>
+template <int32_t rows>
 struct UnitScales {
   static constexpr int32_t kBlocks = StageShape<rows>::kRowBlocks;
-  static constexpr int32_t kOwnTokens = columns / 4;
   float row[kBlocks][2];
-  float token[kOwnTokens];
+  const float* token;
 
   __device__ void load_rows(const Frame& frame, const Unit& unit,
                             int32_t expert) {
@@ -63,26 +56,12 @@ struct UnitScales {
           scales == nullptr ? 1.0f : __ldg(scales + min(second, last));
     }
   }
-  __device__ void load_tokens(const Frame& frame, const Unit& unit,
-                              const ExpertList& list) {
-    const ExpertsParameters& p = frame.p;
-    bool is_down = unit.phase == Phase::down;
-    ProductLane lane(team_thread());
-#pragma unroll
-    for (int32_t i = 0; i < kOwnTokens; ++i) {
-      int32_t column = min(lane.token + i / 2 * 8 + i % 2, list.count - 1);
-      uint32_t assignment = frame.order[list.begin + column];
-      const float* place = is_down ? p.code_scale + assignment
-                                   : p.input_scale + p.input.row_of(assignment);
-      token[i] = p.input_scale == nullptr ? 1.0f : __ldcg(place);
-    }
-  }
 };
 
 template <int32_t rows, int32_t columns>
 __device__ inline void store_hidden(const Frame& frame, const ExpertList& list,
                                     int32_t channel,
-                                    const UnitScales<rows, columns>& scales,
+                                    const UnitScales<rows>& scales,
                                     int32_t block,
                                     const float (&sum)[columns / 2]) {
   const ExpertsParameters& p = frame.p;
@@ -94,16 +73,17 @@ __device__ inline void store_hidden(const Frame& frame, const ExpertList& list,
     if (column >= list.count) continue;
     int32_t assignment = frame.order[list.begin + column];
     int32_t gate = i / 2 * 4 + i % 2;
+    float token = scales.token[column];
     p.hidden[int64_t{assignment} * p.hidden_stride + channel] =
-        swiglu(sum[gate] * scales.row[block][0] * scales.token[i],
-               sum[gate + 2] * scales.row[block][1] * scales.token[i]);
+        swiglu(sum[gate] * scales.row[block][0] * token,
+               sum[gate + 2] * scales.row[block][1] * token);
   }
 }
 
 template <int32_t rows, int32_t columns>
 __device__ inline void store_partial(const Frame& frame, const ExpertList& list,
                                      int32_t row,
-                                     const UnitScales<rows, columns>& scales,
+                                     const UnitScales<rows>& scales,
                                      int32_t block,
                                      const float (&sum)[columns / 2]) {
   const ExpertsParameters& p = frame.p;
@@ -115,19 +95,19 @@ __device__ inline void store_partial(const Frame& frame, const ExpertList& list,
     int32_t assignment = frame.order[list.begin + column];
     float* place = p.partial + int64_t{assignment} * p.partial_stride + row;
     int32_t upper = i / 2 * 4 + i % 2;
+    float token = scales.token[column];
     if (row < p.hidden_size)
-      place[0] = sum[upper] * scales.row[block][0] * scales.token[i];
+      place[0] = sum[upper] * scales.row[block][0] * token;
     if (row + 8 < p.hidden_size)
-      place[8] = sum[upper + 2] * scales.row[block][1] * scales.token[i];
+      place[8] = sum[upper + 2] * scales.row[block][1] * token;
   }
 }
 
 template <int32_t rows, int32_t columns>
 __device__ inline void store_unit(
     const Frame& frame, const Unit& unit, const ExpertList& list,
-    const UnitScales<rows, columns>& scales,
+    const UnitScales<rows>& scales,
     const float (&sum)[StageShape<rows>::kRowBlocks][columns / 2]) {
-  if (!has_own_row<rows>()) return;
 #pragma unroll
   for (int32_t block = 0; block < StageShape<rows>::kRowBlocks; ++block) {
     int32_t row = own_row<rows>(unit, block);
@@ -139,58 +119,48 @@ __device__ inline void store_unit(
   }
 }
 
-template <int32_t rows>
-__device__ inline void run_combine(const Frame& frame, const Unit& unit) {
-  constexpr int32_t kRowItems = rows / kLaneRows;
-  const ExpertsParameters& p = frame.p;
-  int32_t thread = team_thread();
-  int32_t row = unit.row_unit * rows + thread % kRowItems * kLaneRows;
-  int32_t first = unit.group * p.tokens_per_group + thread / kRowItems;
-  int32_t end = min(p.num_tokens, (unit.group + 1) * p.tokens_per_group);
-  bool is_inside = first < end && row < p.hidden_size;
-  RowSum own(p, is_inside ? first : 0, is_inside ? row : 0);
-  if (thread % kWarpThreads == 0)
-    ptx::wait_until(&frame.counters->down_done[unit.row_unit],
-                    static_cast<uint32_t>(frame.shared.num_lists));
-  __syncwarp();
-  if (is_inside) sum_tokens(own, end, kTeamThreads / kRowItems);
-}
+struct Work {
+  Unit unit;
+  int32_t slot;
+  uint32_t parity;
+};
 
 template <int32_t dtype, int32_t rows, int32_t columns, int32_t max_columns>
 __device__ inline void run_product(const Frame& frame, RingCursor& ring,
-                                   Turn& turn, const Unit& unit) {
+                                   Turn& turn, const Work& work) {
   float sum[StageShape<rows>::kRowBlocks][columns / 2];
-  ExpertList list = frame.shared.lists[unit.list];
-  UnitScales<rows, columns> scales;
-  scales.load_rows(frame, unit, list.expert);
+  UnitQueue& queue = frame.shared.queue;
+  ExpertList list = frame.shared.lists[work.unit.list];
+  UnitScales<rows> scales;
+  scales.load_rows(frame, work.unit, list.expert);
+  scales.token = queue.token_scale[work.slot];
   turn.await();
   multiply_unit<dtype, rows, columns, max_columns>(
-      frame, ring, matrix_of(frame, unit).num_column_tiles, sum);
+      frame, ring, matrix_of(frame, work.unit).num_column_tiles, sum);
   turn.pass();
-  scales.load_tokens(frame, unit, list);
-  store_unit<rows, columns>(frame, unit, list, scales, sum);
+  ptx::barrier_wait(&queue.scaled[work.slot], work.parity);
+  store_unit<rows, columns>(frame, work.unit, list, scales, sum);
 }
 
 template <int32_t dtype, int32_t rows, int32_t max_columns>
 __device__ inline void choose_product(const Frame& frame, RingCursor& ring,
-                                      Turn& turn, const Unit& unit) {
-  int32_t count = frame.shared.lists[unit.list].count;
+                                      Turn& turn, const Work& work) {
+  int32_t count = frame.shared.lists[work.unit.list].count;
   if constexpr (max_columns > 32)
     if (count > 32)
-      return run_product<dtype, rows, 64, max_columns>(frame, ring, turn, unit);
+      return run_product<dtype, rows, 64, max_columns>(frame, ring, turn, work);
   if constexpr (max_columns > 16)
     if (count > 16)
-      return run_product<dtype, rows, 32, max_columns>(frame, ring, turn, unit);
+      return run_product<dtype, rows, 32, max_columns>(frame, ring, turn, work);
   if constexpr (max_columns > 8)
     if (count > 8)
-      return run_product<dtype, rows, 16, max_columns>(frame, ring, turn, unit);
-  run_product<dtype, rows, 8, max_columns>(frame, ring, turn, unit);
+      return run_product<dtype, rows, 16, max_columns>(frame, ring, turn, work);
+  run_product<dtype, rows, 8, max_columns>(frame, ring, turn, work);
 }
 
 template <int32_t rows>
 __device__ inline void skip_unit(const Frame& frame, RingCursor& ring,
                                  const Unit& unit) {
-  if (unit.phase == Phase::combine) return;
   skip_stages(
       frame.ring, ring,
       StageShape<rows>::stages(matrix_of(frame, unit).num_column_tiles));
@@ -206,19 +176,19 @@ __device__ inline void run_units(const Frame& frame) {
   QueueCursor queue;
   RingCursor ring;
   Turn turn(frame.shared);
-  for (int32_t team = 0;; team ^= 1) {
-    int32_t slot = queue.slot;
+  int32_t team = 0;
+  while (true) {
+    Work work = {{}, queue.slot, queue.parity};
     int32_t index = pop_unit(frame.shared.queue, queue);
     if (index == kNoUnit) return;
-    Unit unit = frame.unit_at(index);
-    if (team != own_team()) {
-      skip_unit<rows>(frame, ring, unit);
-    } else if (unit.phase == Phase::combine) {
-      run_combine<rows>(frame, unit);
-    } else {
-      choose_product<dtype, rows, max_columns>(frame, ring, turn, unit);
-      report_stored(frame.shared.queue, slot);
-    }
+    work.unit = frame.unit_at(index);
+    bool is_combine = work.unit.phase == Phase::combine;
+    bool is_own = team == own_team();
+    if (!is_combine && is_own)
+      choose_product<dtype, rows, max_columns>(frame, ring, turn, work);
+    if (!is_combine && !is_own) skip_unit<rows>(frame, ring, work.unit);
+    if (is_own) report_stored(frame.shared.queue, work.slot);
+    if (!is_combine) team ^= 1;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "native/kernels/experts/parameters.hpp"
+#include "native/kernels/stream/product_args.hpp"
 #include "native/kernels/stream/tile_ring.hpp"
 #include "native/ptx/mbarrier.hpp"
 
@@ -17,10 +18,10 @@ constexpr int32_t kTeamThreads = kTeamWarps * kWarpThreads;
 constexpr int32_t kWeightWarp = kProductWarps;
 constexpr int32_t kTokenWarp = kProductWarps + 1;
 constexpr int32_t kFinishWarp = kProductWarps + 2;
-constexpr int32_t kFinishWarps = 2;
+constexpr int32_t kFinishWarps = 6;
 constexpr int32_t kFinishThreads = kFinishWarps * kWarpThreads;
 constexpr int32_t kNumThreads = (kFinishWarp + kFinishWarps) * kWarpThreads;
-constexpr int32_t kQueueUnits = 4;
+constexpr int32_t kQueueUnits = 8;
 constexpr int32_t kNoUnit = -1;
 constexpr uint32_t kWholeWarp = 0xFFFFFFFFu;
 
@@ -35,7 +36,9 @@ struct UnitQueue {
   uint64_t full[kQueueUnits];
   uint64_t empty[kQueueUnits];
   uint64_t stored[kQueueUnits];
+  uint64_t scaled[kQueueUnits];
   int32_t unit[kQueueUnits];
+  float token_scale[kQueueUnits][kMaxListTokens];
 };
 
 struct SharedState {
@@ -45,6 +48,7 @@ struct SharedState {
   ExpertList lists[kMaxLists];
   uint16_t list_begin[kMaxLocalExperts];
   int32_t num_lists;
+  uint32_t epoch;
   int32_t is_last;
   uint32_t warp_totals[kProductWarps];
 };
@@ -62,16 +66,12 @@ __device__ inline int32_t own_team() { return threadIdx.x / kTeamThreads; }
 
 __device__ inline int32_t team_thread() { return threadIdx.x % kTeamThreads; }
 
-__device__ inline void meet_team() {
-  asm volatile("bar.sync %0, %1;" ::"r"(own_team() + 1), "n"(kTeamThreads)
-               : "memory");
-}
-
 template <int32_t rows>
 struct StageShape {
+  static_assert(rows == kSmallestUnitRows || rows == kTileRows);
   static constexpr int32_t kTiles = kTileRows / rows;
   static constexpr int32_t kTileBytesOfUnit = rows * kTileRowBytes;
-  static constexpr int32_t kRowBlocks = rows < 64 ? 1 : rows / 64;
+  static constexpr int32_t kRowBlocks = rows / stream::kWarpgroupRows;
 
   __host__ __device__ static constexpr int32_t bytes(int32_t max_columns) {
     return kTileBytes + kTiles * max_columns * kTileRowBytes;
@@ -99,17 +99,28 @@ struct Frame {
     return num_product_units() + p.down.num_row_units * p.num_groups;
   }
   __device__ Unit unit_at(int32_t index) const {
-    int32_t down_begin = num_gate_up_units();
-    int32_t combine_begin = num_product_units();
-    if (index >= combine_begin) {
-      int32_t within = index - combine_begin;
-      return {Phase::combine, 0, within / p.num_groups, within % p.num_groups};
-    }
-    bool is_down = index >= down_begin;
-    int32_t tiles = is_down ? p.down.num_row_units : p.gate_up.num_row_units;
-    int32_t within = is_down ? index - down_begin : index;
-    return {is_down ? Phase::down : Phase::gate_up, within / tiles,
-            within % tiles, 0};
+    int32_t down = index - num_gate_up_units();
+    if (down >= 0) return down_or_combine_at(down);
+    int32_t tiles = p.gate_up.num_row_units;
+    return {Phase::gate_up, index / tiles, index % tiles, 0};
+  }
+  __device__ Unit down_or_combine_at(int32_t index) const {
+    int32_t num_down = shared.num_lists * p.rows_per_band;
+    if (index < num_down) return down_at(0, index);
+    int32_t step = num_down + p.rows_per_band * p.num_groups;
+    int32_t band = (index - num_down) / step;
+    int32_t within = (index - num_down) % step;
+    if (band + 1 == p.num_bands) return combine_at(band, within);
+    return within < num_down ? down_at(band + 1, within)
+                             : combine_at(band, within - num_down);
+  }
+  __device__ Unit down_at(int32_t band, int32_t within) const {
+    return {Phase::down, within / p.rows_per_band,
+            band * p.rows_per_band + within % p.rows_per_band, 0};
+  }
+  __device__ Unit combine_at(int32_t band, int32_t within) const {
+    return {Phase::combine, 0, band * p.rows_per_band + within / p.num_groups,
+            within % p.num_groups};
   }
 };
 
@@ -156,6 +167,7 @@ __device__ inline void init_queue(UnitQueue& queue) {
     ptx::barrier_init(&queue.full[slot], 1);
     ptx::barrier_init(&queue.empty[slot], kProductWarps + 1 + kFinishWarps);
     ptx::barrier_init(&queue.stored[slot], kTeamWarps);
+    ptx::barrier_init(&queue.scaled[slot], 1);
   }
 }
 

@@ -15,6 +15,9 @@ namespace {
 constexpr int32_t kSharedLimit = 227 * 1024;
 constexpr int32_t kMostStages = 12;
 constexpr int32_t kInFlightBytes = 64 * 1024;
+constexpr int32_t kBandWaves = 2;
+constexpr int32_t kFewestBandTokens = 33;
+constexpr int32_t kFewUnitsEach = 4;
 
 __device__ void init_barriers(SharedState& shared, int32_t num_stages) {
   for (int32_t stage = 0; stage < num_stages; ++stage) {
@@ -51,9 +54,9 @@ __global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
   if (threadIdx.x == 0) init_barriers(shared, p.num_stages);
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
-  uint32_t epoch = ptx::load_acquire(&p.control->epoch);
-  frame.counters = &p.control->counters[epoch & 1];
   build_lists(frame);
+  uint32_t epoch = shared.epoch;
+  frame.counters = &p.control->counters[epoch & 1];
   int32_t warp = threadIdx.x / kWarpThreads;
   if (warp == kWeightWarp) {
     if (threadIdx.x % kWarpThreads == 0) stream_weights<rows>(frame, epoch);
@@ -61,10 +64,37 @@ __global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
     load_tokens<rows, max_columns>(frame);
   } else if (warp >= kFinishWarp) {
     clear_counters(p.control->counters[(epoch & 1) ^ 1]);
-    finish_units<dtype>(frame);
+    finish_units<dtype, rows>(frame);
   } else {
     run_units<dtype, rows, max_columns>(frame);
   }
+}
+
+void set_groups(ExpertsParameters& p, int32_t rows,
+                int32_t num_multiprocessors) {
+  int64_t at_once = kFinishThreads * kLaneRows / rows;
+  int64_t last_rows = min(p.down.num_row_units, 2 * p.rows_per_band);
+  int64_t wanted = max(int64_t{1}, num_multiprocessors / last_rows);
+  p.tokens_per_group = static_cast<int32_t>(
+      round_up(ceil_divide(p.num_tokens, wanted), at_once));
+  p.num_groups =
+      static_cast<int32_t>(ceil_divide(p.num_tokens, p.tokens_per_group));
+}
+
+int32_t most_lists(const ExpertsParameters& p) {
+  return min(p.num_local_experts, p.num_assignments());
+}
+
+void set_bands(ExpertsParameters& p, int32_t num_multiprocessors) {
+  int32_t rows = p.down.num_row_units;
+  int32_t band = 1;
+  while (band * most_lists(p) < kBandWaves * num_multiprocessors &&
+         rows % (2 * band) == 0)
+    band *= 2;
+  bool is_whole = p.num_tokens < kFewestBandTokens ||
+                  band * most_lists(p) < kBandWaves * num_multiprocessors;
+  p.rows_per_band = is_whole ? rows : band;
+  p.num_bands = rows / p.rows_per_band;
 }
 
 void set_units(ExpertsParameters& p, int32_t rows,
@@ -72,13 +102,8 @@ void set_units(ExpertsParameters& p, int32_t rows,
   for (StreamedMatrix* matrix : {&p.gate_up, &p.down})
     matrix->num_row_units =
         static_cast<int32_t>(ceil_divide(matrix->num_packed_rows, rows));
-  int64_t tokens_at_once = kTeamThreads * kLaneRows / rows;
-  int64_t teams = int64_t{num_multiprocessors} * kTeams;
-  int64_t wanted = ceil_divide(teams, p.down.num_row_units);
-  int64_t share = ceil_divide(p.num_tokens, wanted);
-  p.tokens_per_group = static_cast<int32_t>(round_up(share, tokens_at_once));
-  p.num_groups =
-      static_cast<int32_t>(ceil_divide(p.num_tokens, p.tokens_per_group));
+  set_bands(p, num_multiprocessors);
+  set_groups(p, rows, num_multiprocessors);
 }
 
 template <int32_t dtype, int32_t rows, int32_t max_columns>
@@ -89,22 +114,33 @@ void launch_shape(cudaStream_t stream, int32_t num_multiprocessors,
       static_cast<int32_t>(sizeof(SharedState)) + p.num_assignments() * 2;
   set_units(p, rows, num_multiprocessors);
   p.num_stages = min(kMostStages, (kSharedLimit - state_bytes) / kStageBytes);
-  LaunchShape shape;
+  expect_range("experts", "bytes of the ring, which holds the lists' bits",
+               MemberBits::bytes(p.num_assignments(), p.num_local_experts),
+               INT64_MAX, int64_t{p.num_stages} * kStageBytes);
   p.num_in_flight = min(p.num_stages, kInFlightBytes / kTileBytes);
+  LaunchShape shape;
   shape.grid = dim3(static_cast<uint32_t>(num_multiprocessors));
   shape.block = dim3(kNumThreads);
   shape.shared_bytes = p.num_stages * kStageBytes + state_bytes;
   launch("experts", stream, shape, experts_kernel<dtype, rows, max_columns>, p);
 }
 
+bool has_few_units(const ExpertsParameters& p, int32_t num_multiprocessors) {
+  int64_t units = int64_t{most_lists(p)} *
+                  ceil_divide(p.gate_up.num_packed_rows, kTileRows);
+  return units < int64_t{kFewUnitsEach} * num_multiprocessors;
+}
+
 template <int32_t dtype>
 void launch_dtype(cudaStream_t stream, int32_t num_multiprocessors,
                   const ExpertsParameters& p) {
   auto with = [&](auto kernel) { kernel(stream, num_multiprocessors, p); };
-  if (p.num_tokens <= 8) return with(launch_shape<dtype, 128, 8>);
-  if (p.num_tokens <= 16) return with(launch_shape<dtype, 128, 16>);
-  if (p.num_tokens <= 32) return with(launch_shape<dtype, 128, 32>);
-  with(launch_shape<dtype, 128, 64>);
+  if (p.num_tokens <= 8 && has_few_units(p, num_multiprocessors))
+    return with(launch_shape<dtype, kSmallestUnitRows, 8>);
+  if (p.num_tokens <= 8) return with(launch_shape<dtype, kTileRows, 8>);
+  if (p.num_tokens <= 16) return with(launch_shape<dtype, kTileRows, 16>);
+  if (p.num_tokens <= 32) return with(launch_shape<dtype, kTileRows, 32>);
+  with(launch_shape<dtype, kTileRows, 64>);
 }
 
 }

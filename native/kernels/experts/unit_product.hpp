@@ -17,6 +17,8 @@ __device__ inline void skip_stages(const stream::TileRing& ring,
   cursor.stage = stage % ring.num_stages;
 }
 
+constexpr int32_t kWidestPair = 32;
+
 struct StageOperands {
   uint64_t weights;
   uint64_t tokens;
@@ -37,27 +39,32 @@ __device__ inline void add_promoted(
     float (&sum)[StageShape<rows>::kRowBlocks][columns / 2],
     const StageOperands& stage) {
   constexpr int32_t kBlocks = StageShape<rows>::kRowBlocks;
-  float part[tiles * kBlocks][columns / 2];
+  constexpr int32_t kChains = columns > kWidestPair ? 1 : tiles * kBlocks;
+  float part[kChains][columns / 2];
 #pragma unroll
-  for (int32_t i = 0; i < tiles * kBlocks; ++i) stream::clear(part[i]);
-  hold_chains<columns, tiles * kBlocks>(part);
-  ptx::wgmma_fence();
+  for (int32_t first = 0; first < tiles * kBlocks; first += kChains) {
 #pragma unroll
-  for (int32_t i = 0; i < tiles * kBlocks; ++i) {
-    int32_t weights = kBlocks > 1 ? i * stream::kWarpgroupBytes
-                                  : i * StageShape<rows>::kTileBytesOfUnit;
-    int32_t tokens = i / kBlocks * max_columns * kTileRowBytes;
-    stream::multiply_steps<GLM_DTYPE_F8_E4M3, columns>(
-        part[i], stage.weights + descriptor_step(weights),
-        stage.tokens + descriptor_step(tokens), 0);
+    for (int32_t i = 0; i < kChains; ++i) stream::clear(part[i]);
+    hold_chains<columns, kChains>(part);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int32_t i = 0; i < kChains; ++i) {
+      int32_t tokens = (first + i) / kBlocks * max_columns * kTileRowBytes;
+      stream::multiply_steps<GLM_DTYPE_F8_E4M3, columns>(
+          part[i],
+          stage.weights +
+              descriptor_step((first + i) * stream::kWarpgroupBytes),
+          stage.tokens + descriptor_step(tokens), 0);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    hold_chains<columns, kChains>(part);
+#pragma unroll
+    for (int32_t i = 0; i < kChains; ++i)
+#pragma unroll
+      for (int32_t j = 0; j < columns / 2; ++j)
+        sum[(first + i) % kBlocks][j] += part[i][j];
   }
-  ptx::wgmma_commit();
-  ptx::wgmma_wait<0>();
-  hold_chains<columns, tiles * kBlocks>(part);
-#pragma unroll
-  for (int32_t i = 0; i < tiles * kBlocks; ++i)
-#pragma unroll
-    for (int32_t j = 0; j < columns / 2; ++j) sum[i % kBlocks][j] += part[i][j];
 }
 
 template <int32_t rows, int32_t columns, int32_t max_columns, int32_t tiles>
@@ -69,11 +76,10 @@ __device__ inline void add_in_place(
   ptx::wgmma_fence();
 #pragma unroll
   for (int32_t i = 0; i < tiles * kBlocks; ++i) {
-    int32_t weights = kBlocks > 1 ? i * stream::kWarpgroupBytes
-                                  : i * StageShape<rows>::kTileBytesOfUnit;
     int32_t tokens = i / kBlocks * max_columns * kTileRowBytes;
     stream::multiply_steps<GLM_DTYPE_BF16, columns>(
-        sum[i % kBlocks], stage.weights + descriptor_step(weights),
+        sum[i % kBlocks],
+        stage.weights + descriptor_step(i * stream::kWarpgroupBytes),
         stage.tokens + descriptor_step(tokens), 1);
   }
   ptx::wgmma_commit();
