@@ -80,14 +80,20 @@ def plain_product(num_tokens: int, weight: torch.Tensor):
     return lambda: values @ weight.t()
 
 
+def head_product(num_tokens: int, weight: torch.Tensor):
+    """A function: float32 = BF16 [num_tokens, columns] · BF16 weight [rows, columns]ᵀ."""
+    values = bf16(num_tokens, weight.shape[1])
+    return lambda: torch.mm(values, weight.t(), out_dtype=torch.float32)
+
+
 def routed(num_tokens: int, router: torch.Tensor, top_k: int):
-    """A function: experts and normalised weights of each token by a BF16 product, a sigmoid, a
-    bias and top_k."""
-    product = plain_product(num_tokens, router)
+    """A function: experts and normalised weights of each token by a product in float32, a sigmoid,
+    a bias and top_k."""
+    values = bf16(num_tokens, router.shape[1])
     bias = torch.zeros(len(router), device="cuda")
 
     def route():
-        scores = product().float().sigmoid()
+        scores = (values.float() @ router.t()).sigmoid()
         ids = (scores + bias).topk(top_k, sorted=False).indices
         weights = scores.gather(1, ids)
         return ids, weights / weights.sum(-1, keepdim=True)

@@ -109,8 +109,9 @@ def route(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) 
         fields |= {"scaling_factor": 1.0, "input": given, "router": router}
         fields |= {"selection_bias": bias, "expert_ids": ids, "expert_weights": weights}
         calls.append(device.call("route", **fields))
-    beside = [library.routed(num_tokens, library.bf16(rows, columns), TOP_K) for _ in calls]
-    peer = Library("BF16 product, sigmoid, topk, gather, sum", beside)
+    routers = [torch.randn(rows, columns, device="cuda") for _ in calls]
+    beside = [library.routed(num_tokens, router, TOP_K) for router in routers]
+    peer = Library("F32 product, sigmoid, topk, gather, sum, quotient", beside)
     flops = 2.0 * num_tokens * rows * columns
     return Case("route", f"{rows}x{columns}", num_tokens, size, calls, flops, READ, peer, keep)
 
@@ -128,7 +129,7 @@ def logits(device: KernelDevice, model: Model, num_tokens: int) -> Case:
         weights.append(as_rows(memory[0], BF16, rows, columns))
         fields = {"num_rows": num_tokens, "row_index": index, "input": given}
         calls.append(device.call("logits", **fields, head=head, output=output))
-    beside = [library.plain_product(num_tokens, weight) for weight in weights]
-    peer = Library("BF16 product, BF16 out", beside)
+    beside = [library.head_product(num_tokens, weight) for weight in weights]
+    peer = Library("BF16 product, F32 out", beside)
     flops = 2.0 * num_tokens * rows * columns
     return Case("logits", f"{rows}x{columns}", num_tokens, size, calls, flops, READ, peer, keep)
