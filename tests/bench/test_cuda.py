@@ -153,6 +153,7 @@ def test_the_page_names_files_commit_figures_and_what_bounds_them(measured, tmp_
     folder = tmp_path / "page"
     folder.mkdir()
     (folder / "h200-bounds.md").write_text("# Bounds\n")
+    (folder / "h200-air-before.json").write_text("{}")
     made = write_page(folder, "h200", "0123abcd", [measured])
     text = (folder / "h200.md").read_text()
     for words in (
@@ -173,6 +174,7 @@ def test_the_page_names_files_commit_figures_and_what_bounds_them(measured, tmp_
         assert b"<!--" not in content
         assert (folder / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
     assert len(made.figures) > 5
+    assert not (folder / "h200-air-before.json").exists()
     assert "/some/where" not in (folder / "h200-kernels.json").read_text()
     assert (folder / "h200-kernels.md").read_text().count("| GLM-4.5-Air |") == len(kernel_lines())
 

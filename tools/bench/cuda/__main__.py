@@ -18,7 +18,10 @@ SECTIONS = {"README.md": readmes.of_engine, "native/README.md": readmes.of_kerne
 
 
 def write_files(folder: Path, name: str, files: dict[str, dict]) -> list[str]:
-    """The measured files under the page's name; returns their names."""
+    """The measured files under the page's name, in place of those of the run before; returns
+    their names."""
+    for old in folder.glob(f"{name}-*.json"):
+        old.unlink()
     written = []
     for file, content in files.items():
         written.append(f"{name}-{file}")
