@@ -65,6 +65,10 @@ class ExpectedRows:
     def plus(self, initial: np.ndarray) -> "ExpectedRows":
         return replace(self, values=self.values + initial)
 
+    def first(self, count: int) -> "ExpectedRows":
+        steps = self.steps and [step for step in self.steps if step.token < count]
+        return ExpectedRows(self.values[:count], steps)
+
     def as_answered(self, rows: np.ndarray) -> "ExpectedRows":
         """Expected of one implementation beside another's rows: either may have taken a step."""
         if self.steps is None:

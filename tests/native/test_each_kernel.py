@@ -1,0 +1,243 @@
+"""Each kernel of a CUDA library at small shapes that reach it, each path of it: what the
+sanitizers run (tools/sanitize), with the numbers checked on the way.
+
+Shapes are the least that choose a kernel and make its rings, slots and rounds come around.
+"""
+
+import numpy as np
+import pytest
+
+from tests import shapes
+from tests.native import calls as op
+from tests.native.backend import BF16, F32, FP8, GATE_UP, LINEAR, Matrix
+from tests.native.expert_rows import assert_rows, expected_rows, problem, product_error
+from tests.native.paging import Heads, HeadScales, Norms, PagedCache, Segment
+from tests.native.test_fp8_cache import values_of
+from tests.native.test_linear import input_rows
+from tests.native.test_sequence import THETA, norms, turned
+from tests.reference.attention import causal_attention
+from tests.reference.compare import relative_l2
+from tests.reference.norm import add_norm
+from tests.reference.router import route
+
+DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
+CACHES = {"bf16": BF16, "fp8": FP8}
+KINDS = {"decode": True, "prefill": False}
+DECODE_ROWS = (1, 9, 17, 33, 49, 65, 97, 129, 193, 257)
+PREFILL_ROWS = (1, 65, 150, 300)
+WEIGHTS = {
+    "few_rows": (258, 1104),
+    "odd_rows": (8459, 144),
+    "many_rounds": (25480, 80),
+    "odd_width": (258, 333),
+}
+DISTINCT_ROWS = 130
+ROW_WIDTHS = (24, 13, 8200, 8201, 16392, 16393, 32776, 32777)
+EXPERTS = {"aligned": (48, 128, 256, 2), "odd": (5, 97, 45, 3), "all_of_one": (1, 64, 48, 1)}
+HEAD_DIMS = (10, 64, 128, 192, 256)
+CONTEXTS = ((1500, 1), (40, 1), (650, 70), (30, 30))
+PAGE_SIZE = 16
+NUM_LAYERS = 2
+LAYER = 1
+
+
+@pytest.fixture(autouse=True)
+def device_with_kernels(backend):
+    if backend.kind != "cuda":
+        pytest.skip("the kernels are those of the CUDA device")
+
+
+def repeated_weight(num_rows: int, width: int, dtype: int):
+    """(rows as stored, scale or None, exact rows) of which DISTINCT_ROWS repeat."""
+    values = shapes.generator("kernel", width).standard_normal((DISTINCT_ROWS, width))
+    index = np.arange(num_rows) % DISTINCT_ROWS
+    array, scale, exact = op.stored(values, dtype)
+    return array[index], None if scale is None else scale[index], exact[index]
+
+
+def first_rows(given, count: int):
+    """The first rows of what an operation is given."""
+    if isinstance(given, op.Quantised):
+        return op.Quantised(given.codes[:count], given.scale[:count])
+    return given[:count]
+
+
+def agree(device, actual, expected, limit: float | None = None) -> None:
+    assert relative_l2(actual, expected) <= (limit or op.tolerance(device))
+
+
+@pytest.mark.parametrize("is_decode", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("shape", WEIGHTS.values(), ids=WEIGHTS)
+def test_linear(device, shape, dtype, is_decode):
+    num_rows, width = shape
+    array, scale, exact = repeated_weight(num_rows, width, dtype)
+    bias = np.linspace(-1, 1, num_rows, dtype=np.float32)
+    placed = Matrix(device, array, dtype, LINEAR, scale, bias)
+    counts = DECODE_ROWS if is_decode else PREFILL_ROWS
+    given, values = input_rows(device, max(counts), width, dtype)
+    expected = values @ exact[:DISTINCT_ROWS].T
+    expected = np.tile(expected, -(-num_rows // DISTINCT_ROWS))[:, :num_rows] + bias
+    for count in counts:
+        num_decode = count if is_decode else 0
+        actual = op.linear(device, placed, first_rows(given, count), num_decode)
+        agree(device, actual, expected[:count])
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("shape", [(272, 144), (274, 80)], ids=shapes.shape_name)
+def test_gate_up(device, shape, dtype):
+    array, scale, exact = repeated_weight(*shape, dtype)
+    placed = Matrix(device, array, dtype, GATE_UP, scale)
+    given, values = input_rows(device, 70, shape[1], dtype)
+    for num_decode in (0, 35, 70):
+        agree(device, op.linear(device, placed, given, num_decode), values @ exact.T)
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("shape", [(258, 1104), (8459, 144)], ids=shapes.shape_name)
+def test_logits(device, shape, dtype):
+    array, _, exact = repeated_weight(*shape, dtype)
+    placed = Matrix(device, array, dtype)
+    values = op.as_activation(device, shapes.generator("head").standard_normal((300, shape[1])))
+    for count in DECODE_ROWS[:-1]:
+        index = shapes.generator("chosen", count).integers(0, 300, count)
+        expected = values[index].astype(np.float64) @ exact.T
+        agree(device, op.logits(device, placed, values, index), expected, 1e-5)
+
+
+@pytest.mark.parametrize("width", ROW_WIDTHS)
+def test_row_operations(device, width):
+    rng = shapes.generator("rows", width)
+    residual, delta = (op.as_activation(device, rng.standard_normal((3, width))) for _ in range(2))
+    weight = (1 + 0.1 * rng.standard_normal(width)).astype(np.float32)
+    total, plain, _ = op.add_norm(device, residual, delta, weight, 1e-5)
+    exact = add_norm(*(x.astype(np.float64) for x in (residual, delta, weight)), 1e-5)[1]
+    agree(device, plain, exact)
+    np.testing.assert_array_equal(total, op.as_activation(device, residual + delta))
+    codes, scale = op.fp8.quantise_per_token(residual)
+    quantised = op.quantise(device, residual)
+    np.testing.assert_array_equal(quantised.codes, codes)
+    np.testing.assert_array_equal(quantised.scale, scale[:, 0])
+    gate_up = np.concatenate([residual, delta], axis=1)
+    gate, up = (part.astype(np.float64) for part in (residual, delta))
+    agree(device, op.swiglu(device, gate_up)[0], gate / (1 + np.exp(-gate)) * up)
+    for dtype in (F32, BF16):
+        table, stored = op.table(device, rng.standard_normal((5, width)), dtype)
+        expected = op.as_activation(device, stored)[[4, 0, 4]]
+        np.testing.assert_array_equal(op.embed(device, table, [4, 0, 4]), expected)
+
+
+@pytest.mark.parametrize("is_decode", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("shape", EXPERTS.values(), ids=EXPERTS)
+def test_experts(device, shape, dtype, is_decode):
+    num_experts, hidden, width, top_k = shape
+    stack, values, given, ids, weights = problem(
+        device, 70, num_experts, hidden, width, top_k, dtype
+    )
+    initial = op.as_activation(device, shapes.generator("initial").standard_normal(values.shape))
+    expected = expected_rows(stack, values, ids, weights, dtype, product_error(device))
+    for count in (1, 9, 17, 33, 70) if is_decode else (3, 70):
+        actual = op.experts(
+            device,
+            stack,
+            first_rows(given, count),
+            ids[:count],
+            weights[:count],
+            initial=initial[:count],
+            num_decode_tokens=count if is_decode else 0,
+        )
+        assert_rows(actual, expected.first(count).plus(initial[:count]), op.tolerance(device))
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("width", [2560, 333])
+@pytest.mark.parametrize("num_tokens", [13, 130, 250])
+def test_route(device, num_tokens, width, dtype):
+    rng = shapes.generator("route kernels", num_tokens, width)
+    placed, weight = op.matrix(device, rng.standard_normal((160, width)) / np.sqrt(width), dtype)
+    values = op.as_activation(device, rng.standard_normal((num_tokens, width)))
+    bias = (0.1 * rng.standard_normal(160)).astype(np.float32)
+    ids, weights = op.route(device, placed, values, bias, 8, True, 2.5)
+    expected = route(values.astype(np.float64), weight, bias, 8, 2.5, True)
+    sure = expected.margins > 1e-5
+    np.testing.assert_array_equal(np.sort(ids[sure]), np.sort(expected.experts[sure]))
+    np.testing.assert_allclose(np.sum(weights, axis=1), 2.5, rtol=1e-5)
+
+
+def stored_heads(device, heads: Heads, dtype: int, num_tokens: int, rotary_dim: int):
+    """(queries that the device gave, exact queries) of rows stored in pages."""
+    ones = np.full((NUM_LAYERS, heads.num_kv_heads), 0.5, np.float32)
+    scales = HeadScales(ones, ones) if dtype == FP8 else HeadScales()
+    num_pages = -(-num_tokens // PAGE_SIZE)
+    cache = PagedCache(device, heads, NUM_LAYERS, num_pages, PAGE_SIZE, dtype, scales)
+    qkv = shapes.generator("stored", heads.head_dim).standard_normal((num_tokens, heads.qkv_width))
+    qkv = op.as_activation(device, qkv)
+    tables = op.rope_tables(device, THETA, rotary_dim, num_tokens)
+    positions, norm = np.arange(num_tokens), norms(heads, True)
+    query = cache.store(qkv, positions, positions, norm, tables, rotary_dim, LAYER)
+    exact, _, _ = turned(heads, qkv, positions, norm, rotary_dim)
+    return query, exact.reshape(query.shape)
+
+
+@pytest.mark.parametrize("dtype", CACHES.values(), ids=CACHES)
+@pytest.mark.parametrize(
+    ("groups", "num_tokens"), [(1, 17), (2, 270), (4, 270), (5, 1024)], ids=str
+)
+def test_heads_of_a_block(device, groups, num_tokens, dtype):
+    heads_of_group = 32 if dtype == BF16 else 16
+    num_kv_heads = groups * heads_of_group // 8
+    heads = Heads(6 * num_kv_heads, num_kv_heads, 16)
+    agree(device, *stored_heads(device, heads, dtype, num_tokens, 16))
+
+
+@pytest.mark.parametrize("dtype", CACHES.values(), ids=CACHES)
+def test_heads_that_no_vector_fits(device, dtype):
+    agree(device, *stored_heads(device, Heads(5, 1, 10), dtype, 17, 4))
+
+
+def shuffled_segments(num_decode: int) -> tuple[list[Segment], int]:
+    """Segments with pages of their own, of which the first have one new row, and their pages."""
+    counts = [-(-length // PAGE_SIZE) for length, _ in CONTEXTS]
+    pages = shapes.generator("kernel pages").permutation(sum(counts)).tolist()
+    segments = []
+    for number, (length, num_new) in enumerate(CONTEXTS):
+        table = tuple(pages.pop() for _ in range(counts[number]))
+        segments.append(Segment(length, 1 if number < num_decode else num_new, table))
+    return segments, sum(counts)
+
+
+def kept_rows(cache: PagedCache, slots: np.ndarray, exact: tuple, scales: HeadScales) -> tuple:
+    """(keys, values) that attention reads: exact ones, or those that the cached codes stand for."""
+    if cache.struct.dtype != FP8:
+        return exact
+    codes = cache.codes(LAYER)[:, slots, :, : cache.heads.head_dim]
+    return values_of(codes[0], scales.key), values_of(codes[1], scales.value)
+
+
+@pytest.mark.parametrize("num_decode", [0, 2, 4], ids=["prefill", "mixed", "decode"])
+@pytest.mark.parametrize("dtype", CACHES.values(), ids=CACHES)
+@pytest.mark.parametrize("head_dim", HEAD_DIMS)
+def test_attention(device, head_dim, dtype, num_decode):
+    heads = Heads(12, 1, head_dim)
+    halves = np.full((NUM_LAYERS, 1), 0.05, np.float32)
+    scales = HeadScales(halves, halves) if dtype == FP8 else HeadScales()
+    segments, num_pages = shuffled_segments(num_decode)
+    cache = PagedCache(device, heads, NUM_LAYERS, num_pages, PAGE_SIZE, dtype, scales)
+    tables = op.rope_tables(device, THETA, 0, 8)
+    queries, expected = [], []
+    for number, segment in enumerate(segments):
+        positions = np.arange(segment.context_length)
+        rng = shapes.generator("attended", head_dim, number)
+        qkv = op.as_activation(device, rng.standard_normal((len(positions), heads.qkv_width)))
+        slots = cache.slots(segment, positions)
+        query = cache.store(qkv, positions, slots, Norms(None, None), tables, 0, LAYER)
+        query = query[-segment.num_new_tokens :]
+        _, key, value = turned(heads, qkv, positions, Norms(None, None), 0)
+        kept = kept_rows(cache, slots, (key, value), scales)
+        rows = query.astype(np.float64).reshape(len(query), -1, head_dim)
+        queries.append(query)
+        expected.append(causal_attention(rows, *kept).reshape(query.shape))
+    actual = cache.attend(np.concatenate(queries), segments, num_decode, LAYER)
+    agree(device, actual, np.concatenate(expected))

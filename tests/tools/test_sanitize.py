@@ -1,0 +1,83 @@
+"""What compute-sanitizer's logs and a library's names are read as; no GPU is needed."""
+
+import _ctypes
+from pathlib import Path
+
+import pytest
+
+from tools.sanitize import __main__ as command
+from tools.sanitize import kernels, runs, suite
+
+CLEAN = {
+    "memcheck": "========= ERROR SUMMARY: 0 errors\n",
+    "racecheck": "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n",
+}
+
+
+def run_of(tool: str | None) -> runs.Run:
+    return runs.Run("one", tool, ("true",), {})
+
+
+@pytest.mark.parametrize("tool", CLEAN)
+def test_a_clean_log(tool):
+    assert runs.problem_of(run_of(tool), 0, CLEAN[tool]) is None
+
+
+@pytest.mark.parametrize("tool", CLEAN)
+def test_a_clean_log_of_failed_tests(tool):
+    assert runs.problem_of(run_of(tool), 1, CLEAN[tool]) == "status 1"
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        "ERROR SUMMARY: 1 error",
+        "ERROR SUMMARY: 10 errors",
+        "RACECHECK SUMMARY: 100 hazards displayed (100 errors, 0 warnings)",
+        "RACECHECK SUMMARY: 0 hazards displayed (7 errors, 0 warnings)",
+    ],
+)
+def test_errors_are_found(summary):
+    text = f"12 passed\n========= {summary}\n"
+    assert runs.problem_of(run_of("racecheck"), 0, text) == summary
+
+
+def test_a_tool_that_said_nothing_is_a_failure():
+    assert "no summary" in runs.problem_of(run_of("memcheck"), 0, "12 passed\n")
+    assert runs.problem_of(run_of(None), 0, "12 passed\n") is None
+
+
+def test_a_process_that_does_not_end_is_a_failure(tmp_path):
+    slow = runs.Run("slow", None, ("sleep", "20"), {})
+    assert runs.execute(slow, tmp_path, 0.2).problem == "not done in 0 s"
+
+
+def test_names_of_kernels_do_not_depend_on_the_demangler():
+    wanted = "void a::(anonymous namespace)::k<0, 3, a::S<1, 2>>(int)"
+    for name in (
+        "void a::(anonymous namespace)::k<false, 3, a::S<1, 2> >(int)",
+        "void a::<unnamed>::k<(bool)0, (int)3, a::S<(int)1, (int)2>>(int)",
+    ):
+        assert kernels.plain(name) == wanted
+
+
+def test_names_come_from_read_only_data(tmp_path):
+    assert b"\0" in kernels.read_only_data(Path(_ctypes.__file__).read_bytes())
+    other = tmp_path / "text"
+    other.write_text("text")
+    with pytest.raises(kernels.LibraryError, match="expected a 64-bit ELF file"):
+        kernels.mangled(other)
+
+
+def test_every_test_is_in_one_share():
+    names = [str(number) for number in range(13)]
+    parts = suite.shares(names, 5)
+    assert sorted(name for part in parts for name in part) == sorted(names)
+    assert {len(part) for part in parts} == {2, 3}
+    assert suite.shares(names[:2], 5) == [["0"], ["1"]]
+
+
+def test_without_the_tool_one_line_says_so(monkeypatch, capsys):
+    monkeypatch.setenv(runs.PROGRAM_VARIABLE, "no-such-program")
+    assert command.main([]) == 2
+    assert "expected no-such-program on the PATH" in capsys.readouterr().err

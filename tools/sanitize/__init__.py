@@ -1,0 +1,1 @@
+"""compute-sanitizer over every kernel of the CUDA library."""

@@ -1,0 +1,87 @@
+"""`python -m tools.sanitize`: compute-sanitizer over every kernel of the CUDA library."""
+
+import argparse
+import os
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tools.bench.processes import ROOT
+from tools.sanitize import kernels, launches, runs, suite
+
+LIBRARY = "libglm_cuda.so"
+LIBRARY_VARIABLE = "GLM_BACKEND_LIBRARY_DIR"
+SHARES = {"memcheck": 3, "racecheck": 6, "initcheck": 3}
+
+
+def arguments(given: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tools.sanitize", description=__doc__)
+    parser.add_argument("--tool", action="append", choices=runs.TOOLS, help="this tool alone")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
+    parser.add_argument("--seconds", type=float, default=300, help="limit of one process")
+    parser.add_argument("--no-smoke", action="store_true", help="leave out `glm smoke`")
+    parser.add_argument("--no-launches", action="store_true", help="do not list kernels launched")
+    parser.add_argument("--output", type=Path, help="folder for the logs")
+    return parser.parse_args(given)
+
+
+def planned(options: argparse.Namespace, folder: Path) -> list[runs.Run]:
+    tests, wanted, found = suite.listed(), options.tool or runs.TOOLS, []
+    if not options.no_launches:
+        variables = {launches.VARIABLE: str(folder / "launches.txt")}
+        plugin = (*suite.PYTEST, "-p", "tools.sanitize.launches", *suite.SELECTIONS)
+        found.append(runs.Run("launches", None, plugin, variables))
+    for tool in wanted:
+        if not options.no_smoke:
+            found.append(runs.smoke(tool))
+        for number, share in enumerate(suite.shares(tests, SHARES[tool])):
+            found.append(runs.Run(f"{tool} {number}", tool, (*suite.PYTEST, *share), {}))
+    return found
+
+
+def not_launched(folder: Path) -> list[str]:
+    library = Path(os.environ.get(LIBRARY_VARIABLE, ROOT / "build")) / LIBRARY
+    seen = {kernels.plain(name) for name in (folder / "launches.txt").read_text().splitlines()}
+    wanted = kernels.kernels_of(library)
+    print(f"kernels   {len(wanted)} in the library, {len(wanted & seen)} launched")
+    return sorted(wanted - seen)
+
+
+def report(outcomes: list[runs.Outcome]) -> int:
+    for outcome in outcomes:
+        print(f"{outcome.name:14} {outcome.seconds:6.1f} s  {outcome.problem or 'no error'}")
+    return sum(outcome.problem is not None for outcome in outcomes)
+
+
+def run(options: argparse.Namespace, folder: Path) -> int:
+    """How many processes failed and kernels were missed."""
+    with ThreadPoolExecutor(max(1, options.jobs)) as pool:
+        execute = pool.map(
+            lambda each: runs.execute(each, folder, options.seconds), planned(options, folder)
+        )
+        failed = report(list(execute))
+    if options.no_launches or not (folder / "launches.txt").exists():
+        return failed
+    missed = not_launched(folder)
+    for name in missed:
+        print(f"not launched: {name}")
+    return failed + len(missed)
+
+
+def main(given: list[str]) -> int:
+    options = arguments(given)
+    try:
+        runs.program()
+        if options.output is None:
+            with tempfile.TemporaryDirectory() as folder:
+                return int(run(options, Path(folder)) > 0)
+        options.output.mkdir(parents=True, exist_ok=True)
+        return int(run(options, options.output) > 0)
+    except (runs.MissingToolError, suite.SuiteError, kernels.LibraryError) as error:
+        print(f"tools.sanitize: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

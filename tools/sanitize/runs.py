@@ -1,0 +1,90 @@
+"""One process under one tool: its command, its log, what the log says."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.bench.processes import ROOT, child_environment
+
+TOOLS = ("memcheck", "racecheck", "initcheck")
+PROGRAM = "compute-sanitizer"
+PROGRAM_VARIABLE = "GLM_COMPUTE_SANITIZER"
+ERROR_STATUS = 9
+SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: .*")
+NO_ERROR = re.compile(r"SUMMARY: 0 (?:errors|hazards displayed \(0 errors)")
+OPTIONS = {"racecheck": ("--racecheck-num-workers", "2")}
+VARIABLES = {"CUDA_MODULE_LOADING": "LAZY", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+class MissingToolError(Exception):
+    """compute-sanitizer is not there."""
+
+
+@dataclass(frozen=True)
+class Run:
+    name: str
+    tool: str | None
+    command: tuple[str, ...]
+    variables: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    name: str
+    problem: str | None
+    seconds: float
+
+
+def program() -> str:
+    wanted = os.environ.get(PROGRAM_VARIABLE, PROGRAM)
+    found = shutil.which(wanted)
+    if found is None:
+        raise MissingToolError(f"expected {wanted} on the PATH (or {PROGRAM_VARIABLE}), got none")
+    return found
+
+
+def under(tool: str | None, command: tuple[str, ...]) -> list[str]:
+    if tool is None:
+        return list(command)
+    options = ("--tool", tool, "--error-exitcode", str(ERROR_STATUS), "--show-backtrace", "no")
+    return [program(), *options, *OPTIONS.get(tool, ()), *command]
+
+
+def smoke(tool: str) -> Run:
+    """Graphs are replayed without their kernels being seen, so this run has none."""
+    glm = (sys.executable, "-m", "glm_engine", "smoke", "--device", "cuda", "--no-graphs")
+    return Run(f"{tool} smoke", tool, glm, {})
+
+
+def problem_of(run: Run, status: int, text: str) -> str | None:
+    summaries = SUMMARY.findall(text)
+    if run.tool is not None and not summaries:
+        return f"no summary of the tool, status {status}"
+    if run.tool is not None and not all(map(NO_ERROR.search, summaries)):
+        return summaries[-1]
+    return f"status {status}" if status else None
+
+
+def execute(run: Run, folder: Path, limit: float) -> Outcome:
+    log, begin = folder / f"{run.name.replace(' ', '-')}.txt", time.monotonic()
+    environment = child_environment(**(VARIABLES | run.variables))
+    with log.open("w") as output:
+        try:
+            status = subprocess.run(
+                under(run.tool, run.command),
+                cwd=ROOT,
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=limit,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            return Outcome(run.name, f"not done in {limit:.0f} s", limit)
+    problem = problem_of(run, status, log.read_text(errors="replace"))
+    return Outcome(run.name, problem, time.monotonic() - begin)

@@ -1,0 +1,52 @@
+"""The tests that reach every kernel and every path of one, and how they are shared out."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from tools.bench.processes import ROOT, child_environment
+
+SELECTIONS = (
+    "tests/native/test_each_kernel.py",
+    "tests/native/test_pages.py",
+    "tests/native/test_streams.py",
+    "tests/native/test_graphs.py",
+    "tests/native/test_packed_layout.py::test_placed_rows",
+    "tests/native/test_sampling.py::test_count_tokens",
+    "tests/native/test_sampling.py::test_each_control_draws_the_oracles_token[everything]",
+    "tests/native/test_sampling.py::test_each_control_draws_the_oracles_token[greedy]",
+    "tests/native/test_past_tiles.py::test_routes_with_a_shared_expert[13]",
+)
+PYTEST = (
+    sys.executable,
+    "-m",
+    "pytest",
+    "-q",
+    "--device-kind=cuda",
+    "--import-mode=importlib",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:randomly",
+)
+
+
+class SuiteError(Exception):
+    """The tests cannot be listed."""
+
+
+def listed() -> list[str]:
+    """Node ids of the suite, as pytest collects them."""
+    command = [*PYTEST, "--collect-only", *SELECTIONS]
+    found = subprocess.run(
+        command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, check=False
+    )
+    names = [line for line in found.stdout.splitlines() if "::" in line]
+    if found.returncode or not names:
+        raise SuiteError(f"expected a list of tests, got {found.stdout[-2000:]}{found.stderr}")
+    return names
+
+
+def shares(names: Sequence[str], count: int) -> list[list[str]]:
+    """`count` lists of about equal length; tests that follow each other go to different ones."""
+    return [list(names[first::count]) for first in range(min(count, len(names)))]
