@@ -7,7 +7,7 @@ from pathlib import Path
 from tools.bench.kernels.report import Line
 
 REPORTS, LOADINGS, KERNELS = "air-*.json", "loading-*.json", "kernels.json"
-MODEL = "glm-4.5-air-fp8"
+WITH_PATHS = ("command", "model")
 
 
 class ResultsError(ValueError):
@@ -61,9 +61,9 @@ def seconds_of(row: dict) -> float:
     return row["seconds"]
 
 
-def without_folders(command: str) -> str:
-    """The command with the last part of each path alone."""
-    return " ".join(word.rsplit("/", 1)[-1] for word in command.split())
+def without_folders(text: str) -> str:
+    """The text with the last part of each path alone."""
+    return " ".join(word.rsplit("/", 1)[-1] for word in text.split())
 
 
 def read_json(path: Path) -> dict:
@@ -71,7 +71,8 @@ def read_json(path: Path) -> dict:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ResultsError(f"{path}: {error}") from error
-    return {**content, "command": without_folders(content["command"])}
+    named = {key: content[key] for key in WITH_PATHS if key in content}
+    return {**content, **{key: without_folders(text) for key, text in named.items()}}
 
 
 def named(files: list[Path]) -> dict[str, dict]:
