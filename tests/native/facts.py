@@ -14,7 +14,7 @@ class Facts:
     of kernels rows go through (decode and prefill rows may differ in bits); layers_first: whether
     the pages of a layer lie together, and not the layers of a page; packs_tiles: whether matrices
     have the order of native/kernels/layout.hpp; keeps_fp8_pages: whether K and V may be cached as
-    E4M3 codes."""
+    E4M3 codes; thread_counts: numbers of threads to compare (CUDA's host threads only copy)."""
 
     world_sizes: Sequence[int]
     page_step: int
@@ -23,6 +23,7 @@ class Facts:
     layers_first: bool
     packs_tiles: bool
     keeps_fp8_pages: bool
+    thread_counts: Sequence[int]
 
 
 FACTS = {
@@ -34,6 +35,7 @@ FACTS = {
         layers_first=False,
         packs_tiles=False,
         keeps_fp8_pages=False,
+        thread_counts=(1, 2, 3, 7),
     ),
     "cuda": Facts(
         world_sizes=(1,),
@@ -43,6 +45,7 @@ FACTS = {
         layers_first=True,
         packs_tiles=True,
         keeps_fp8_pages=True,
+        thread_counts=(1, 2),
     ),
 }
 
