@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,7 @@ class MissingToolError(Exception):
 class Run:
     name: str
     tool: str | None
-    command: tuple[str, ...]
+    command: Sequence[str]
     variables: dict[str, str]
 
 
@@ -48,7 +49,7 @@ def program() -> str:
     return found
 
 
-def under(tool: str | None, command: tuple[str, ...]) -> list[str]:
+def under(tool: str | None, command: Sequence[str]) -> list[str]:
     if tool is None:
         return list(command)
     options = ("--tool", tool, "--error-exitcode", str(ERROR_STATUS), "--show-backtrace", "no")
