@@ -3,6 +3,7 @@
 
 #include "native/kernels/attention/decode_items.hpp"
 #include "native/kernels/attention/decode_products.hpp"
+#include "native/ptx/warp_arrival.hpp"
 #include "native/ptx/warp_matrix.hpp"
 
 namespace glm::kernels::decode {
@@ -53,8 +54,7 @@ __device__ __forceinline__ void hand_over(Shared<S>& shared,
     *merge_place(shared, warp, place.row(part), dim) =
         Products<S>::pair_of(state, i / 2, part);
   }
-  __syncwarp();
-  if (place.lane == 0) ptx::barrier_arrive(&shared.merge_full);
+  ptx::warp_arrive(&shared.merge_full);
   merges.advance(1);
 }
 
@@ -137,8 +137,7 @@ __device__ void merge_item(const Arguments& args, Shared<S>& shared,
            sum);
     if (dim == 0) __stcg(args.weights + base + row, weight);
   }
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) ptx::barrier_arrive(&shared.merge_empty);
+  ptx::warp_arrive(&shared.merge_empty);
   merges.advance(1);
 }
 

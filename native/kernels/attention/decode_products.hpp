@@ -8,6 +8,7 @@
 #include "native/kernels/attention/decode_items.hpp"
 #include "native/kernels/attention/decode_state.hpp"
 #include "native/ptx/mbarrier.hpp"
+#include "native/ptx/warp_arrival.hpp"
 #include "native/ptx/warp_matrix.hpp"
 
 namespace glm::kernels::decode {
@@ -91,15 +92,13 @@ struct Consumer {
   const Arguments& args;
   Shared<S>& shared;
   int32_t warp;
-  bool is_first_lane;
   Cursor<S::kStages> ring;
   Cursor<kQueryBuffers> queries;
 
   __device__ __forceinline__ void take_query(uint32_t (&query)[S::kSteps][4]) {
     ptx::barrier_wait(&shared.query_full[queries.slot], queries.parity);
     Products<S>::load_query(shared.query[queries.slot], query);
-    __syncwarp();
-    if (is_first_lane) ptx::barrier_arrive(&shared.query_empty[queries.slot]);
+    ptx::warp_arrive(&shared.query_empty[queries.slot]);
     queries.advance(1);
   }
 
@@ -117,8 +116,7 @@ struct Consumer {
       if (num_valid > 0)
         attend_block<S>(shared.ring[slot], query, scale, num_valid, state);
       if (num_valid < kBlockTokens) ptx::proxy_fence();
-      __syncwarp();
-      if (is_first_lane) ptx::barrier_arrive(&shared.empty[slot]);
+      ptx::warp_arrive(&shared.empty[slot]);
       ring.advance(S::kWarps);
     }
     state.total[0] = over_row(state.total[0], false);

@@ -4,6 +4,7 @@
 #include "native/kernels/attention/decode_items.hpp"
 #include "native/ptx/bulk_copy.hpp"
 #include "native/ptx/dependent_launch.hpp"
+#include "native/ptx/warp_arrival.hpp"
 
 namespace glm::kernels::decode {
 
@@ -39,7 +40,10 @@ struct Stream {
     uint64_t* full = &shared.query_full[query.slot];
     const int32_t bytes = args.head_dim * 2;
     if (bytes % kChunkBytes == 0) {
-      if (lane == 0) ptx::barrier_expect(full, args.group * bytes);
+      if (lane == 0)
+        ptx::barrier_expect(full, args.group * bytes);
+      else
+        ptx::barrier_arrive(full);
       __syncwarp();
       if (lane < args.group)
         ptx::bulk_copy(place + lane * S::kQueryStride,
@@ -52,8 +56,7 @@ struct Stream {
           reinterpret_cast<__nv_bfloat16*>(place + row * S::kQueryStride);
       into[i - row * args.head_dim] = rows[i];
     }
-    __syncwarp();
-    if (lane == 0) ptx::barrier_arrive(full);
+    ptx::warp_arrive(full);
   }
 
   __device__ void send_query(const Item& item) {

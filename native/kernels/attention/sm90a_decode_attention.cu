@@ -27,14 +27,14 @@ __device__ void prepare(const Arguments& args, Shared<S>& shared) {
   if (threadIdx.x == 0) {
     for (int32_t i = 0; i < S::kStages; ++i) {
       ptx::barrier_init(&shared.full[i], 1);
-      ptx::barrier_init(&shared.empty[i], 1);
+      ptx::barrier_init(&shared.empty[i], ptx::kWarpArrivals);
     }
     for (int32_t i = 0; i < kQueryBuffers; ++i) {
-      ptx::barrier_init(&shared.query_full[i], 1);
-      ptx::barrier_init(&shared.query_empty[i], S::kWarps);
+      ptx::barrier_init(&shared.query_full[i], ptx::kWarpArrivals);
+      ptx::barrier_init(&shared.query_empty[i], S::kWarps * ptx::kWarpArrivals);
     }
-    ptx::barrier_init(&shared.merge_full, S::kWarps);
-    ptx::barrier_init(&shared.merge_empty, kMergeThreads / 32);
+    ptx::barrier_init(&shared.merge_full, S::kWarps * ptx::kWarpArrivals);
+    ptx::barrier_init(&shared.merge_empty, kMergeThreads);
     ptx::barrier_init_fence();
   }
   if (args.waits_first) ptx::wait_for_predecessor();
@@ -68,7 +68,7 @@ template <typename S>
 __device__ void attend_items(const Arguments& args, Shared<S>& shared,
                              int32_t num_items) {
   const int32_t thread = static_cast<int32_t>(threadIdx.x);
-  Consumer<S> consumer = {args, shared, thread / 32, thread % 32 == 0};
+  Consumer<S> consumer = {args, shared, thread / 32};
   Cursor<1> merges;
   for (int32_t index = static_cast<int32_t>(blockIdx.x); index < num_items;
        index += static_cast<int32_t>(gridDim.x)) {

@@ -10,6 +10,7 @@
 #include "native/ptx/cluster.hpp"
 #include "native/ptx/dependent_launch.hpp"
 #include "native/ptx/tensor_copy.hpp"
+#include "native/ptx/warp_arrival.hpp"
 #include "native/ptx/wgmma_bf16_wide.hpp"
 #include "native/ptx/wgmma_e4m3_wide.hpp"
 
@@ -254,9 +255,7 @@ __device__ inline void prepare(Shared& shared, const Product& product,
     prepare_channels(product, tile, tile.row_pair * kClusterSize + rank,
                      prepared);
     if (threadIdx.x % 32 == 0) prepared.tile = tile;
-    __syncwarp();
-    if (threadIdx.x % 32 == 0)
-      ptx::barrier_arrive(&shared.prepared_full[slot.at]);
+    ptx::warp_arrive(&shared.prepared_full[slot.at]);
   }
 }
 
@@ -280,9 +279,7 @@ __device__ inline void consume(Shared& shared, const Product& product,
     store_tokens<output>(product, prepared,
                          prepared.tile.row_pair * kClusterSize + rank, group,
                          sums, shared.staging[group], turn);
-    __syncwarp();
-    if (threadIdx.x % 32 == 0)
-      ptx::barrier_arrive(&shared.prepared_empty[slot.at]);
+    ptx::warp_arrive(&shared.prepared_empty[slot.at]);
     slot.advance();
   }
 }
@@ -293,8 +290,8 @@ __device__ inline void init_barriers(Shared& shared) {
     ptx::barrier_init(&shared.empty[stage], 2 * kClusterSize);
   }
   for (int32_t slot = 0; slot < 2; ++slot) {
-    ptx::barrier_init(&shared.prepared_full[slot], 1);
-    ptx::barrier_init(&shared.prepared_empty[slot], kNumConsumers / 32);
+    ptx::barrier_init(&shared.prepared_full[slot], ptx::kWarpArrivals);
+    ptx::barrier_init(&shared.prepared_empty[slot], kNumConsumers);
   }
   ptx::barrier_init_fence();
 }

@@ -11,6 +11,7 @@
 #include "native/ptx/dependent_launch.hpp"
 #include "native/ptx/mbarrier.hpp"
 #include "native/ptx/peer_store.hpp"
+#include "native/ptx/warp_arrival.hpp"
 
 namespace glm::kernels::routing {
 namespace {
@@ -21,7 +22,6 @@ constexpr int32_t kClustersAtOnce = 15;
 struct Barriers {
   uint64_t full[kMaxStages];
   uint64_t empty[kMaxStages];
-  uint64_t received;
 };
 
 struct Slice {
@@ -43,9 +43,9 @@ __device__ Slice own_slice(const RouteParameters& p) {
 __device__ void init_barriers(const RouteParameters& p, Barriers& barriers) {
   for (int32_t stage = 0; stage < p.num_stages; ++stage) {
     ptx::barrier_init(&barriers.full[stage], 1);
-    ptx::barrier_init(&barriers.empty[stage], p.num_fragments);
+    ptx::barrier_init(&barriers.empty[stage],
+                      p.num_fragments * ptx::kWarpArrivals);
   }
-  ptx::barrier_init(&barriers.received, kRanks);
   ptx::barrier_init_fence();
 }
 
@@ -174,8 +174,7 @@ __device__ void multiply_slice(const RouteParameters& p, const Slice& slice,
     else
       add_bf16_tile<token_blocks>(sums, ptx::shared_address(slab), tile, row,
                                   lane);
-    __syncwarp();
-    if (lane == 0) ptx::barrier_arrive(&barriers.empty[stage]);
+    ptx::warp_arrive(&barriers.empty[stage]);
     if (++stage == p.num_stages) {
       stage = 0;
       parity ^= 1;
@@ -185,7 +184,7 @@ __device__ void multiply_slice(const RouteParameters& p, const Slice& slice,
 
 template <int32_t token_blocks>
 __device__ void send_sums(const RouteParameters& p, const Slice& slice,
-                          const float* received, Barriers& barriers,
+                          const float* received,
                           const Sums<token_blocks>& sums) {
   int32_t lane = threadIdx.x % kWarpThreads;
   int32_t warp = threadIdx.x / kWarpThreads;
@@ -201,9 +200,6 @@ __device__ void send_sums(const RouteParameters& p, const Slice& slice,
       ptx::put_at_peer(ptx::peer_address(place, owner),
                        sums.at[block][0][i] + sums.at[block][1][i]);
     }
-  meet_fragment_warps(p);
-  if (threadIdx.x < kRanks)
-    ptx::arrive_at_peer(ptx::peer_address(&barriers.received, threadIdx.x));
 }
 
 template <int32_t token_blocks>
@@ -255,8 +251,9 @@ __global__ __launch_bounds__(kMaxThreads, 1) void route_kernel(
   multiply_slice<dtype, token_blocks>(p, slice, plan, slabs, tokens, barriers,
                                       sums);
   ptx::cluster_wait();
-  send_sums<token_blocks>(p, slice, received, barriers, sums);
-  ptx::wait_for_peers(&barriers.received, 0);
+  send_sums<token_blocks>(p, slice, received, sums);
+  ptx::cluster_arrive();
+  ptx::cluster_wait();
   select_own_tokens<token_blocks>(p, slice, bias, received);
 }
 

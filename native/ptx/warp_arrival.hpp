@@ -1,0 +1,18 @@
+#ifndef GLM_PTX_WARP_ARRIVAL_HPP
+#define GLM_PTX_WARP_ARRIVAL_HPP
+
+#include <cstdint>
+
+#include "native/ptx/mbarrier.hpp"
+
+namespace glm::ptx {
+
+constexpr uint32_t kWarpArrivals = 32;
+
+__device__ inline void warp_arrive(uint64_t* barrier) {
+  barrier_arrive(barrier);
+}
+
+}
+
+#endif
