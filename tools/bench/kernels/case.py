@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 READ, COPY, HOST_COPY = "read", "copy", "host copy"
 FP8_PRODUCT, BF16_PRODUCT = "fp8 product", "bf16 product"
 FAST = f"{FP8_PRODUCT}, fast accumulation"
+SUSTAINED = f"{FP8_PRODUCT}, sustained"
 SIDE = 8192
 CEILINGS = {
     READ: "a plain read of 3 GB",
@@ -14,6 +15,7 @@ CEILINGS = {
     FP8_PRODUCT: f"_scaled_mm {SIDE}³, row scales, exact accumulation",
     FAST: f"_scaled_mm {SIDE}³, row scales, fast accumulation",
     BF16_PRODUCT: f"a BF16 product {SIDE}³",
+    SUSTAINED: f"_scaled_mm {SIDE}³ as the first, after a second of nothing else",
 }
 PRODUCTS = (FP8_PRODUCT, BF16_PRODUCT)
 DEVICE, LIBRARY, HOST = "events of the device", "events of PyTorch", "clock of the host"

@@ -1,6 +1,7 @@
 """What the device can do at most, measured in the same run."""
 
 import sys
+import time
 from collections.abc import Callable
 
 import torch
@@ -15,12 +16,14 @@ from tools.bench.kernels.case import (
     HOST_COPY,
     READ,
     SIDE,
+    SUSTAINED,
 )
 from tools.bench.kernels.device import KernelDevice
 
 READ_BYTES = 3_000_000_000
 COPY_BYTES = 1 << 30
 HOST_BYTES = 1 << 26
+SUSTAINED_SECONDS = 1.0
 
 
 def scaled_copy_rate() -> float:
@@ -38,6 +41,15 @@ def host_rate() -> float:
 
 def fp8_rate(fast: bool) -> float:
     product = library.scaled_product(SIDE, library.fp8(SIDE, SIDE), fast)
+    return 2e6 * SIDE**3 / library.microseconds([product])
+
+
+def sustained_rate() -> float:
+    """When the clock has come down to what the power allows."""
+    product = library.scaled_product(SIDE, library.fp8(SIDE, SIDE), False)
+    end = time.monotonic() + SUSTAINED_SECONDS
+    while time.monotonic() < end:
+        library.microseconds([product])
     return 2e6 * SIDE**3 / library.microseconds([product])
 
 
@@ -64,6 +76,7 @@ def measure(device: KernelDevice) -> dict[str, float | None]:
         FP8_PRODUCT: lambda: fp8_rate(False),
         FAST: lambda: fp8_rate(True),
         BF16_PRODUCT: bf16_rate,
+        SUSTAINED: sustained_rate,
     }
     rates = {name: rate_or_none(name, work) for name, work in works.items()}
     torch.cuda.empty_cache()
