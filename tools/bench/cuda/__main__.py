@@ -13,15 +13,17 @@ from tools.bench.kernels import report as kernel_report
 from tools.bench.processes import ROOT
 
 NAME = "h200"
+REPLACED = (".json", ".png", ".svg")
 FOLDER = ROOT / "docs" / "benchmarks"
 SECTIONS = {"README.md": readmes.of_engine, "native/README.md": readmes.of_kernels}
 
 
 def write_files(folder: Path, name: str, files: dict[str, dict]) -> list[str]:
-    """The measured files under the page's name, in place of those of the run before; returns
-    their names."""
-    for old in folder.glob(f"{name}-*.json"):
-        old.unlink()
+    """The measured files under the page's name; those of the run before and its pictures go.
+    Returns the names."""
+    for suffix in REPLACED:
+        for old in folder.glob(f"{name}-*{suffix}"):
+            old.unlink()
     written = []
     for file, content in files.items():
         written.append(f"{name}-{file}")
