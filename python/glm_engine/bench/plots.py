@@ -7,6 +7,7 @@ from glm_engine.bench.report import prepare_target
 from glm_engine.errors import BadInputError
 
 SIZE = (9.6, 3.8)
+EDGE_INCHES = 0.1
 COLOURS = ("#1f5fa8", "#c0562d", "#2f7d3b", "#7a4fa3", "#8a6d1f")
 STYLE = {
     "svg.fonttype": "none",
@@ -47,6 +48,7 @@ def plot_report(report, path):
     """Write PATH.png and PATH.svg; returns the paths."""
     paths, pyplot = prepare_plot(path), load_pyplot()
     figure, (rates, shares) = pyplot.subplots(1, 2, figsize=SIZE, layout="constrained")
+    figure.get_layout_engine().set(w_pad=EDGE_INCHES)
     grouped = by_context(report["decode"])
     for colour, (context, rows) in zip(cycle(COLOURS), grouped.items(), strict=False):
         batches = [row["batch"] for row in rows]

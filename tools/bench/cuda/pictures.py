@@ -28,6 +28,7 @@ def draw_operations(results: Results, path: Path) -> list[Path]:
     names = tables.operation_names(rows)[:SHOWN]
     paths, pyplot = plots.prepare_plot(path), plots.load_pyplot()
     figure, axes = pyplot.subplots(figsize=SIZE, layout="constrained")
+    figure.get_layout_engine().set(w_pad=plots.EDGE_INCHES)
     places, columns = range(len(rows)), list(zip(*(parts(row, names) for row in rows), strict=True))
     left = [0.0] * len(rows)
     for name, column, colour in zip([*names, OTHERS], columns, COLOURS, strict=False):
