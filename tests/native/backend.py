@@ -170,10 +170,13 @@ class Device:
     def output(self, shape, dtype) -> "Output":
         return Output(self, shape, np.dtype(dtype))
 
+    def synchronise(self) -> None:
+        self.check(self.table.synchronise(self.handle))
+
     def download(self, block, shape, dtype) -> np.ndarray:
         array = np.empty(shape, dtype=dtype)
         self.check(self.table.download(self.handle, array.ctypes.data, block, array.nbytes))
-        self.check(self.table.synchronise(self.handle))
+        self.synchronise()
         return array
 
     def matrix_bytes(self, struct) -> int:
@@ -254,8 +257,9 @@ class Matrix:
         self.fill(device, self.struct, values, scale, bias)
 
     @staticmethod
-    def fill(device: Device, struct, values: np.ndarray, scale, bias) -> None:
-        """Places all rows of a matrix whose memory is there."""
+    def fill(device: Device, struct, values: np.ndarray, scale, bias, waits: bool = True) -> None:
+        """Places all rows of a matrix whose memory is there; who does not wait keeps the arrays,
+        which must be of the types that are placed, until `synchronise`."""
         values = np.ascontiguousarray(values, dtype=DTYPES[struct.dtype])
         scale = None if scale is None else np.ascontiguousarray(scale, dtype=np.float32)
         bias = None if bias is None else np.ascontiguousarray(bias, dtype=np.float32)
@@ -269,7 +273,8 @@ class Matrix:
             scale_source=None if scale is None else scale.ctypes.data,
             bias_source=None if bias is None else bias.ctypes.data,
         )
-        device.check(device.table.synchronise(device.handle))
+        if waits:
+            device.synchronise()
 
     @property
     def pointer(self) -> int:

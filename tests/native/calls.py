@@ -232,17 +232,16 @@ class ExpertStack:
         stride, scale_stride = size + padding, 4 * num_rows + padding
         data = device.empty(max(num_experts, 1) * stride)
         scales = device.empty(max(num_experts, 1) * scale_stride)
-        exact = []
-        for expert in range(num_experts):
-            array, scale, value = stored(values[expert], dtype)
+        kept = [stored(each, dtype) for each in values]
+        for expert, (array, scale, _) in enumerate(kept):
             struct = structs()["glm_matrix"](dtype, role, num_rows, columns)
             struct.data = data.value + expert * stride
             struct.row_scale = scales.value + expert * scale_stride if dtype == FP8 else None
-            Matrix.fill(device, struct, array, scale, None)
-            exact.append(value)
+            Matrix.fill(device, struct, array, scale, None, waits=False)
+        device.synchronise()
         first.data = data.value
         first.row_scale = scales.value if dtype == FP8 else None
-        return (first, stride, scale_stride), exact
+        return (first, stride, scale_stride), [exact for _, _, exact in kept]
 
 
 def experts(

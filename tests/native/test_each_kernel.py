@@ -23,17 +23,22 @@ from tests.reference.router import route
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 CACHES = {"bf16": BF16, "fp8": FP8}
 KINDS = {"decode": True, "prefill": False}
-DECODE_ROWS = (1, 9, 17, 33, 49, 65, 97, 129, 193, 257)
-PREFILL_ROWS = (1, 65, 150, 300)
+DECODE_ROWS = (1, 9, 17, 33, 49, 65, 97, 129, 193)
 WEIGHTS = {
-    "few_rows": (258, 1104),
-    "odd_rows": (8459, 144),
-    "many_rounds": (25480, 80),
-    "odd_width": (258, 333),
+    "few_rows": ((258, 1104), DECODE_ROWS, (1, 65, 150, 300)),
+    "odd_rows": ((8459, 144), DECODE_ROWS, (3, 300)),
+    "many_rounds": ((25480, 80), (9, 129, 257), (70,)),
+    "odd_width": ((258, 333), (9, 65), (3,)),
 }
 DISTINCT_ROWS = 130
 ROW_WIDTHS = (24, 13, 8200, 8201, 16392, 16393, 32776, 32777)
-EXPERTS = {"aligned": (48, 128, 256, 2), "odd": (5, 97, 45, 3), "all_of_one": (1, 64, 48, 1)}
+EXPERTS = {
+    "aligned": ((48, 128, 256, 2), (1, 9, 17, 33, 70)),
+    "odd": ((5, 97, 45, 3), (9, 70)),
+    "all_of_one": ((1, 64, 48, 1), (3, 70)),
+    "many_units": ((64, 64, 576, 8), (8,)),
+    "wide": ((2, 32, 2112, 1), (3,)),
+}
 HEAD_DIMS = (10, 64, 128, 192, 256)
 CONTEXTS = ((1500, 1), (40, 1), (650, 70), (30, 30))
 PAGE_SIZE = 16
@@ -68,13 +73,13 @@ def agree(device, actual, expected, limit: float | None = None) -> None:
 
 @pytest.mark.parametrize("is_decode", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
-@pytest.mark.parametrize("shape", WEIGHTS.values(), ids=WEIGHTS)
-def test_linear(device, shape, dtype, is_decode):
+@pytest.mark.parametrize(("shape", "decode", "prefill"), WEIGHTS.values(), ids=WEIGHTS)
+def test_linear(device, shape, decode, prefill, dtype, is_decode):
     num_rows, width = shape
     array, scale, exact = repeated_weight(num_rows, width, dtype)
     bias = np.linspace(-1, 1, num_rows, dtype=np.float32)
     placed = Matrix(device, array, dtype, LINEAR, scale, bias)
-    counts = DECODE_ROWS if is_decode else PREFILL_ROWS
+    counts = decode if is_decode else prefill
     given, values = input_rows(device, max(counts), width, dtype)
     expected = values @ exact[:DISTINCT_ROWS].T
     expected = np.tile(expected, -(-num_rows // DISTINCT_ROWS))[:, :num_rows] + bias
@@ -95,12 +100,12 @@ def test_gate_up(device, shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
-@pytest.mark.parametrize("shape", [(258, 1104), (8459, 144)], ids=shapes.shape_name)
+@pytest.mark.parametrize("shape", [(258, 512), (8459, 144)], ids=shapes.shape_name)
 def test_logits(device, shape, dtype):
     array, _, exact = repeated_weight(*shape, dtype)
     placed = Matrix(device, array, dtype)
     values = op.as_activation(device, shapes.generator("head").standard_normal((300, shape[1])))
-    for count in DECODE_ROWS[:-1]:
+    for count in DECODE_ROWS:
         index = shapes.generator("chosen", count).integers(0, 300, count)
         expected = values[index].astype(np.float64) @ exact.T
         agree(device, op.logits(device, placed, values, index), expected, 1e-5)
@@ -130,15 +135,12 @@ def test_row_operations(device, width):
 
 @pytest.mark.parametrize("is_decode", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
-@pytest.mark.parametrize("shape", EXPERTS.values(), ids=EXPERTS)
-def test_experts(device, shape, dtype, is_decode):
-    num_experts, hidden, width, top_k = shape
-    stack, values, given, ids, weights = problem(
-        device, 70, num_experts, hidden, width, top_k, dtype
-    )
+@pytest.mark.parametrize(("shape", "counts"), EXPERTS.values(), ids=EXPERTS)
+def test_experts(device, shape, counts, dtype, is_decode):
+    stack, values, given, ids, weights = problem(device, max(counts), *shape, dtype)
     initial = op.as_activation(device, shapes.generator("initial").standard_normal(values.shape))
     expected = expected_rows(stack, values, ids, weights, dtype, product_error(device))
-    for count in (1, 9, 17, 33, 70) if is_decode else (3, 70):
+    for count in counts if is_decode else counts[-1:]:
         actual = op.experts(
             device,
             stack,

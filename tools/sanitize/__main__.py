@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from tools.bench.processes import ROOT
@@ -12,7 +12,7 @@ from tools.sanitize import kernels, launches, runs, suite
 
 LIBRARY = "libglm_cuda.so"
 LIBRARY_VARIABLE = "GLM_BACKEND_LIBRARY_DIR"
-SHARES = {"memcheck": 3, "racecheck": 6, "initcheck": 3}
+SHARES = {"memcheck": 2, "racecheck": 5, "initcheck": 2}
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
@@ -48,19 +48,22 @@ def not_launched(folder: Path) -> list[str]:
     return sorted(wanted - seen)
 
 
-def report(outcomes: list[runs.Outcome]) -> int:
-    for outcome in outcomes:
-        print(f"{outcome.name:14} {outcome.seconds:6.1f} s  {outcome.problem or 'no error'}")
-    return sum(outcome.problem is not None for outcome in outcomes)
+def failures(wanted: list[runs.Run], options: argparse.Namespace, folder: Path) -> int:
+    """How many of the processes failed; each is reported as it ends."""
+    failed = 0
+    with ThreadPoolExecutor(max(1, options.jobs)) as pool:
+        pending = [pool.submit(runs.execute, each, folder, options.seconds) for each in wanted]
+        for done in as_completed(pending):
+            outcome = done.result()
+            failed += outcome.problem is not None
+            verdict = outcome.problem or "no error"
+            print(f"{outcome.name:14} {outcome.seconds:6.1f} s  {verdict}", flush=True)
+    return failed
 
 
 def run(options: argparse.Namespace, folder: Path) -> int:
     """How many processes failed and kernels were missed."""
-    with ThreadPoolExecutor(max(1, options.jobs)) as pool:
-        execute = pool.map(
-            lambda each: runs.execute(each, folder, options.seconds), planned(options, folder)
-        )
-        failed = report(list(execute))
+    failed = failures(planned(options, folder), options, folder)
     if options.no_launches or not (folder / "launches.txt").exists():
         return failed
     missed = not_launched(folder)
