@@ -125,5 +125,6 @@ def test_random_weights_of_no_size_are_refused(device):
 def test_the_rate_of_reading(device):
     rate = ctypes.c_double()
     memory = device.allocate(64 << 20)
+    device.check(device.table.fill_zero(device.handle, memory, 64 << 20))
     device.check(device.table.measure_read(device.handle, memory, 64 << 20, address(rate)))
     assert 1e8 < rate.value < 1e14
