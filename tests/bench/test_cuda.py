@@ -142,6 +142,7 @@ def test_each_limit_has_a_figure(measured):
     values = {name: (round(figure.value, 2), figure.is_kept) for name, figure in figures.items()}
     assert values["decode, batch 1, context 128: floor over step"] == (59.0, False)
     assert values["decode, batch 1, context 1,024: floor over step"] == (57.0, True)
+    assert values["decode, batch 1, context 1,024: lower than at 128"] == (2.0, True)
     assert values["step time beside device time, the furthest of all points"] == (1.01, True)
     assert values["prefill of 8,192 tokens beside an FP8 product"] == (60.0, True)
     note = figures["prefill of 8,192 tokens beside an FP8 product"].note

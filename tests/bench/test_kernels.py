@@ -112,6 +112,9 @@ def test_the_plan_names_each_line_once():
     lines = planned(None, list(MODELS), ())
     named = [(each.model, each.operation, each.detail) for each in lines]
     assert len(set(named)) == len(named)
+    order = [each.is_prefill for each in lines]
+    assert order == sorted(order)
+    assert any(order)
     wanted = ("attention", "copy_pages", "count_tokens", "experts", "linear", "select_tokens")
     assert {*wanted, "save_pages", "all_reduce"} <= {each.operation for each in lines}
     assert {each.operation for each in planned(None, ["air"], ("route",))} == {"route"}

@@ -26,6 +26,7 @@ SHARES = {
     128: Share(82, 90, 70),
     256: Share(76, 86, 62),
 }
+FIRST_CONTEXT = 128
 POINTS_LESS = {128: 0, 1024: 4, 8192: 4}
 MOST_BATCH = {128: 256, 1024: 128, 8192: 16}
 MOST_HOST_PERCENT = 2.0
@@ -49,6 +50,18 @@ def decode(results: Results) -> Iterator[Figure]:
         name = f"decode, batch {row['batch']}, context {row['context']:,}: floor over step"
         note = f"{row['step_ms']:.2f} ms, floor {row['floor_ms']:.2f} ms"
         yield Figure(name, 100 * row["share_of_floor"], "%", Bound.AT_LEAST, limit, note)
+
+
+def lower(results: Results) -> Iterator[Figure]:
+    """How far a longer context is below the shortest at the same batch size."""
+    rows = {(row["context"], row["batch"]): 100 * row["share_of_floor"] for row in results.decode}
+    for (context, batch), share in rows.items():
+        first = rows.get((FIRST_CONTEXT, batch))
+        if first is None or context == FIRST_CONTEXT or batch > MOST_BATCH.get(context, 0):
+            continue
+        name = f"decode, batch {batch}, context {context:,}: lower than at {FIRST_CONTEXT}"
+        limit = POINTS_LESS[context]
+        yield Figure(name, first - share, "points", Bound.AT_MOST, limit, f"{share:.1f} %")
 
 
 def hidden_host(results: Results) -> Iterator[Figure]:
@@ -91,6 +104,9 @@ def kernels(results: Results) -> list[Figure]:
     return [] if results.kernels is None else wanted.figures(results.kernels.lines)
 
 
+PARTS = (decode, lower, hidden_host, prefill, loading)
+
+
 def figures(results: Results) -> list[Figure]:
-    whole = [figure for part in (decode, hidden_host, prefill, loading) for figure in part(results)]
+    whole = [figure for part in PARTS for figure in part(results)]
     return [*whole, *kernels(results)]

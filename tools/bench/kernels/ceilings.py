@@ -23,7 +23,7 @@ from tools.bench.kernels.device import KernelDevice
 READ_BYTES = 3_000_000_000
 COPY_BYTES = 1 << 30
 HOST_BYTES = 1 << 26
-SUSTAINED_SECONDS = 1.0
+SUSTAINED_SECONDS, REST_SECONDS = 1.0, 1.0
 
 
 def scaled_copy_rate() -> float:
@@ -68,7 +68,7 @@ def rate_or_none(name: str, work: Callable[[], float]) -> float | None:
 
 
 def measure(device: KernelDevice) -> dict[str, float | None]:
-    """Bytes or floating-point operations a second."""
+    """Bytes or floating-point operations a second; then a rest, until the clock is up again."""
     works = {
         READ: lambda: device.read_rate(READ_BYTES),
         COPY: scaled_copy_rate,
@@ -80,4 +80,5 @@ def measure(device: KernelDevice) -> dict[str, float | None]:
     }
     rates = {name: rate_or_none(name, work) for name, work in works.items()}
     torch.cuda.empty_cache()
+    time.sleep(REST_SECONDS)
     return rates

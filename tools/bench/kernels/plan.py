@@ -34,12 +34,14 @@ BF16_TOKENS = (1, 64, PREFILL_TOKENS)
 
 @dataclass(frozen=True)
 class Planned:
-    """A line to be measured; `detail` is what tells it from the others before it is built."""
+    """A line to be measured; `detail` is what tells it from the others before it is built.
+    Lines of prefill rows come last: the clock is down for a while after them."""
 
     model: str
     operation: str
     detail: str
     build: Callable[[], Case]
+    is_prefill: bool = False
 
 
 def is_decode(num_tokens: int) -> bool:
@@ -51,7 +53,7 @@ def rows(device: KernelDevice, model: Model) -> Iterator[Planned]:
         function = getattr(row_cases, name)
         for count in ALL_TOKENS:
             build = partial(function, device, model, count, is_decode(count))
-            yield Planned(model.name, name, f"{count} tokens", build)
+            yield Planned(model.name, name, f"{count} tokens", build, not is_decode(count))
 
 
 def linear_layers(device: KernelDevice, model: Model) -> Iterator[Planned]:
@@ -62,7 +64,8 @@ def linear_layers(device: KernelDevice, model: Model) -> Iterator[Planned]:
         for count in counts:
             given = (device, model, count, is_decode(count), layer, dtype)
             detail = f"{layer} {product_cases.NAMES[dtype]}, {count} tokens"
-            yield Planned(model.name, "linear", detail, partial(product_cases.linear, *given))
+            build = partial(product_cases.linear, *given)
+            yield Planned(model.name, "linear", detail, build, not is_decode(count))
 
 
 def products(device: KernelDevice, model: Model) -> Iterator[Planned]:
@@ -74,7 +77,7 @@ def products(device: KernelDevice, model: Model) -> Iterator[Planned]:
     for name, function, counts in mixture:
         for count in (*counts, PREFILL_TOKENS):
             build = partial(function, device, model, count, is_decode(count))
-            yield Planned(model.name, name, f"{count} tokens", build)
+            yield Planned(model.name, name, f"{count} tokens", build, not is_decode(count))
     for count in DECODE_TOKENS:
         build = partial(product_cases.logits, device, model, count)
         yield Planned(model.name, "logits", f"{count} rows", build)
@@ -91,7 +94,7 @@ def attention(device: KernelDevice, model: Model) -> Iterator[Planned]:
     for work in asked:
         detail = f"{work.shape()}, batch {work.batch}, {work.queries} queries"
         build = partial(sequence_cases.attention, device, work)
-        yield Planned(model.name, "attention", detail, build)
+        yield Planned(model.name, "attention", detail, build, not work.is_decode)
 
 
 def of_vocabulary(device: KernelDevice, model: Model) -> Iterator[Planned]:
@@ -130,4 +133,5 @@ def planned(device: KernelDevice, names: Sequence[str], only: Sequence[str]) -> 
     ]
     for part in (of_vocabulary, of_pages):
         lines += part(device, models[0])
-    return [line for line in lines if not only or line.operation in only]
+    wanted = [line for line in lines if not only or line.operation in only]
+    return sorted(wanted, key=lambda line: line.is_prefill)
