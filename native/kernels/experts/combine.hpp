@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "native/kernels/experts/parameters.hpp"
+#include "native/ptx/discard.hpp"
 
 namespace glm::kernels::mixture {
 
@@ -56,16 +57,18 @@ struct RowSum {
           first + i < p.top_k && static_cast<uint32_t>(id[i]) <
                                      static_cast<uint32_t>(p.num_local_experts);
   }
-  __device__ void load_batch(int32_t first, float4 (&value)[kBatch]) const {
+  __device__ const float* partial_of(int32_t choice) const {
     const ExpertsParameters& p = *parameters;
-    const float* partial =
-        p.partial + (int64_t{token} * p.top_k + first) * p.partial_stride + row;
+    return p.partial + (int64_t{token} * p.top_k + choice) * p.partial_stride +
+           row;
+  }
+  __device__ void load_batch(int32_t first, float4 (&value)[kBatch]) const {
 #pragma unroll
     for (int32_t i = 0; i < kBatch; ++i) {
       value[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
       if (present[i])
-        value[i] = __ldcg(reinterpret_cast<const float4*>(
-            partial + int64_t{i} * p.partial_stride));
+        value[i] =
+            __ldcg(reinterpret_cast<const float4*>(partial_of(first + i)));
     }
     __syncwarp(__activemask());
   }
@@ -74,13 +77,23 @@ struct RowSum {
     for (int32_t i = 0; i < kBatch; ++i)
       if (present[i]) add_weighted(sum, weight[i], value[i]);
   }
+  __device__ void discard_batch(int32_t first) const {
+    const ExpertsParameters& p = *parameters;
+    __syncwarp(__activemask());
+    if (!p.discards_rows || row % kLineValues != 0) return;
+#pragma unroll
+    for (int32_t i = 0; i < kBatch; ++i)
+      if (present[i]) ptx::discard_line(partial_of(first + i));
+  }
   __device__ void finish(const float4 (&value)[kBatch]) {
     add_batch(value);
+    discard_batch(0);
     for (int32_t first = kBatch; first < parameters->top_k; first += kBatch) {
       float4 more[kBatch];
       prepare_batch(first);
       load_batch(first, more);
       add_batch(more);
+      discard_batch(first);
     }
     store();
   }

@@ -7,6 +7,7 @@
 
 #include "native/kernels/experts/shared_state.hpp"
 #include "native/kernels/quantise/codes.hpp"
+#include "native/ptx/discard.hpp"
 
 namespace glm::kernels::mixture {
 
@@ -120,6 +121,14 @@ __device__ inline float scale_of(float largest_of_lane) {
       __reduce_max_sync(kWholeWarp, __float_as_uint(largest_of_lane))));
 }
 
+__device__ inline void discard_row(const float* row, int32_t first,
+                                   int32_t width) {
+  __syncwarp();
+  if (first % kLineValues != 0) return;
+  for (int32_t begin = first; begin < width; begin += kWarpValues)
+    ptx::discard_line(row + begin);
+}
+
 template <int32_t dtype>
 __device__ inline void encode_row(const ExpertsParameters& p,
                                   int32_t assignment, int32_t first) {
@@ -139,9 +148,10 @@ __device__ inline void encode_row(const ExpertsParameters& p,
   for (int32_t begin = first;;) {
     store_values<dtype>(codes, begin, padded, values, quotient);
     begin += kSpan;
-    if (begin >= padded) return;
+    if (begin >= padded) break;
     values = RowValues(row, begin, width);
   }
+  if (p.discards_rows) discard_row(row, first, width);
 }
 
 template <int32_t dtype>

@@ -40,6 +40,11 @@ void set_scratch(ExpertsParameters& p, const ScratchLayout& layout,
   p.codes = scratch + layout.codes;
   p.code_scale = reinterpret_cast<float*>(scratch + layout.code_scale);
   p.partial = reinterpret_cast<float*>(scratch + layout.partial);
+  p.discards_rows =
+      p.num_tokens >= mixture::kFewestDiscardTokens &&
+      p.hidden_stride % mixture::kLineValues == 0 &&
+      p.partial_stride % mixture::kLineValues == 0 &&
+      reinterpret_cast<uintptr_t>(scratch) % mixture::kRegionAlignment == 0;
   p.encoded = {p.codes, layout.code_stride, row_bytes, mixture::row_factor(1)};
 }
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "native/kernels/experts/combine.hpp"
+#include "native/kernels/experts/combine_units.hpp"
 #include "native/kernels/experts/encode_hidden.hpp"
 #include "native/kernels/experts/shared_state.hpp"
 #include "native/ptx/device_flags.hpp"
@@ -43,31 +43,15 @@ __device__ inline void finish_down(const Frame& frame, const Unit& unit) {
   ptx::add_release(&frame.counters->down_done[unit.row_unit], 1u);
 }
 
-template <int32_t rows>
-__device__ inline void run_combine(const Frame& frame, const Unit& unit,
-                                   int32_t thread) {
-  constexpr int32_t kRowItems = rows / kLaneRows;
-  const ExpertsParameters& p = frame.p;
-  int32_t row = unit.row_unit * rows + thread % kRowItems * kLaneRows;
-  int32_t first = unit.group * p.tokens_per_group + thread / kRowItems;
-  int32_t end = min(p.num_tokens, (unit.group + 1) * p.tokens_per_group);
-  bool is_inside = first < end && row < p.hidden_size;
-  RowSum own(p, is_inside ? first : 0, is_inside ? row : 0);
-  if (thread == 0)
-    ptx::wait_until(&frame.counters->down_done[unit.row_unit],
-                    static_cast<uint32_t>(frame.shared.num_lists));
-  meet_finish_warps();
-  if (is_inside) sum_tokens(own, end, kFinishThreads / kRowItems);
-  __syncwarp();
-}
-
 template <int32_t dtype, int32_t rows>
-__device__ inline void finish_unit(const Frame& frame, const Unit& unit,
+__device__ inline void finish_unit(const Frame& frame, int32_t index,
                                    int32_t thread) {
+  Unit unit = frame.unit_at(index);
   if (unit.phase == Phase::gate_up)
     return finish_gate_up<dtype>(frame, unit, thread);
   if (unit.phase == Phase::combine)
-    return run_combine<rows>(frame, unit, thread);
+    return run_combine<rows>(frame, unit, thread / kWarpThreads,
+                             frame.num_combine_warps(index));
   if (thread == 0) finish_down(frame, unit);
 }
 
@@ -80,7 +64,7 @@ __device__ inline void finish_units(const Frame& frame) {
     int32_t index = read_unit(queue, cursor);
     if (index == kNoUnit) return;
     ptx::barrier_wait(&queue.stored[cursor.slot], cursor.parity);
-    finish_unit<dtype, rows>(frame, frame.unit_at(index), thread);
+    finish_unit<dtype, rows>(frame, index, thread);
     release_unit(queue, cursor);
   }
 }

@@ -226,9 +226,7 @@ __device__ inline void load_tokens(const Frame& frame) {
     if (unit.phase != Phase::combine)
       load_unit_tokens<rows, max_columns>(frame, ring, encoded, unit,
                                           queue.token_scale[slot]);
-    __syncwarp();
-    if (threadIdx.x % kWarpThreads == 0)
-      ptx::barrier_arrive(&queue.scaled[slot]);
+    ptx::warp_arrive(&queue.scaled[slot]);
   }
   ptx::wait_for_copies();
 }

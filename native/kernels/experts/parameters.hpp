@@ -12,12 +12,15 @@ namespace glm::kernels::mixture {
 
 constexpr int32_t kWarpThreads = 32;
 constexpr int32_t kMaxLocalExperts = 256;
-constexpr int32_t kMaxListTokens = 64;
+constexpr int32_t kMaxListTokens = 32;
 constexpr int32_t kMaxAssignments = 4096;
 constexpr int32_t kMaxTopK = 64;
-constexpr int32_t kMaxLists = kMaxLocalExperts + kMaxTopK;
+constexpr int32_t kMaxLists =
+    kMaxLocalExperts + kMaxAssignments / kMaxListTokens;
 constexpr int32_t kMaxRowUnits = 2048;
 constexpr int32_t kSmallestUnitRows = 64;
+constexpr int32_t kLineValues = 32;
+constexpr int32_t kFewestDiscardTokens = 17;
 
 struct Counters {
   uint32_t gate_up_done[kMaxLists];
@@ -72,6 +75,8 @@ struct ExpertsParameters {
   int32_t num_bands;
   int32_t num_stages;
   int32_t num_in_flight;
+  bool discards_rows;
+  bool shares_last_combine;
   const int32_t* expert_ids;
   const float* expert_weights;
   const float* input_scale;

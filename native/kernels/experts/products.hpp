@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "native/kernels/experts/combine_units.hpp"
 #include "native/kernels/experts/shared_state.hpp"
 #include "native/kernels/experts/unit_product.hpp"
 #include "native/ptx/mbarrier.hpp"
@@ -146,9 +147,6 @@ template <int32_t dtype, int32_t rows, int32_t max_columns>
 __device__ inline void choose_product(const Frame& frame, RingCursor& ring,
                                       Turn& turn, const Work& work) {
   int32_t count = frame.shared.lists[work.unit.list].count;
-  if constexpr (max_columns > 32)
-    if (count > 32)
-      return run_product<dtype, rows, 64, max_columns>(frame, ring, turn, work);
   if constexpr (max_columns > 16)
     if (count > 16)
       return run_product<dtype, rows, 32, max_columns>(frame, ring, turn, work);
@@ -167,8 +165,7 @@ __device__ inline void skip_unit(const Frame& frame, RingCursor& ring,
 }
 
 __device__ inline void report_stored(UnitQueue& queue, int32_t slot) {
-  __syncwarp();
-  if (threadIdx.x % kWarpThreads == 0) ptx::barrier_arrive(&queue.stored[slot]);
+  ptx::warp_arrive(&queue.stored[slot]);
 }
 
 template <int32_t dtype, int32_t rows, int32_t max_columns>
@@ -188,6 +185,10 @@ __device__ inline void run_units(const Frame& frame) {
       choose_product<dtype, rows, max_columns>(frame, ring, turn, work);
     if (!is_combine && !is_own) skip_unit<rows>(frame, ring, work.unit);
     if (is_own) report_stored(frame.shared.queue, work.slot);
+    if (is_combine && frame.is_shared_combine(index))
+      run_combine<rows>(frame, work.unit,
+                        kFinishWarps + threadIdx.x / kWarpThreads,
+                        kFinishWarps + kProductWarps);
     if (!is_combine) team ^= 1;
   }
 }

@@ -7,6 +7,7 @@
 #include "native/kernels/stream/product_args.hpp"
 #include "native/kernels/stream/tile_ring.hpp"
 #include "native/ptx/mbarrier.hpp"
+#include "native/ptx/warp_arrival.hpp"
 
 namespace glm::kernels::mixture {
 
@@ -20,7 +21,8 @@ constexpr int32_t kTokenWarp = kProductWarps + 1;
 constexpr int32_t kFinishWarp = kProductWarps + 2;
 constexpr int32_t kFinishWarps = 6;
 constexpr int32_t kFinishThreads = kFinishWarps * kWarpThreads;
-constexpr int32_t kNumThreads = (kFinishWarp + kFinishWarps) * kWarpThreads;
+constexpr int32_t kNumWarps = kFinishWarp + kFinishWarps;
+constexpr int32_t kNumThreads = kNumWarps * kWarpThreads;
 constexpr int32_t kQueueUnits = 8;
 constexpr int32_t kNoUnit = -1;
 constexpr uint32_t kWholeWarp = 0xFFFFFFFFu;
@@ -98,6 +100,15 @@ struct Frame {
   __device__ int32_t num_units() const {
     return num_product_units() + p.down.num_row_units * p.num_groups;
   }
+  __device__ bool is_shared_combine(int32_t index) const {
+    int32_t bands = min(p.num_bands, 2);
+    int32_t first = num_units() - bands * p.rows_per_band * p.num_groups;
+    return p.shares_last_combine && index >= first;
+  }
+  __device__ int32_t num_combine_warps(int32_t index) const {
+    return is_shared_combine(index) ? kFinishWarps + kProductWarps
+                                    : kFinishWarps;
+  }
   __device__ Unit unit_at(int32_t index) const {
     int32_t down = index - num_gate_up_units();
     if (down >= 0) return down_or_combine_at(down);
@@ -162,13 +173,11 @@ struct QueueCursor {
   }
 };
 
-__device__ inline void init_queue(UnitQueue& queue) {
-  for (int32_t slot = 0; slot < kQueueUnits; ++slot) {
-    ptx::barrier_init(&queue.full[slot], 1);
-    ptx::barrier_init(&queue.empty[slot], kProductWarps + 1 + kFinishWarps);
-    ptx::barrier_init(&queue.stored[slot], kTeamWarps);
-    ptx::barrier_init(&queue.scaled[slot], 1);
-  }
+__device__ inline void init_slot(UnitQueue& queue, int32_t slot) {
+  ptx::barrier_init(&queue.full[slot], 1);
+  ptx::barrier_init(&queue.empty[slot], kProductWarps + 1 + kFinishWarps);
+  ptx::barrier_init(&queue.stored[slot], kTeamWarps * ptx::kWarpArrivals);
+  ptx::barrier_init(&queue.scaled[slot], ptx::kWarpArrivals);
 }
 
 __device__ inline void push_unit(UnitQueue& queue, QueueCursor& cursor,
@@ -182,7 +191,9 @@ __device__ inline void push_unit(UnitQueue& queue, QueueCursor& cursor,
 __device__ inline int32_t read_unit(UnitQueue& queue,
                                     const QueueCursor& cursor) {
   ptx::barrier_wait(&queue.full[cursor.slot], cursor.parity);
-  return queue.unit[cursor.slot];
+  int32_t unit = 0;
+  if (threadIdx.x % kWarpThreads == 0) unit = queue.unit[cursor.slot];
+  return __shfl_sync(kWholeWarp, unit, 0);
 }
 
 __device__ inline void release_unit(UnitQueue& queue, QueueCursor& cursor) {

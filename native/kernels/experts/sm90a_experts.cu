@@ -20,12 +20,15 @@ constexpr int32_t kFewestBandTokens = 33;
 constexpr int32_t kFewUnitsEach = 4;
 
 __device__ void init_barriers(SharedState& shared, int32_t num_stages) {
-  for (int32_t stage = 0; stage < num_stages; ++stage) {
+  if (threadIdx.x % kWarpThreads != 0) return;
+  int32_t warp = threadIdx.x / kWarpThreads;
+  for (int32_t stage = warp; stage < num_stages; stage += kNumWarps) {
     ptx::barrier_init(&shared.ring.full[stage], 1 + kWarpThreads);
     ptx::barrier_init(&shared.ring.empty[stage], kTeamWarps);
   }
-  init_queue(shared.queue);
-  for (uint64_t& turn : shared.turn) ptx::barrier_init(&turn, kTeamWarps);
+  for (int32_t slot = warp; slot < kQueueUnits; slot += kNumWarps)
+    init_slot(shared.queue, slot);
+  if (warp < kTeams) ptx::barrier_init(&shared.turn[warp], kTeamWarps);
   ptx::barrier_init_fence();
 }
 
@@ -51,8 +54,8 @@ __global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
   Frame frame = {p,       shared,
                  order,   {memory, &shared.ring, p.num_stages, kStageBytes},
                  nullptr, max_columns};
-  if (threadIdx.x == 0) init_barriers(shared, p.num_stages);
   ptx::let_successor_start();
+  init_barriers(shared, p.num_stages);
   ptx::wait_for_predecessor();
   build_lists(frame);
   uint32_t epoch = shared.epoch;
@@ -79,6 +82,7 @@ void set_groups(ExpertsParameters& p, int32_t rows,
       round_up(ceil_divide(p.num_tokens, wanted), at_once));
   p.num_groups =
       static_cast<int32_t>(ceil_divide(p.num_tokens, p.tokens_per_group));
+  p.shares_last_combine = p.tokens_per_group > at_once;
 }
 
 int32_t most_lists(const ExpertsParameters& p) {
@@ -139,8 +143,7 @@ void launch_dtype(cudaStream_t stream, int32_t num_multiprocessors,
     return with(launch_shape<dtype, kSmallestUnitRows, 8>);
   if (p.num_tokens <= 8) return with(launch_shape<dtype, kTileRows, 8>);
   if (p.num_tokens <= 16) return with(launch_shape<dtype, kTileRows, 16>);
-  if (p.num_tokens <= 32) return with(launch_shape<dtype, kTileRows, 32>);
-  with(launch_shape<dtype, kTileRows, 64>);
+  with(launch_shape<dtype, kTileRows, 32>);
 }
 
 }

@@ -17,8 +17,6 @@ __device__ inline void skip_stages(const stream::TileRing& ring,
   cursor.stage = stage % ring.num_stages;
 }
 
-constexpr int32_t kWidestPair = 32;
-
 struct StageOperands {
   uint64_t weights;
   uint64_t tokens;
@@ -39,32 +37,26 @@ __device__ inline void add_promoted(
     float (&sum)[StageShape<rows>::kRowBlocks][columns / 2],
     const StageOperands& stage) {
   constexpr int32_t kBlocks = StageShape<rows>::kRowBlocks;
-  constexpr int32_t kChains = columns > kWidestPair ? 1 : tiles * kBlocks;
+  constexpr int32_t kChains = tiles * kBlocks;
   float part[kChains][columns / 2];
 #pragma unroll
-  for (int32_t first = 0; first < tiles * kBlocks; first += kChains) {
+  for (int32_t i = 0; i < kChains; ++i) stream::clear(part[i]);
+  hold_chains<columns, kChains>(part);
+  ptx::wgmma_fence();
 #pragma unroll
-    for (int32_t i = 0; i < kChains; ++i) stream::clear(part[i]);
-    hold_chains<columns, kChains>(part);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int32_t i = 0; i < kChains; ++i) {
-      int32_t tokens = (first + i) / kBlocks * max_columns * kTileRowBytes;
-      stream::multiply_steps<GLM_DTYPE_F8_E4M3, columns>(
-          part[i],
-          stage.weights +
-              descriptor_step((first + i) * stream::kWarpgroupBytes),
-          stage.tokens + descriptor_step(tokens), 0);
-    }
-    ptx::wgmma_commit();
-    ptx::wgmma_wait<0>();
-    hold_chains<columns, kChains>(part);
-#pragma unroll
-    for (int32_t i = 0; i < kChains; ++i)
-#pragma unroll
-      for (int32_t j = 0; j < columns / 2; ++j)
-        sum[(first + i) % kBlocks][j] += part[i][j];
+  for (int32_t i = 0; i < kChains; ++i) {
+    int32_t tokens = i / kBlocks * max_columns * kTileRowBytes;
+    stream::multiply_steps<GLM_DTYPE_F8_E4M3, columns>(
+        part[i], stage.weights + descriptor_step(i * stream::kWarpgroupBytes),
+        stage.tokens + descriptor_step(tokens), 0);
   }
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+  hold_chains<columns, kChains>(part);
+#pragma unroll
+  for (int32_t i = 0; i < kChains; ++i)
+#pragma unroll
+    for (int32_t j = 0; j < columns / 2; ++j) sum[i % kBlocks][j] += part[i][j];
 }
 
 template <int32_t rows, int32_t columns, int32_t max_columns, int32_t tiles>

@@ -1,0 +1,39 @@
+#ifndef GLM_KERNELS_EXPERTS_COMBINE_UNITS_HPP
+#define GLM_KERNELS_EXPERTS_COMBINE_UNITS_HPP
+
+#include <cstdint>
+
+#include "native/kernels/experts/combine.hpp"
+#include "native/kernels/experts/shared_state.hpp"
+#include "native/ptx/device_flags.hpp"
+
+namespace glm::kernels::mixture {
+
+__device__ inline void await_down_rows(const Frame& frame, int32_t row_unit) {
+  if (threadIdx.x % kWarpThreads == 0)
+    ptx::wait_until(&frame.counters->down_done[row_unit],
+                    static_cast<uint32_t>(frame.shared.num_lists));
+  __syncwarp();
+}
+
+template <int32_t rows>
+__device__ inline void run_combine(const Frame& frame, const Unit& unit,
+                                   int32_t warp, int32_t num_warps) {
+  constexpr int32_t kRowItems = rows / kLaneRows;
+  constexpr int32_t kTokensOfWarp = kWarpThreads / kRowItems;
+  const ExpertsParameters& p = frame.p;
+  int32_t lane = threadIdx.x % kWarpThreads;
+  int32_t row = unit.row_unit * rows + lane % kRowItems * kLaneRows;
+  int32_t first =
+      unit.group * p.tokens_per_group + warp * kTokensOfWarp + lane / kRowItems;
+  int32_t end = min(p.num_tokens, (unit.group + 1) * p.tokens_per_group);
+  bool is_inside = first < end && row < p.hidden_size;
+  RowSum own(p, is_inside ? first : 0, is_inside ? row : 0);
+  await_down_rows(frame, unit.row_unit);
+  if (is_inside) sum_tokens(own, end, num_warps * kTokensOfWarp);
+  __syncwarp();
+}
+
+}
+
+#endif
