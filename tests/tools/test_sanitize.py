@@ -1,6 +1,7 @@
 """What compute-sanitizer's logs and a library's names are read as; no GPU is needed."""
 
 import _ctypes
+import time
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,11 @@ def test_a_tool_that_said_nothing_is_a_failure():
 
 
 def test_a_process_that_does_not_end_is_a_failure(tmp_path):
-    slow = runs.Run("slow", None, ("sleep", "20"), {})
+    kept = tmp_path / "kept"
+    slow = runs.Run("slow", None, ("sh", "-c", f"(sleep 1; touch {kept}) & sleep 20"), {})
     assert runs.execute(slow, tmp_path, 0.2).problem == "not done in 0 s"
+    time.sleep(1.2)
+    assert not kept.exists(), "a child of the process went on"
 
 
 def test_names_of_kernels_do_not_depend_on_the_demangler():

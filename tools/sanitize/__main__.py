@@ -12,6 +12,8 @@ from tools.sanitize import kernels, launches, runs, suite
 
 LIBRARY = "libglm_cuda.so"
 LIBRARY_VARIABLE = "GLM_BACKEND_LIBRARY_DIR"
+LISTENERS = 2
+LAUNCHED = "launched-"
 SHARES = {"memcheck": 2, "racecheck": 5, "initcheck": 2}
 
 
@@ -29,9 +31,10 @@ def arguments(given: list[str]) -> argparse.Namespace:
 def planned(options: argparse.Namespace, folder: Path) -> list[runs.Run]:
     tests, wanted, found = suite.listed(), options.tool or runs.TOOLS, []
     if not options.no_launches:
-        variables = {launches.VARIABLE: str(folder / "launches.txt")}
-        plugin = (*suite.PYTEST, "-p", "tools.sanitize.launches", *suite.SELECTIONS)
-        found.append(runs.Run("launches", None, plugin, variables))
+        listening = (*suite.PYTEST, "-p", "tools.sanitize.launches")
+        for number, share in enumerate(suite.shares(tests, LISTENERS)):
+            variables = {launches.VARIABLE: str(folder / f"{LAUNCHED}{number}.txt")}
+            found.append(runs.Run(f"launches {number}", None, (*listening, *share), variables))
     for tool in wanted:
         if not options.no_smoke:
             found.append(runs.smoke(tool))
@@ -42,7 +45,8 @@ def planned(options: argparse.Namespace, folder: Path) -> list[runs.Run]:
 
 def not_launched(folder: Path) -> list[str]:
     library = Path(os.environ.get(LIBRARY_VARIABLE, ROOT / "build")) / LIBRARY
-    seen = {kernels.plain(name) for name in (folder / "launches.txt").read_text().splitlines()}
+    files = folder.glob(f"{LAUNCHED}*.txt")
+    seen = {kernels.plain(name) for file in files for name in file.read_text().splitlines()}
     wanted = kernels.kernels_of(library)
     print(f"kernels   {len(wanted)} in the library, {len(wanted & seen)} launched")
     return sorted(wanted - seen)
@@ -64,7 +68,7 @@ def failures(wanted: list[runs.Run], options: argparse.Namespace, folder: Path) 
 def run(options: argparse.Namespace, folder: Path) -> int:
     """How many processes failed and kernels were missed."""
     failed = failures(planned(options, folder), options, folder)
-    if options.no_launches or not (folder / "launches.txt").exists():
+    if options.no_launches:
         return failed
     missed = not_launched(folder)
     for name in missed:

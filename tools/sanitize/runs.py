@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -71,21 +72,29 @@ def problem_of(run: Run, status: int, text: str) -> str | None:
     return f"status {status}" if status else None
 
 
+def ended(run: Run, log: Path, limit: float) -> int | None:
+    """The exit status; None after `limit` seconds, when the tool and its target are stopped."""
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            under(run.tool, run.command),
+            cwd=ROOT,
+            env=child_environment(**(VARIABLES | run.variables)),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return None
+
+
 def execute(run: Run, folder: Path, limit: float) -> Outcome:
     log, begin = folder / f"{run.name.replace(' ', '-')}.txt", time.monotonic()
-    environment = child_environment(**(VARIABLES | run.variables))
-    with log.open("w") as output:
-        try:
-            status = subprocess.run(
-                under(run.tool, run.command),
-                cwd=ROOT,
-                env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                timeout=limit,
-                check=False,
-            ).returncode
-        except subprocess.TimeoutExpired:
-            return Outcome(run.name, f"not done in {limit:.0f} s", limit)
+    status = ended(run, log, limit)
+    if status is None:
+        return Outcome(run.name, f"not done in {limit:.0f} s", limit)
     problem = problem_of(run, status, log.read_text(errors="replace"))
     return Outcome(run.name, problem, time.monotonic() - begin)
