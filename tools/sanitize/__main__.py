@@ -84,6 +84,8 @@ def main(given: list[str]) -> int:
             with tempfile.TemporaryDirectory() as folder:
                 return int(run(options, Path(folder)) > 0)
         options.output.mkdir(parents=True, exist_ok=True)
+        for kept in options.output.glob(f"{LAUNCHED}*.txt"):
+            kept.unlink()
         return int(run(options, options.output) > 0)
     except (runs.MissingToolError, suite.SuiteError, kernels.LibraryError) as error:
         print(f"tools.sanitize: {error}", file=sys.stderr)
