@@ -1,13 +1,20 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from safetensors import safe_open
 
+from glm_engine.engine import Engine, EngineOptions
 from tools.checkpoint.random_model import small_config, write_random_model
 from tools.checkpoint.shards import INDEX_NAME
-from tools.checkpoint.synthetic import main, write_sparse_checkpoint
+from tools.checkpoint.synthetic import (
+    BLOCK_ELEMENTS,
+    main,
+    write_repeated_checkpoint,
+    write_sparse_checkpoint,
+)
 
 GLM_4_7_FP8 = Path(__file__).parents[1] / "data" / "configs" / "glm-4.7-fp8.json"
 
@@ -59,8 +66,31 @@ def test_sparse_and_full_checkpoints_have_the_same_headers(tmp_path):
 def test_full_checkpoint_by_command(tmp_path):
     config = tmp_path / "config.json"
     config.write_text(json.dumps(small_config(num_nextn_predict_layers=1)))
-    arguments = ["--config", str(config), "--shards", "2", "--full", "--prediction-layers"]
+    arguments = [
+        "--config",
+        str(config),
+        "--shards",
+        "2",
+        "--data",
+        "random",
+        "--prediction-layers",
+    ]
     result = CliRunner().invoke(main, [*arguments, str(tmp_path / "model")])
     assert result.exit_code == 0, result.output
     index = json.loads((tmp_path / "model" / INDEX_NAME).read_text())
     assert "model.layers.3.eh_proj.weight" in index["weight_map"]
+
+
+def test_repeated_data_has_the_headers_of_random_data_and_loads(tmp_path):
+    config = small_config(vocab_size=BLOCK_ELEMENTS // 64 + 8)
+    write_repeated_checkpoint(tmp_path / "repeated", config, seed=3, num_shards=2)
+    write_random_model(tmp_path / "random", config, seed=3, num_shards=2)
+    for random in (tmp_path / "random").glob("*.safetensors"):
+        data, repeated = random.read_bytes(), (tmp_path / "repeated" / random.name).read_bytes()
+        header_end = 8 + int.from_bytes(data[:8], "little")
+        assert repeated[:header_end] == data[:header_end]
+        assert len(repeated) == len(data)
+    options = EngineOptions(model_dir=tmp_path / "repeated", device="cpu", max_batch=1, max_seq=64)
+    with Engine(options) as engine:
+        _, logits = engine.prefill([3, 1, 4])
+    assert np.isfinite(logits).all()

@@ -103,7 +103,7 @@ def write_shard(path: Path, specs: list[TensorSpec], source: TensorSource) -> No
     with whole_file(path) as file:
         file.write(header_bytes(ordered))
         for spec in ordered:
-            file.write(stored_array(spec, source(spec)).tobytes())
+            file.write(stored_array(spec, source(spec)).reshape(-1).view(np.uint8))
 
 
 def write_sparse_shard(path: Path, specs: list[TensorSpec]) -> None:

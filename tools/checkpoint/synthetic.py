@@ -1,15 +1,47 @@
-"""Checkpoints of any size on disk: with random data, or headers only over empty space."""
+"""Checkpoints of any size on disk: random data, data that repeats, or headers over empty space."""
 
 import json
 from pathlib import Path
 
 import click
+import numpy as np
 
+from tools.checkpoint.float8 import encode_bf16, encode_e4m3
 from tools.checkpoint.layout import LayoutOptions, TensorSpec, checkpoint_specs
-from tools.checkpoint.random_model import write_random_model
+from tools.checkpoint.random_model import SCALE_SUFFIX, RandomTensors, write_random_model
 from tools.checkpoint.shards import split_into_shards, write_checkpoint, write_json
 
 GLM_4_7_FP8_SHARDS = 93
+BLOCK_ELEMENTS = 1 << 20
+WEIGHT_SPREAD = 0.02
+LARGEST_CODE = 448.0
+
+
+class RepeatedTensors:
+    """Random values that come again after `BLOCK_ELEMENTS`, as fast as the disk takes them.
+
+    Codes are uniform over E4M3's range, each row's scale makes their spread `WEIGHT_SPREAD`;
+    tensors of a block or less are those of a random model.
+    """
+
+    def __init__(self, config: dict, seed: int, scale_dtype: str) -> None:
+        generator = np.random.default_rng(seed)
+        uniform = generator.uniform(-LARGEST_CODE, LARGEST_CODE, BLOCK_ELEMENTS)
+        normal = generator.standard_normal(BLOCK_ELEMENTS, dtype=np.float32)
+        self._small = RandomTensors(config, seed, scale_dtype)
+        self._codes = encode_e4m3(uniform.astype(np.float32))
+        self._plain = {"F32": np.float32(WEIGHT_SPREAD) * normal}
+        self._plain["BF16"] = encode_bf16(self._plain["F32"])
+        self._scale = np.float32(WEIGHT_SPREAD * np.sqrt(3) / LARGEST_CODE)
+
+    def __call__(self, spec: TensorSpec) -> np.ndarray:
+        if spec.name.endswith(SCALE_SUFFIX):
+            return np.full(spec.shape, self._scale)
+        if spec.dtype == "F8_E4M3":
+            return np.resize(self._codes, spec.shape)
+        if spec.num_elements <= BLOCK_ELEMENTS:
+            return self._small(spec)
+        return np.resize(self._plain[spec.dtype], spec.shape)
 
 
 def write_sparse_checkpoint(
@@ -19,6 +51,19 @@ def write_sparse_checkpoint(
     specs = checkpoint_specs(config, options)
     directory = Path(directory)
     write_checkpoint(directory, split_into_shards(specs, num_shards), source=None)
+    write_json(directory / "config.json", config)
+    return specs
+
+
+def write_repeated_checkpoint(
+    directory: Path, config: dict, seed: int, num_shards: int, options: LayoutOptions | None = None
+) -> list[TensorSpec]:
+    """config.json, index and shards of a model that loads, without the time that drawing takes."""
+    options = options or LayoutOptions()
+    specs = checkpoint_specs(config, options)
+    directory = Path(directory)
+    source = RepeatedTensors(config, seed, options.scale_dtype)
+    write_checkpoint(directory, split_into_shards(specs, num_shards), source)
     write_json(directory / "config.json", config)
     return specs
 
@@ -35,14 +80,20 @@ def describe(specs: list[TensorSpec]) -> str:
     "--config", "config_path", type=click.Path(exists=True, path_type=Path), required=True
 )
 @click.option("--shards", "num_shards", default=GLM_4_7_FP8_SHARDS, show_default=True)
-@click.option("--sparse/--full", default=True, show_default=True, help="Headers only, or data too.")
+@click.option(
+    "--data",
+    type=click.Choice(["none", "repeated", "random"]),
+    default="none",
+    show_default=True,
+    help="none: headers over empty space; repeated: a random block again and again, loads.",
+)
 @click.option("--prediction-layers/--no-prediction-layers", default=False, show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @click.argument("directory", type=click.Path(path_type=Path))
 def main(
     config_path: Path,
     num_shards: int,
-    sparse: bool,
+    data: str,
     prediction_layers: bool,
     seed: int,
     directory: Path,
@@ -50,8 +101,10 @@ def main(
     """Writes a checkpoint with the tensors that CONFIG implies into DIRECTORY."""
     config = json.loads(config_path.read_text(encoding="utf-8"))
     options = LayoutOptions(with_prediction_layers=prediction_layers)
-    if sparse:
+    if data == "none":
         specs = write_sparse_checkpoint(directory, config, num_shards, options)
+    elif data == "repeated":
+        specs = write_repeated_checkpoint(directory, config, seed, num_shards, options)
     else:
         specs = write_random_model(directory, config, seed, num_shards, options)
     click.echo(f"{directory}: {describe(specs)}, {num_shards} shards")
