@@ -7,9 +7,11 @@
 
 namespace glm::kernels {
 
-void decode_fp8_linear(const Context& context, const stream::ProductPlan& plan,
+void decode_fp8_linear(const Context& context,
+                       const stream::ProductPlans& plans,
                        const stream::ProductArgs& args);
-void decode_bf16_linear(const Context& context, const stream::ProductPlan& plan,
+void decode_bf16_linear(const Context& context,
+                        const stream::ProductPlans& plans,
                         const stream::ProductArgs& args);
 void decode_f32_linear(const Context& context, const stream::ProductArgs& args);
 

@@ -92,14 +92,14 @@ void decode_linear(const Context& context, const glm_linear_args& args,
   }
   int32_t row_tiles = num_row_tiles(matrix.role, matrix.rows);
   int32_t column_tiles = num_column_tiles(matrix.dtype, matrix.columns);
-  stream::ProductPlan plan = stream::plan_product(row_tiles, column_tiles);
+  stream::ProductPlans plans = stream::plan_product(row_tiles, column_tiles);
   for (int32_t row = 0; row < num_rows; row += stream::kMaxTokens) {
     stream::ProductArgs product = product_args(
         args, row_begin + row, std::min(num_rows - row, stream::kMaxTokens));
     if (matrix.dtype == GLM_DTYPE_F8_E4M3) {
-      decode_fp8_linear(context, plan, product);
+      decode_fp8_linear(context, plans, product);
     } else {
-      decode_bf16_linear(context, plan, product);
+      decode_bf16_linear(context, plans, product);
     }
   }
 }

@@ -5,9 +5,10 @@
 
 namespace glm::kernels {
 
-void decode_bf16_linear(const Context& context, const stream::ProductPlan& plan,
+void decode_bf16_linear(const Context& context,
+                        const stream::ProductPlans& plans,
                         const stream::ProductArgs& args) {
-  stream::launch_chunk<GLM_DTYPE_BF16, __nv_bfloat16>("linear", context, plan,
+  stream::launch_chunk<GLM_DTYPE_BF16, __nv_bfloat16>("linear", context, plans,
                                                       args);
 }
 

@@ -5,10 +5,11 @@
 
 namespace glm::kernels {
 
-void decode_fp8_linear(const Context& context, const stream::ProductPlan& plan,
+void decode_fp8_linear(const Context& context,
+                       const stream::ProductPlans& plans,
                        const stream::ProductArgs& args) {
   stream::launch_chunk<GLM_DTYPE_F8_E4M3, __nv_bfloat16>("linear", context,
-                                                         plan, args);
+                                                         plans, args);
 }
 
 }

@@ -79,9 +79,9 @@ stream::ProductArgs product_args(const glm_logits_args& args,
 
 void bf16_rows(const Context& context, const stream::ProductArgs& product) {
   int32_t row_tiles = num_row_tiles(product.role, product.rows);
-  stream::ProductPlan plan =
+  stream::ProductPlans plans =
       stream::plan_product(row_tiles, product.num_column_tiles);
-  bf16_logits(context, plan, product);
+  bf16_logits(context, plans, product);
 }
 
 int32_t chunk_rows(const glm_matrix& head) {

@@ -3,9 +3,9 @@
 
 namespace glm::kernels {
 
-void bf16_logits(const Context& context, const stream::ProductPlan& plan,
+void bf16_logits(const Context& context, const stream::ProductPlans& plans,
                  const stream::ProductArgs& args) {
-  stream::launch_chunk<GLM_DTYPE_BF16, float>("logits", context, plan, args);
+  stream::launch_chunk<GLM_DTYPE_BF16, float>("logits", context, plans, args);
 }
 
 }

@@ -52,26 +52,57 @@ __device__ inline FragmentTerms load_terms(const ProductArgs& args,
   return {load_row_terms(args, row), load_row_terms(args, row + kPairRows)};
 }
 
-class WordStore {
- public:
-  __device__ WordStore(const ProductArgs& args, const FragmentPlace& place)
-      : is_odd_(place.lane % 2 == 1), step_(args.rows * kGroupTokens) {
+template <typename Output>
+struct TransposedPlace {
+  bool is_odd;
+  int32_t step;
+  int32_t tokens_left;
+  Output* at;
+
+  __device__ TransposedPlace(const ProductArgs& args,
+                             const FragmentPlace& place)
+      : is_odd(place.lane % 2 == 1), step(args.rows * kGroupTokens) {
     int32_t row =
         place.row + place.lane % 2 * kPairRows + place.lane % 4 / 2 * 4;
     int32_t token = place.token + place.lane / 4;
     int32_t channel = logical_row(args.role, args.rows, row);
-    tokens_left_ = channel < 0 ? 0 : args.tokens.num_rows - token;
-    at_ = static_cast<__nv_bfloat16*>(args.output) +
-          int64_t{token} * args.rows + channel;
+    tokens_left = channel < 0 ? 0 : args.tokens.num_rows - token;
+    at = static_cast<Output*>(args.output) + int64_t{token} * args.rows +
+         channel;
   }
+
+  __device__ bool holds(int32_t group) const {
+    return group * kGroupTokens < tokens_left;
+  }
+
+  __device__ Output* address(int32_t group) const {
+    return at + int64_t{group} * step;
+  }
+
+  __device__ uint32_t swap(uint32_t low, uint32_t high) const {
+    return __shfl_xor_sync(~0u, is_odd ? low : high, 1);
+  }
+};
+
+template <typename Output>
+class WordStore;
+
+template <>
+class WordStore<__nv_bfloat16> {
+ public:
+  __device__ WordStore(const ProductArgs& args, const FragmentPlace& place)
+      : place_(args, place) {}
 
   __device__ void store(int32_t group, float4 values) const {
     uint32_t low = ptx::transpose_matrix(pack(values.x, values.y));
     uint32_t high = ptx::transpose_matrix(pack(values.z, values.w));
-    uint32_t received = __shfl_xor_sync(~0u, is_odd_ ? low : high, 1);
-    uint2 words = {is_odd_ ? received : low, is_odd_ ? high : received};
-    if (group * kGroupTokens >= tokens_left_) return;
-    store_pair_of_words(at_ + int64_t{group} * step_, words);
+    uint32_t received = place_.swap(low, high);
+    if (!place_.holds(group)) return;
+    asm volatile(
+        "st.global.v2.b32 [%0], {%1, %2};" ::"l"(place_.address(group)),
+        "r"(place_.is_odd ? received : low),
+        "r"(place_.is_odd ? high : received)
+        : "memory");
   }
 
  private:
@@ -80,16 +111,43 @@ class WordStore {
     return *reinterpret_cast<uint32_t*>(&pair);
   }
 
-  __device__ static void store_pair_of_words(__nv_bfloat16* at, uint2 words) {
-    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(at), "r"(words.x),
-                 "r"(words.y)
-                 : "memory");
+  TransposedPlace<__nv_bfloat16> place_;
+};
+
+template <>
+class WordStore<float> {
+ public:
+  __device__ WordStore(const ProductArgs& args, const FragmentPlace& place)
+      : place_(args, place) {}
+
+  __device__ void store(int32_t group, float4 values) const {
+    uint2 low = transpose(values.x, values.y);
+    uint2 high = transpose(values.z, values.w);
+    uint32_t first = place_.swap(low.x, high.x);
+    uint32_t second = place_.swap(low.y, high.y);
+    if (!place_.holds(group)) return;
+    bool is_odd = place_.is_odd;
+    asm volatile(
+        "st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(place_.address(group)),
+        "r"(is_odd ? first : low.x), "r"(is_odd ? second : low.y),
+        "r"(is_odd ? high.x : first), "r"(is_odd ? high.y : second)
+        : "memory");
   }
 
-  bool is_odd_;
-  int32_t step_;
-  int32_t tokens_left_;
-  __nv_bfloat16* at_;
+ private:
+  static constexpr uint32_t kLowHalves = 0x5410;
+  static constexpr uint32_t kHighHalves = 0x7632;
+
+  __device__ static uint2 transpose(float first, float second) {
+    uint32_t x = __float_as_uint(first);
+    uint32_t y = __float_as_uint(second);
+    uint32_t low = ptx::transpose_matrix(__byte_perm(x, y, kLowHalves));
+    uint32_t high = ptx::transpose_matrix(__byte_perm(x, y, kHighHalves));
+    return {__byte_perm(low, high, kLowHalves),
+            __byte_perm(low, high, kHighHalves)};
+  }
+
+  TransposedPlace<float> place_;
 };
 
 template <typename Output>

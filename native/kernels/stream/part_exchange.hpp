@@ -35,6 +35,7 @@ class PartExchange {
                           PartBarriers* barriers, int32_t part, int32_t warp,
                           int32_t lane)
       : split_(shape.split),
+        reciprocal_(shape.split_reciprocal),
         part_(part),
         warp_(warp),
         lane_(lane),
@@ -54,7 +55,7 @@ class PartExchange {
   }
 
   __device__ OwnerTurn first_turn() const {
-    OwnerTurn turn = {warp_ % split_, 0, 0};
+    OwnerTurn turn = {first_owner(), 0, 0};
     asm volatile("" : "+r"(turn.owner), "+r"(turn.piece), "+r"(turn.place));
     return turn;
   }
@@ -90,15 +91,24 @@ class PartExchange {
   }
 
   __device__ float4 add_parts(const OwnerTurn& turn, float4 own) const {
-    float4 sum = part_ == 0 ? own : load(cell(turn.piece, 0));
+    constexpr int32_t kBatch = groups <= kMostBatchedGroups ? kMaxSplit : 1;
+    float4 sum = {};
 #pragma unroll 1
-    for (int32_t source = 1; source < split_; ++source) {
-      int32_t sent = source < part_ ? source : source - 1;
-      float4 value = source == part_ ? own : load(cell(turn.piece, sent));
-      sum.x += value.x;
-      sum.y += value.y;
-      sum.z += value.z;
-      sum.w += value.w;
+    for (int32_t first = 0; first < split_; first += kBatch) {
+      float4 values[kBatch];
+#pragma unroll
+      for (int32_t i = 0; i < kBatch; ++i) {
+        float4 sent = load(cell(turn.piece, cell_of(first + i)));
+        values[i] = first + i == part_ ? own : sent;
+      }
+#pragma unroll
+      for (int32_t i = 0; i < kBatch; ++i) {
+        if (first + i == 0) {
+          sum = values[i];
+        } else if (first + i < split_) {
+          add(sum, values[i]);
+        }
+      }
     }
     return sum;
   }
@@ -113,6 +123,20 @@ class PartExchange {
   }
 
  private:
+  static constexpr int32_t kMostBatchedGroups = 6;
+
+  __device__ int32_t cell_of(int32_t source) const {
+    int32_t sent = source < part_ ? source : max(source - 1, 0);
+    return min(sent, split_ - 2);
+  }
+
+  __device__ static void add(float4& sum, const float4& value) {
+    sum.x += value.x;
+    sum.y += value.y;
+    sum.z += value.z;
+    sum.w += value.w;
+  }
+
   __device__ void signal(uint32_t barrier) const {
     __syncwarp();
     if (lane_ < split_ && lane_ != part_) {
@@ -120,10 +144,18 @@ class PartExchange {
     }
   }
 
+  __device__ int32_t divide_by_split(int32_t value) const {
+    return value * reciprocal_ >> kReciprocalBits;
+  }
+
+  __device__ int32_t first_owner() const {
+    return warp_ - divide_by_split(warp_) * split_;
+  }
+
   __device__ int32_t num_owned() const {
-    int32_t first = part_ - warp_ % split_;
+    int32_t first = part_ - first_owner();
     if (first < 0) first += split_;
-    return (groups - first + split_ - 1) / split_;
+    return divide_by_split(groups - first + split_ - 1);
   }
 
   __device__ int32_t num_other_owners() const {
@@ -147,6 +179,7 @@ class PartExchange {
   }
 
   int32_t split_;
+  int32_t reciprocal_;
   int32_t part_;
   int32_t warp_;
   int32_t lane_;

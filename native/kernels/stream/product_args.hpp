@@ -20,6 +20,7 @@ constexpr int32_t kMaxSplit = 8;
 constexpr int32_t kMaxTokens = 256;
 constexpr int32_t kGroupTokens = 8;
 constexpr int32_t kFragmentRows = 16;
+constexpr int32_t kReciprocalBits = 16;
 constexpr int32_t kPieceBytes = kWarpThreads * 16;
 
 struct TokenRows {
@@ -43,7 +44,9 @@ struct ProductArgs {
 
 struct ProductShape {
   int32_t split;
-  int32_t num_units;
+  int32_t split_reciprocal;
+  int32_t first_unit;
+  int32_t end_unit;
   int32_t part_tiles;
   int32_t num_longer_parts;
   int32_t num_stages;

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
-#include <type_traits>
 
 #include "native/base/cuda.hpp"
 #include "native/kernels/context.hpp"
@@ -20,8 +19,8 @@ namespace glm::kernels::stream {
 template <typename Output>
 bool stores_words(const ProductArgs& args) {
   int32_t segment = args.role == GLM_MATRIX_GATE_UP ? 2 * kPairRows : kPairRows;
-  return std::is_same_v<Output, __nv_bfloat16> && args.rows % segment == 0 &&
-         reinterpret_cast<uintptr_t>(args.output) % sizeof(uint2) == 0;
+  return args.rows % segment == 0 &&
+         reinterpret_cast<uintptr_t>(args.output) % (4 * sizeof(Output)) == 0;
 }
 
 template <int32_t dtype, typename Layout, typename Output>
@@ -79,8 +78,8 @@ void launch_columns(const char* where, const Context& context,
 }
 
 template <int32_t dtype, typename Output>
-void launch_chunk(const char* where, const Context& context,
-                  const ProductPlan& plan, const ProductArgs& args) {
+void launch_plan(const char* where, const Context& context,
+                 const ProductPlan& plan, const ProductArgs& args) {
   int32_t wanted = product_columns(plan, args.tokens.num_rows);
   if (plan.is_broad) {
     return launch_columns<dtype, true, Output, 8, 16, 32, 48, 64, 96, 128>(
@@ -88,6 +87,14 @@ void launch_chunk(const char* where, const Context& context,
   }
   launch_columns<dtype, false, Output, 8, 16, 32, 48, 64, 96, 128, 192, 256>(
       where, context, plan, args, wanted);
+}
+
+template <int32_t dtype, typename Output>
+void launch_chunk(const char* where, const Context& context,
+                  const ProductPlans& plans, const ProductArgs& args) {
+  for (const ProductPlan& plan : plans) {
+    launch_plan<dtype, Output>(where, context, plan, args);
+  }
 }
 
 }

@@ -28,7 +28,7 @@ class ProductMultiplier {
         is_elected_(warp_in_group_ == 0 && lane == 0),
         weights_(ptx::shared_address(shared.data) +
                  (Layout::kIsBroad ? 0 : group_ * kWarpgroupBytes)),
-        tokens_(ptx::shared_address(shared.data) + Layout::kWeightBytes +
+        tokens_(ptx::shared_address(shared.tokens) +
                 first_token() * kTileRowBytes) {}
 
   __device__ int32_t first_row() const {
@@ -46,12 +46,18 @@ class ProductMultiplier {
     } else if constexpr (Layout::kBlocks > 1) {
       multiply_blocks(total);
     } else {
+      if constexpr (kColumns <= kMostBatchedColumns) {
+        if (is_short()) return multiply_short(total);
+      }
       multiply_promoted(total);
     }
   }
 
  private:
   static constexpr int32_t kBlock = Layout::kBlock;
+  static constexpr int32_t kMostEagerColumns = 16;
+  static constexpr int32_t kMostBatchedColumns = 32;
+  static constexpr int32_t kBatchTiles = kColumns <= kMostEagerColumns ? 4 : 3;
   using Block = float[kBlock / 2];
 
   __device__ void await_stage() const {
@@ -60,12 +66,12 @@ class ProductMultiplier {
 
   __device__ uint64_t weights() const {
     return ptx::swizzled_descriptor(weights_ +
-                                    ring_.stage * Layout::kStageBytes);
+                                    ring_.stage * Layout::kWeightBytes);
   }
 
   __device__ uint64_t tokens(int32_t block) const {
     return ptx::swizzled_descriptor(tokens_ +
-                                    ring_.stage * Layout::kStageBytes +
+                                    ring_.stage * Layout::kTokenBytes +
                                     block * (kBlock * kTileRowBytes));
   }
 
@@ -82,6 +88,45 @@ class ProductMultiplier {
     release_stage(done);
 #pragma unroll
     for (int32_t i = 0; i < kColumns / 2; ++i) total[i] += part[i];
+  }
+
+  __device__ bool is_short() const {
+    return position_.num_tiles <=
+           (kColumns <= kMostEagerColumns ? kMaxStages : shape_.num_stages);
+  }
+
+  __device__ void multiply_short(Total& total) {
+    int32_t left = position_.num_tiles;
+#pragma unroll 1
+    for (; left >= kBatchTiles; left -= kBatchTiles) {
+      multiply_batch<kBatchTiles>(total);
+    }
+    if (left & 2) multiply_batch<2>(total);
+    if (left & 1) multiply_batch<1>(total);
+  }
+
+  template <int32_t count>
+  __device__ void multiply_batch(Total& total) {
+    RingCursor done = ring_;
+    Total parts[count];
+    uint64_t weights_of[count];
+    uint64_t tokens_of[count];
+#pragma unroll
+    for (int32_t i = 0; i < count; ++i) {
+      await_stage();
+      weights_of[i] = weights();
+      tokens_of[i] = tokens(0);
+      ring_.advance(shape_.num_stages);
+      ptx::hold(parts[i]);
+    }
+    multiply_interleaved<kColumns, count>(parts, weights_of, tokens_of);
+#pragma unroll
+    for (int32_t i = 0; i < count; ++i) {
+      ptx::hold(parts[i]);
+      release_stage(done);
+#pragma unroll
+      for (int32_t j = 0; j < kColumns / 2; ++j) total[j] += parts[i][j];
+    }
   }
 
   __device__ void multiply_promoted(Total& total) {

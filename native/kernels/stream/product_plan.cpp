@@ -12,33 +12,63 @@ constexpr int32_t kPlannedClusters[kMaxSplit] = {132, 66, 39, 30,
 constexpr int32_t kColumnChoices[] = {8, 16, 32, 48, 64, 96, 128, 192, 256};
 constexpr int32_t kHalves = kTileRows / kWarpgroupRows;
 constexpr int32_t kEnoughStages = 4;
-constexpr int64_t kPlannedTokenBytes = 16 * kTileRowBytes;
+constexpr int64_t kFewRows = 16;
+constexpr int64_t kManyRowsShare = 4;
 constexpr int64_t kMemoryRate = 4600;
 constexpr int64_t kCacheRate = 5000;
 constexpr int64_t kProcessorRate = 60;
+constexpr int64_t kSteadyRate = 45;
+constexpr int64_t kExchangeRate = 22;
 constexpr int64_t kPicoseconds = 1000;
+constexpr int64_t kTallTileTime = 690 * kPicoseconds;
+constexpr int64_t kBroadTileTime = 455 * kPicoseconds;
 constexpr int64_t kExchangeCost = 300 * kPicoseconds;
 constexpr int64_t kPartCost = 100 * kPicoseconds;
+constexpr int64_t kLaunchCost = 3500 * kPicoseconds;
 
 int64_t unit_bytes(const ProductPlan& plan) {
   return plan.is_broad ? kWarpgroupBytes : kTileBytes;
 }
 
-int64_t plan_cost(const ProductPlan& plan) {
-  int64_t rounds =
-      ceil_divide(plan.num_units, kPlannedClusters[plan.split - 1]);
-  int64_t clusters = ceil_divide(plan.num_units, rounds);
-  int64_t tiles = rounds * ceil_divide(plan.num_column_tiles, plan.split);
-  int64_t weights = unit_bytes(plan);
-  int64_t stage = weights + kPlannedTokenBytes;
-  int64_t memory = plan.num_units * plan.num_column_tiles * weights *
+struct PlannedWork {
+  int64_t rounds;
+  int64_t clusters;
+  int64_t tiles;
+
+  explicit PlannedWork(const ProductPlan& plan) {
+    rounds = ceil_divide(plan.num_units, kPlannedClusters[plan.split - 1]);
+    clusters = ceil_divide(plan.num_units, rounds);
+    tiles = rounds * ceil_divide(plan.num_column_tiles, plan.split);
+  }
+};
+
+int64_t few_rows_cost(const ProductPlan& plan) {
+  PlannedWork work(plan);
+  int64_t stage = unit_bytes(plan) + kFewRows * kTileRowBytes;
+  int64_t memory = plan.num_units * plan.num_column_tiles * unit_bytes(plan) *
                    kPicoseconds / kMemoryRate;
-  int64_t cache =
-      clusters * plan.split * tiles * stage * kPicoseconds / kCacheRate;
-  int64_t fill = tiles * stage * kPicoseconds / kProcessorRate;
+  int64_t cache = work.clusters * plan.split * work.tiles * stage *
+                  kPicoseconds / kCacheRate;
+  int64_t rate = work.rounds > 1 ? kSteadyRate : kProcessorRate;
+  int64_t fill = work.tiles * stage * kPicoseconds / rate;
   int64_t exchange =
       plan.split > 1 ? kExchangeCost + plan.split * kPartCost : 0;
-  return std::max({memory, cache, fill}) + exchange;
+  return std::max({memory, cache, fill}) + work.rounds * exchange;
+}
+
+int64_t many_rows_cost(const ProductPlan& plan) {
+  PlannedWork work(plan);
+  int64_t tile = plan.is_broad ? kBroadTileTime : kTallTileTime;
+  int64_t sums = unit_bytes(plan) / kTileRowBytes * kMaxTokens *
+                 static_cast<int64_t>(sizeof(float));
+  int64_t sent = sums * (plan.split - 1) / plan.split;
+  int64_t exchange =
+      plan.split > 1 ? kExchangeCost + sent * kPicoseconds / kExchangeRate : 0;
+  return work.tiles * tile + work.rounds * exchange;
+}
+
+int64_t plan_cost(const ProductPlan& plan) {
+  return few_rows_cost(plan) + many_rows_cost(plan) / kManyRowsShare;
 }
 
 int64_t stage_bytes(const ProductPlan& plan, int32_t columns) {
@@ -53,6 +83,7 @@ int64_t exchange_bytes(const ProductPlan& plan, int32_t columns) {
 
 struct StagePlan {
   int64_t num_stages;
+  bool is_enough;
   bool reuses_stages;
 };
 
@@ -63,35 +94,41 @@ StagePlan plan_stages(const ProductPlan& plan, int32_t columns,
   int64_t stride = stage_bytes(plan, columns);
   int64_t left = (budget - exchange_bytes(plan, columns)) / stride;
   bool is_enough = left >= std::min<int64_t>(wanted, kEnoughStages);
-  if (is_enough || num_rounds > 1) return {std::min(left, wanted), false};
-  return {std::min(budget / stride, wanted), plan.split > 1};
+  if (is_enough || num_rounds > 1 || plan.split == 1) {
+    return {std::min(left, wanted), is_enough, false};
+  }
+  return {std::min(budget / stride, wanted), false, true};
 }
 
 StagePlan plan_stages(const ProductPlan& plan, int32_t columns,
                       int32_t num_rounds) {
-  if (columns <= kMostPairedColumns) {
+  int64_t most_tiles = ceil_divide(plan.num_column_tiles, plan.split);
+  bool is_short = num_rounds * most_tiles <= kMaxStages;
+  if (columns <= kMostPairedColumns && plan.split > 1 && is_short) {
     StagePlan half = plan_stages(plan, columns, num_rounds, kHalfSharedBudget);
-    if (!half.reuses_stages) return half;
+    if (half.is_enough) return half;
   }
   return plan_stages(plan, columns, num_rounds, kSharedBudget);
 }
 
 }
 
-ProductPlan plan_with(int32_t num_row_tiles, int32_t num_column_tiles,
+ProductPlan plan_with(const RowBand& band, int32_t num_column_tiles,
                       int32_t split, bool is_broad) {
-  return {split, is_broad, num_row_tiles * (is_broad ? kHalves : 1),
-          num_column_tiles};
+  int32_t units_per_tile = is_broad ? kHalves : 1;
+  return {split, is_broad, band.first_tile * units_per_tile,
+          band.num_tiles * units_per_tile, num_column_tiles};
 }
 
-ProductPlan plan_product(int32_t num_row_tiles, int32_t num_column_tiles) {
-  ProductPlan best = plan_with(num_row_tiles, num_column_tiles, 1, false);
+namespace {
+
+ProductPlan plan_band(const RowBand& band, int32_t num_column_tiles) {
+  ProductPlan best = plan_with(band, num_column_tiles, 1, false);
   int64_t best_cost = std::numeric_limits<int64_t>::max();
   int32_t most_split = std::min(num_column_tiles, kMaxSplit);
   for (int32_t split = 1; split <= most_split; ++split) {
     for (bool is_broad : {true, false}) {
-      ProductPlan plan =
-          plan_with(num_row_tiles, num_column_tiles, split, is_broad);
+      ProductPlan plan = plan_with(band, num_column_tiles, split, is_broad);
       if (plan_cost(plan) <= best_cost) {
         best = plan;
         best_cost = plan_cost(plan);
@@ -99,6 +136,20 @@ ProductPlan plan_product(int32_t num_row_tiles, int32_t num_column_tiles) {
     }
   }
   return best;
+}
+
+}
+
+ProductPlans plan_product(int32_t num_row_tiles, int32_t num_column_tiles) {
+  int32_t last = num_row_tiles % kPlannedClusters[0];
+  RowBand waves{0, num_row_tiles - last};
+  ProductPlan whole = plan_band({0, num_row_tiles}, num_column_tiles);
+  if (last == 0 || waves.num_tiles == 0) return {whole};
+  ProductPlan first = plan_with(waves, num_column_tiles, 1, false);
+  ProductPlan second = plan_band({waves.num_tiles, last}, num_column_tiles);
+  int64_t in_bands = plan_cost(first) + plan_cost(second) + kLaunchCost;
+  if (plan_cost(whole) <= in_bands) return {whole};
+  return {first, second};
 }
 
 int32_t product_columns(const ProductPlan& plan, int32_t num_rows) {
@@ -117,7 +168,10 @@ ProductLayout product_layout(const ProductPlan& plan, int32_t columns,
   ProductLayout layout = {};
   ProductShape& shape = layout.shape;
   shape.split = plan.split;
-  shape.num_units = plan.num_units;
+  shape.split_reciprocal =
+      static_cast<int32_t>(ceil_divide(1 << kReciprocalBits, plan.split));
+  shape.first_unit = plan.first_unit;
+  shape.end_unit = plan.first_unit + plan.num_units;
   shape.part_tiles = plan.num_column_tiles / plan.split;
   shape.num_longer_parts = plan.num_column_tiles % plan.split;
   shape.num_stages = static_cast<int32_t>(stages.num_stages);

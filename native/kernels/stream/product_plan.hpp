@@ -2,6 +2,7 @@
 #define GLM_KERNELS_STREAM_PRODUCT_PLAN_HPP
 
 #include <cstdint>
+#include <vector>
 
 #include "native/kernels/stream/product_args.hpp"
 
@@ -14,8 +15,14 @@ constexpr int32_t kMostPairedColumns = 48;
 struct ProductPlan {
   int32_t split;
   bool is_broad;
+  int32_t first_unit;
   int32_t num_units;
   int32_t num_column_tiles;
+};
+
+struct RowBand {
+  int32_t first_tile;
+  int32_t num_tiles;
 };
 
 struct ProductLayout {
@@ -23,9 +30,11 @@ struct ProductLayout {
   int64_t bytes;
 };
 
-ProductPlan plan_product(int32_t num_row_tiles, int32_t num_column_tiles);
+using ProductPlans = std::vector<ProductPlan>;
 
-ProductPlan plan_with(int32_t num_row_tiles, int32_t num_column_tiles,
+ProductPlans plan_product(int32_t num_row_tiles, int32_t num_column_tiles);
+
+ProductPlan plan_with(const RowBand& band, int32_t num_column_tiles,
                       int32_t split, bool is_broad);
 
 int32_t product_columns(const ProductPlan& plan, int32_t num_rows);

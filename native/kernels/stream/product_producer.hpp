@@ -37,33 +37,63 @@ class ProductProducer {
         empty_(ptx::shared_address(shared.barriers->ring.empty)) {}
 
   __device__ void begin_weights() const {
-    PushCursor cursor = first_push();
-    for (int32_t i = 0; i < shape_.num_stages; ++i) {
-      if (is_past(cursor)) return;
-      push_weights(cursor);
-      step(cursor);
-    }
+    if (thread_ >= shape_.num_stages) return;
+    PushCursor cursor = push_at(thread_);
+    if (!is_past(cursor)) push_weights(cursor);
   }
 
   __device__ void produce(const CUtensorMap* map) const {
-    PushCursor cursor = first_push();
+    if (!shape_.has_token_map) return copy_all_tokens();
+    begin_tokens(map);
+    if (!is_elected()) return;
+    PushCursor cursor = push_at(shape_.num_stages);
+#pragma unroll 1
+    for (; !is_past(cursor); step(cursor)) {
+      await_empty(cursor);
+      push_weights(cursor);
+      push_tokens(cursor, map);
+    }
+  }
+
+ private:
+  __device__ bool is_elected() const { return thread_ == 0; }
+
+  __device__ PushCursor push_at(int32_t index) const {
+    bool is_first = index < position_.num_tiles;
+    int32_t round = is_first ? 0 : index / position_.num_tiles;
+    int32_t tile = index - round * position_.num_tiles;
+    int32_t unit = position_.first_unit + round * position_.unit_step;
+    bool is_second = index >= shape_.num_stages;
+    RingCursor ring{is_second ? 0 : index, is_second ? 1u : 0u};
+    return {unit, tile, unit_source(unit) + int64_t{tile} * kTileBytes, ring};
+  }
+
+  __device__ void begin_tokens(const CUtensorMap* map) const {
+    if (thread_ >= shape_.num_stages) return;
+    PushCursor cursor = push_at(thread_);
+    if (!is_past(cursor)) push_tokens(cursor, map);
+  }
+
+  __device__ void copy_all_tokens() const {
+    PushCursor cursor = push_at(0);
 #pragma unroll 1
     for (int32_t i = 0; !is_past(cursor); ++i) {
-      if (i >= shape_.num_stages) refill(cursor);
-      if (shape_.has_token_map) {
-        push_tokens(cursor, map);
-      } else {
-        copy_tokens(cursor);
+      if (i >= shape_.num_stages) {
+        await_empty(cursor);
+        if (is_elected()) push_weights(cursor);
       }
+      copy_tokens(cursor);
       step(cursor);
     }
   }
 
-  __device__ bool is_elected() const { return thread_ == 0; }
+  __device__ void await_empty(const PushCursor& cursor) const {
+    ptx::barrier_wait(empty_ + cursor.ring.stage * kBarrierBytes,
+                      cursor.ring.parity ^ 1);
+  }
 
- private:
   __device__ bool is_past(const PushCursor& cursor) const {
-    return cursor.unit >= shape_.num_units;
+    return cursor.unit >= shape_.end_unit;
   }
 
   __device__ const uint8_t* unit_source(int32_t unit) const {
@@ -71,10 +101,6 @@ class ProductProducer {
     int64_t tile =
         int64_t{half / 2} * args_.num_column_tiles + position_.first_tile;
     return args_.tiles + tile * kTileBytes + half % 2 * kWarpgroupBytes;
-  }
-
-  __device__ PushCursor first_push() const {
-    return {position_.first_unit, 0, unit_source(position_.first_unit), {}};
   }
 
   __device__ void step(PushCursor& cursor) const {
@@ -86,17 +112,11 @@ class ProductProducer {
     cursor.source = unit_source(cursor.unit);
   }
 
-  __device__ void refill(const PushCursor& cursor) const {
-    ptx::barrier_wait(empty_ + cursor.ring.stage * kBarrierBytes,
-                      cursor.ring.parity ^ 1);
-    if (is_elected()) push_weights(cursor);
-  }
-
   __device__ void push_weights(const PushCursor& cursor) const {
     uint32_t full = full_ + cursor.ring.stage * kBarrierBytes;
-    ptx::barrier_expect(full, shape_.has_token_map ? Layout::kStageBytes
-                                                   : Layout::kWeightBytes);
-    ptx::bulk_copy(stages_ + cursor.ring.stage * Layout::kStageBytes,
+    int32_t token_bytes = shape_.has_token_map ? Layout::kTokenBytes : 0;
+    ptx::barrier_expect(full, Layout::kWeightBytes + token_bytes);
+    ptx::bulk_copy(stages_ + cursor.ring.stage * Layout::kWeightBytes,
                    cursor.source, Layout::kWeightBytes, full, ptx::kEvictFirst);
   }
 
@@ -105,13 +125,11 @@ class ProductProducer {
   }
 
   __device__ uint8_t* token_stage(const PushCursor& cursor) const {
-    return shared_.data + cursor.ring.stage * Layout::kStageBytes +
-           Layout::kWeightBytes;
+    return shared_.tokens + cursor.ring.stage * Layout::kTokenBytes;
   }
 
   __device__ void push_tokens(const PushCursor& cursor,
                               const CUtensorMap* map) const {
-    if (!is_elected()) return;
     ptx::tensor_copy(token_stage(cursor), map, first_byte(cursor), 0,
                      &shared_.barriers->ring.full[cursor.ring.stage]);
   }

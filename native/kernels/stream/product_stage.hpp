@@ -23,6 +23,7 @@ struct ProductBarriers {
 
 struct ProductShared {
   uint8_t* data;
+  uint8_t* tokens;
   ProductBarriers* barriers;
   float* token_scales;
 };
@@ -36,7 +37,6 @@ struct StageLayout {
   static constexpr int32_t kTokens = is_broad ? 2 * num_columns : num_columns;
   static constexpr int32_t kWeightBytes = kUnitRows * kTileRowBytes;
   static constexpr int32_t kTokenBytes = kTokens * kTileRowBytes;
-  static constexpr int32_t kStageBytes = kWeightBytes + kTokenBytes;
   static constexpr int32_t kBlock =
       num_columns <= kMaxBlockColumns ? num_columns : num_columns / 2;
   static constexpr int32_t kBlocks = num_columns / kBlock;
@@ -60,7 +60,8 @@ struct ProductPosition {
 
   __device__ explicit ProductPosition(const ProductShape& shape)
       : part(static_cast<int32_t>(ptx::cluster_rank())),
-        first_unit(static_cast<int32_t>(ptx::cluster_index())),
+        first_unit(shape.first_unit +
+                   static_cast<int32_t>(ptx::cluster_index())),
         unit_step(static_cast<int32_t>(ptx::num_clusters())),
         num_tiles(shape.part_tiles + (part < shape.num_longer_parts)),
         first_tile(part * shape.part_tiles +

@@ -4,7 +4,6 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
-#include <type_traits>
 
 #include "native/kernels/stream/fragment_store.hpp"
 #include "native/kernels/stream/part_exchange.hpp"
@@ -34,29 +33,19 @@ class SplitProduct {
                           const ProductShared& shared)
       : args_(args), shape_(shape), shared_(shared), position_(shape) {}
 
-  __device__ void init(int32_t lane) const {
-    ProductBarriers& barriers = *shared_.barriers;
-    if (lane < shape_.num_stages) {
-      ptx::barrier_init(
-          barriers.ring.full + lane,
-          shape_.has_token_map ? 1 : 1 + Layout::kProducerThreads);
-      ptx::barrier_init(barriers.ring.empty + lane, kMultiplierGroups);
-    }
-    if (lane < kMultiplierWarps && shape_.split > 1) {
-      exchange_of(lane, lane).init();
-    }
+  __device__ void begin(int32_t lane) const {
+    init_ring(lane);
+    __syncwarp();
+    producer_of(lane).begin_weights();
+    __syncwarp();
+    if (is_cluster() && lane < kMultiplierWarps) exchange_of(lane, lane).init();
     ptx::barrier_init_fence();
   }
 
   __device__ void produce(const CUtensorMap* map, int32_t thread) const {
-    ProductProducer<Layout> producer(args_, shape_, shared_, position_, thread);
-    if (producer.is_elected()) {
-      ptx::tensor_prefetch(map);
-      producer.begin_weights();
-    }
-    __syncwarp();
+    ptx::tensor_prefetch(map);
     ptx::wait_for_predecessor();
-    if (producer.is_elected() || !shape_.has_token_map) producer.produce(map);
+    producer_of(thread).produce(map);
     __syncwarp();
     await_cluster();
   }
@@ -70,11 +59,11 @@ class SplitProduct {
     Multiplier multiplier(shape_, shared_, position_, warp, lane);
     Exchange exchange = exchange_of(warp, lane);
     int32_t round = 0;
-    for (int32_t unit = position_.first_unit; unit < shape_.num_units;
+    for (int32_t unit = position_.first_unit; unit < shape_.end_unit;
          unit += position_.unit_step) {
       FragmentPlace place{unit * Layout::kUnitRows + multiplier.first_row(),
                           multiplier.first_token(), lane};
-      bool is_followed = unit + position_.unit_step < shape_.num_units;
+      bool is_followed = unit + position_.unit_step < shape_.end_unit;
       multiply_unit(multiplier, exchange, place, {round++, is_followed});
     }
   }
@@ -91,6 +80,21 @@ class SplitProduct {
     int32_t index;
     bool is_followed;
   };
+
+  __device__ void init_ring(int32_t lane) const {
+    ProductBarriers& barriers = *shared_.barriers;
+    if (lane < shape_.num_stages) {
+      ptx::barrier_init(
+          barriers.ring.full + lane,
+          shape_.has_token_map ? 1 : 1 + Layout::kProducerThreads);
+      ptx::barrier_init(barriers.ring.empty + lane, kMultiplierGroups);
+    }
+    ptx::barrier_init_fence();
+  }
+
+  __device__ ProductProducer<Layout> producer_of(int32_t thread) const {
+    return ProductProducer<Layout>(args_, shape_, shared_, position_, thread);
+  }
 
   __device__ Exchange exchange_of(int32_t warp, int32_t lane) const {
     return Exchange(shape_, ptx::shared_address(shared_.data),
@@ -134,10 +138,8 @@ class SplitProduct {
   __device__ void finish(const Total& total, const Exchange& exchange,
                          const FragmentPlace& place,
                          const FragmentTerms& terms) const {
-    if constexpr (std::is_same_v<Output, __nv_bfloat16>) {
-      if (shape_.stores_words) {
-        return finish_with<WordStore>(total, exchange, place, terms);
-      }
+    if (shape_.stores_words) {
+      return finish_with<WordStore<Output>>(total, exchange, place, terms);
     }
     finish_with<ValueStore<Output>>(total, exchange, place, terms);
   }
@@ -191,9 +193,11 @@ __launch_bounds__(Layout::kThreads, Layout::kResidents) void split_product(
   __shared__ __align__(16) float token_scales[kMaxTokens];
   int32_t thread = static_cast<int32_t>(threadIdx.x);
   SplitProduct<dtype, Layout, Output> product(
-      args, shape, {shared, &barriers, token_scales});
+      args, shape,
+      {shared, shared + shape.num_stages * Layout::kWeightBytes, &barriers,
+       token_scales});
   if (thread / kWarpThreads == kMultiplierWarps) {
-    product.init(thread % kWarpThreads);
+    product.begin(thread % kWarpThreads);
   }
   __syncthreads();
   if (product.is_cluster()) ptx::cluster_arrive_relaxed();

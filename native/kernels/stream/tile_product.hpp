@@ -51,6 +51,24 @@ __device__ inline void begin_part(float (&part)[columns / 2], uint64_t weights,
   ptx::wgmma_commit();
 }
 
+template <int32_t columns, int32_t count>
+__device__ inline void multiply_interleaved(float (&parts)[count][columns / 2],
+                                            const uint64_t (&weights)[count],
+                                            const uint64_t (&tokens)[count]) {
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int32_t step = 0; step < kStepsPerTile; ++step) {
+#pragma unroll
+    for (int32_t i = 0; i < count; ++i) {
+      Multiplier<GLM_DTYPE_F8_E4M3, columns>::multiply(
+          parts[i], weights[i] + step * kStepDescriptor,
+          tokens[i] + step * kStepDescriptor, step == 0 ? 0 : 1);
+    }
+  }
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+}
+
 struct ProductLane {
   int32_t channel;
   int32_t token;
