@@ -56,6 +56,18 @@ __device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
   barrier_wait(shared_address(barrier), parity);
 }
 
+__device__ inline bool barrier_test(uint64_t* barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile(
+      "{\n.reg .pred done;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, done;\n}\n"
+      : "=r"(done)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
 __device__ inline void proxy_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -33,6 +33,7 @@ struct Arguments {
   int32_t page_size;
   float scale;
   bool waits_first;
+  bool has_few_rows;
   uint32_t* grid_barrier;
   float* sums;
   float2* weights;
@@ -88,6 +89,7 @@ struct Shared {
   uint64_t query_empty[kQueryBuffers];
   uint64_t merge_full;
   uint64_t merge_empty;
+  int32_t warp_chunks[kSegmentsOfLaunch / 32 + 1];
   Segment segments[1];
 };
 
@@ -122,8 +124,9 @@ struct Item {
 
 __device__ inline int32_t segment_of(const Segment* segments,
                                      int32_t num_segments, int32_t chunk) {
-  int32_t low = 0;
-  int32_t high = num_segments;
+  const int32_t num_further = segments[num_segments].first_chunk - num_segments;
+  int32_t low = max(chunk - num_further, 0);
+  int32_t high = min(chunk + 1, num_segments);
   while (high - low > 1) {
     const int32_t middle = (low + high) / 2;
     if (segments[middle].first_chunk <= chunk)
@@ -150,30 +153,6 @@ __device__ inline Item item_at(const Arguments& args, const Segment* segments,
   item.table_row = segment.table_row;
   item.partial = index;
   return item;
-}
-
-__device__ inline void list_segments(const Arguments& args, Segment* segments) {
-  const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-  int32_t total = 0;
-  for (int32_t base = 0; base < args.num_segments; base += 32) {
-    const int32_t number = base + lane;
-    const bool exists = number < args.num_segments;
-    Segment segment = {};
-    if (exists) {
-      segment.context_length = args.context_length[number];
-      segment.table_row = args.table_row[number];
-    }
-    const int32_t own = exists ? num_chunks(segment.context_length) : 0;
-    int32_t sum = own;
-    for (int32_t step = 1; step < 32; step *= 2) {
-      const int32_t before = __shfl_up_sync(~0u, sum, step);
-      if (lane >= step) sum += before;
-    }
-    segment.first_chunk = total + sum - own;
-    if (exists) segments[number] = segment;
-    total += __shfl_sync(~0u, sum, 31);
-  }
-  if (lane == 0) segments[args.num_segments] = {total, 0, 0};
 }
 
 }

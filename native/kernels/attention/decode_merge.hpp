@@ -12,15 +12,6 @@ __device__ inline float relative_weight(float top, float highest) {
   return top == -INFINITY ? 0.0f : ptx::power_of_two(top - highest);
 }
 
-template <typename S>
-__device__ float highest_of(const Shared<S>& shared, int32_t row) {
-  float highest = -INFINITY;
-#pragma unroll
-  for (int32_t i = 0; i < S::kWarps; ++i)
-    highest = fmaxf(highest, shared.warp_weights[i][row].x);
-  return highest;
-}
-
 struct LanePlace {
   int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
 
@@ -99,17 +90,25 @@ __device__ inline float inverse_total(float total) {
 
 template <typename S>
 __device__ float4 merged_quad(Shared<S>& shared, int32_t row, int32_t dim,
-                              float2& weight) {
-  const float highest = highest_of<S>(shared, row);
+                              int32_t first_warp, float2& weight) {
+  float2 weights[S::kWarps];
+  float4 quads[S::kWarps];
+  float highest = -INFINITY;
+#pragma unroll
+  for (int32_t i = 0; i < S::kWarps; ++i) {
+    const int32_t warp = (first_warp + i) & (S::kWarps - 1);
+    weights[i] = shared.warp_weights[warp][row];
+    quads[i] =
+        *reinterpret_cast<const float4*>(merge_place(shared, warp, row, dim));
+    highest = fmaxf(highest, weights[i].x);
+  }
   float4 sum = make_float4(0, 0, 0, 0);
   float total = 0.0f;
 #pragma unroll
   for (int32_t i = 0; i < S::kWarps; ++i) {
-    const float2 own = shared.warp_weights[i][row];
-    const float factor = relative_weight(own.x, highest);
-    total += own.y * factor;
-    add(sum, *reinterpret_cast<const float4*>(merge_place(shared, i, row, dim)),
-        factor);
+    const float factor = relative_weight(weights[i].x, highest);
+    total += weights[i].y * factor;
+    add(sum, quads[i], factor);
   }
   weight = make_float2(highest, total);
   return sum;
@@ -117,17 +116,16 @@ __device__ float4 merged_quad(Shared<S>& shared, int32_t row, int32_t dim,
 
 template <typename S>
 __device__ void merge_item(const Arguments& args, Shared<S>& shared,
-                           const Item& item, Cursor<1>& merges) {
+                           const Item& item, int32_t first_warp, int32_t thread,
+                           int32_t num_threads) {
   constexpr int32_t kQuads = S::kDims / 4;
   const int64_t base = int64_t{item.partial} * args.group;
   const float scale = scale_of<S>(args.value_scale, item.kv_head);
-  ptx::barrier_wait(&shared.merge_full, merges.parity);
-  for (int32_t i = static_cast<int32_t>(threadIdx.x) - S::kFirstMergeThread;
-       i < args.group * kQuads; i += kMergeThreads) {
+  for (int32_t i = thread; i < args.group * kQuads; i += num_threads) {
     const int32_t row = i / kQuads;
     const int32_t dim = i % kQuads * 4;
     float2 weight;
-    const float4 sum = merged_quad<S>(shared, row, dim, weight);
+    const float4 sum = merged_quad<S>(shared, row, dim, first_warp, weight);
     if (item.num_chunks == 1) {
       store_output(args, item, row, dim,
                    times(sum, inverse_total(weight.y) * scale));
@@ -137,8 +135,15 @@ __device__ void merge_item(const Arguments& args, Shared<S>& shared,
            sum);
     if (dim == 0) __stcg(args.weights + base + row, weight);
   }
-  ptx::warp_arrive(&shared.merge_empty);
-  merges.advance(1);
+}
+
+template <typename S>
+__device__ void merge_last(const Arguments& args, Shared<S>& shared,
+                           const Item& item, int32_t first_warp, int32_t thread,
+                           uint32_t parity) {
+  ptx::barrier_wait(&shared.merge_full, parity);
+  merge_item<S>(args, shared, item, first_warp, thread,
+                S::kWarps * 32 + kMergeThreads);
 }
 
 }

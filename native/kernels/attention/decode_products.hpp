@@ -94,6 +94,7 @@ struct Consumer {
   int32_t warp;
   Cursor<S::kStages> ring;
   Cursor<kQueryBuffers> queries;
+  int32_t first_warp = 0;
 
   __device__ __forceinline__ void take_query(uint32_t (&query)[S::kSteps][4]) {
     ptx::barrier_wait(&shared.query_full[queries.slot], queries.parity);
@@ -108,15 +109,15 @@ struct Consumer {
     take_query(query);
     state.clear();
     const int32_t num_tokens = item.end - item.begin;
-    for (int32_t begin = 0; begin < num_tokens;
+    const int32_t part = (warp - first_warp) & (S::kWarps - 1);
+    first_warp = (first_warp + item.num_blocks()) & (S::kWarps - 1);
+    for (int32_t begin = part * kBlockTokens; begin < num_tokens;
          begin += S::kWarps * kBlockTokens) {
-      const int32_t num_valid = num_tokens - begin - warp * kBlockTokens;
-      const int32_t slot = ring.slot + warp;
-      ptx::barrier_wait(&shared.full[slot], ring.parity);
-      if (num_valid > 0)
-        attend_block<S>(shared.ring[slot], query, scale, num_valid, state);
+      const int32_t num_valid = num_tokens - begin;
+      ptx::barrier_wait(&shared.full[ring.slot], ring.parity);
+      attend_block<S>(shared.ring[ring.slot], query, scale, num_valid, state);
       if (num_valid < kBlockTokens) ptx::proxy_fence();
-      ptx::warp_arrive(&shared.empty[slot]);
+      ptx::warp_arrive(&shared.empty[ring.slot]);
       ring.advance(S::kWarps);
     }
     state.total[0] = over_row(state.total[0], false);

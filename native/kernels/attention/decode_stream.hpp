@@ -24,6 +24,8 @@ __device__ const uint8_t* block_at(const Arguments& args, const Item& item,
 
 template <typename S>
 struct Stream {
+  static constexpr int32_t kBlocksAtOnce = S::kStages < 16 ? S::kStages : 16;
+
   const Arguments& args;
   Shared<S>& shared;
   int32_t lane;
@@ -68,20 +70,33 @@ struct Stream {
     query.advance(1);
   }
 
-  __device__ void send_group(const uint8_t* source, int32_t count) {
-    if (lane < S::kWarps) {
-      const int32_t slot = ring.slot + lane;
-      ptx::barrier_wait(&shared.empty[slot], ring.parity ^ 1);
-      if (lane < count) {
-        ptx::barrier_expect(&shared.full[slot], S::kBlockBytes);
-        ptx::bulk_copy(shared.ring[slot], source, S::kBlockBytes,
-                       &shared.full[slot], ptx::kEvictFirst);
-      } else {
-        ptx::barrier_arrive(&shared.full[slot]);
-      }
+  __device__ bool send_block(const uint8_t* source) {
+    Cursor<S::kStages> place = ring;
+    place.advance(lane);
+    if (!ptx::barrier_test(&shared.empty[place.slot], place.parity ^ 1))
+      return false;
+    ptx::barrier_expect(&shared.full[place.slot], S::kBlockBytes);
+    ptx::bulk_copy(shared.ring[place.slot], source, S::kBlockBytes,
+                   &shared.full[place.slot], ptx::kEvictFirst);
+    return true;
+  }
+
+  __device__ void send_blocks(const uint8_t* source, int32_t first,
+                              int32_t count) {
+    uint32_t sent = 0;
+    while (count > 0) {
+      const auto mine = reinterpret_cast<const uint8_t*>(__shfl_sync(
+          ~0u, reinterpret_cast<unsigned long long>(source), first + lane));
+      const bool is_next =
+          lane < min(count, kBlocksAtOnce) && (sent >> lane & 1) == 0;
+      sent |= __ballot_sync(~0u, is_next && send_block(mine));
+      const int32_t steps = __ffs(static_cast<int32_t>(~sent)) - 1;
+      if (steps == 0) continue;
+      sent >>= steps;
+      first += steps;
+      count -= steps;
+      ring.advance(steps);
     }
-    __syncwarp();
-    ring.advance(S::kWarps);
   }
 
   __device__ const uint8_t* first_sources(const Item& item) {
@@ -89,24 +104,28 @@ struct Stream {
     return last < 0 ? nullptr : block_at<S>(args, item, min(lane, last));
   }
 
+  __device__ int32_t num_early(const Item& item, int32_t begin,
+                               int32_t count) const {
+    if (has_waited) return 0;
+    const int32_t is_newest = item.chunk + 1 == item.num_chunks;
+    const int32_t before_newest = item.num_blocks() - is_newest - begin;
+    return max(min(min(count, before_newest), S::kStages - begin), 0);
+  }
+
   __device__ void send_item(const Item& item, const uint8_t* source) {
     const int32_t num_blocks = item.num_blocks();
-    const bool is_newest = item.chunk + 1 == item.num_chunks;
     bool has_query = false;
-    for (int32_t begin = 0; begin < num_blocks; begin += S::kWarps) {
-      if (begin % 32 == 0 && begin > 0)
+    for (int32_t begin = 0; begin < num_blocks; begin += 32) {
+      if (begin > 0)
         source = block_at<S>(args, item, min(begin + lane, num_blocks - 1));
-      const int32_t count = min(S::kWarps, num_blocks - begin);
-      const bool is_early = !has_waited && begin < S::kStages &&
-                            !(is_newest && begin + count == num_blocks);
-      if (!is_early && !has_query) {
+      const int32_t count = min(32, num_blocks - begin);
+      const int32_t early = num_early(item, begin, count);
+      send_blocks(source, 0, early);
+      if (!has_query && (early < count || has_waited)) {
         send_query(item);
         has_query = true;
       }
-      const uint8_t* mine = reinterpret_cast<const uint8_t*>(
-          __shfl_sync(~0u, reinterpret_cast<unsigned long long>(source),
-                      begin % 32 + lane));
-      send_group(mine, count);
+      send_blocks(source, early, count - early);
     }
     if (!has_query) send_query(item);
   }

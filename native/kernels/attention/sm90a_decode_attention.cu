@@ -7,6 +7,7 @@
 #include "native/kernels/attention/decode_items.hpp"
 #include "native/kernels/attention/decode_merge.hpp"
 #include "native/kernels/attention/decode_products.hpp"
+#include "native/kernels/attention/decode_start.hpp"
 #include "native/kernels/attention/decode_stream.hpp"
 #include "native/kernels/kv_cache.hpp"
 
@@ -16,31 +17,8 @@ namespace {
 using namespace decode;
 
 constexpr int64_t kGridBarrierBytes = 256;
+constexpr int32_t kFewRows = 16;
 constexpr float kLog2E = 1.4426950408889634f;
-
-template <typename S>
-__device__ void prepare(const Arguments& args, Shared<S>& shared) {
-  auto* query = reinterpret_cast<uint32_t*>(shared.query);
-  for (uint32_t i = threadIdx.x; i < sizeof shared.query / 4; i += S::kThreads)
-    query[i] = 0;
-  ptx::proxy_fence();
-  if (threadIdx.x == 0) {
-    for (int32_t i = 0; i < S::kStages; ++i) {
-      ptx::barrier_init(&shared.full[i], 1);
-      ptx::barrier_init(&shared.empty[i], ptx::kWarpArrivals);
-    }
-    for (int32_t i = 0; i < kQueryBuffers; ++i) {
-      ptx::barrier_init(&shared.query_full[i], ptx::kWarpArrivals);
-      ptx::barrier_init(&shared.query_empty[i], S::kWarps * ptx::kWarpArrivals);
-    }
-    ptx::barrier_init(&shared.merge_full, S::kWarps * ptx::kWarpArrivals);
-    ptx::barrier_init(&shared.merge_empty, kMergeThreads);
-    ptx::barrier_init_fence();
-  }
-  if (args.waits_first) ptx::wait_for_predecessor();
-  if (threadIdx.x / 32 == S::kWarps) list_segments(args, shared.segments);
-  __syncthreads();
-}
 
 template <typename S>
 __device__ void stream_items(const Arguments& args, Shared<S>& shared,
@@ -68,23 +46,43 @@ template <typename S>
 __device__ void attend_items(const Arguments& args, Shared<S>& shared,
                              int32_t num_items) {
   const int32_t thread = static_cast<int32_t>(threadIdx.x);
+  const int32_t stride = static_cast<int32_t>(gridDim.x);
   Consumer<S> consumer = {args, shared, thread / 32};
+  consumer.ring.slot = thread / 32;
   Cursor<1> merges;
   for (int32_t index = static_cast<int32_t>(blockIdx.x); index < num_items;
-       index += static_cast<int32_t>(gridDim.x)) {
+       index += stride) {
+    const Item item = item_at(args, shared.segments, index);
+    const int32_t first_warp = consumer.first_warp;
+    const uint32_t parity = merges.parity;
     State<S> state;
-    consumer.attend(item_at(args, shared.segments, index), state);
+    consumer.attend(item, state);
     hand_over<S>(shared, state, merges);
+    if (index + stride >= num_items)
+      merge_last<S>(args, shared, item, first_warp, thread, parity);
   }
 }
 
 template <typename S>
 __device__ void merge_items(const Arguments& args, Shared<S>& shared,
                             int32_t num_items) {
+  const int32_t thread =
+      static_cast<int32_t>(threadIdx.x) - S::kFirstMergeThread;
+  const int32_t stride = static_cast<int32_t>(gridDim.x);
   Cursor<1> merges;
+  Cursor<S::kWarps> first_warp;
   for (int32_t index = static_cast<int32_t>(blockIdx.x); index < num_items;
-       index += static_cast<int32_t>(gridDim.x))
-    merge_item<S>(args, shared, item_at(args, shared.segments, index), merges);
+       index += stride) {
+    const Item item = item_at(args, shared.segments, index);
+    if (index + stride >= num_items)
+      return merge_last<S>(args, shared, item, first_warp.slot,
+                           S::kWarps * 32 + thread, merges.parity);
+    ptx::barrier_wait(&shared.merge_full, merges.parity);
+    merge_item<S>(args, shared, item, first_warp.slot, thread, kMergeThreads);
+    ptx::warp_arrive(&shared.merge_empty);
+    merges.advance(1);
+    first_warp.advance(item.num_blocks());
+  }
 }
 
 template <typename S>
@@ -92,6 +90,8 @@ __global__ __launch_bounds__(S::kThreads,
                              1) void decode_attention_kernel(Arguments args) {
   extern __shared__ __align__(1024) uint8_t memory[];
   auto& shared = *reinterpret_cast<Shared<S>*>(memory);
+  if (args.has_few_rows) ptx::let_successor_start();
+  if (args.waits_first) ptx::wait_for_predecessor();
   prepare<S>(args, shared);
   const int32_t num_items =
       shared.segments[args.num_segments].first_chunk * args.num_kv_heads;
@@ -100,7 +100,7 @@ __global__ __launch_bounds__(S::kThreads,
     stream_items<S>(args, shared, num_items);
   } else {
     ptx::wait_for_predecessor();
-    ptx::let_successor_start();
+    if (!args.has_few_rows) ptx::let_successor_start();
     if (warp < S::kWarps)
       attend_items<S>(args, shared, num_items);
     else
@@ -225,6 +225,7 @@ void decode_attention(const Context& context, const glm_attention_args& args,
   const int32_t at_once = rows_at_once(context, args, chunks, rows);
   Arguments arguments = arguments_of(args);
   arguments.waits_first = rows.waits_first;
+  arguments.has_few_rows = rows.count <= kFewRows;
   for (int32_t begin = 0; begin < rows.count; begin += at_once) {
     arguments.num_segments = std::min(at_once, rows.count - begin);
     arguments.query = static_cast<const __nv_bfloat16*>(args.query) +

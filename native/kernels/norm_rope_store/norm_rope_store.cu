@@ -12,6 +12,7 @@ namespace {
 
 constexpr int32_t kThreads = 256;
 constexpr int32_t kLaneDims = 8;
+constexpr int32_t kFewRows = 16;
 constexpr int32_t kManyTokens = 1024;
 
 constexpr int32_t blocks_per_multiprocessor(int32_t heads_at_once) {
@@ -249,10 +250,9 @@ __device__ float head_scale(const Launch& launch, int32_t kv_head,
 }
 
 template <bool scaled>
-__device__ void store_page(const Launch& launch, int32_t token, int32_t kv_head,
+__device__ void store_page(const Launch& launch, int32_t slot, int32_t kv_head,
                            bool is_value, int32_t dim, const Values& values) {
   const glm_kv_cache& cache = launch.cache;
-  const int32_t slot = launch.args.slots[token];
   const int32_t padded = num_halves(cache.dtype, cache.head_dim) * kHalfBytes /
                          dtype_bytes(cache.dtype);
   if (slot < 0 || dim >= padded || kv_head >= cache.num_kv_heads) return;
@@ -273,8 +273,9 @@ __device__ void store_page(const Launch& launch, int32_t token, int32_t kv_head,
 }
 
 template <bool aligned, bool scaled>
-__device__ void finish_head(const Launch& launch, int32_t token, int32_t index,
-                            int32_t dim, const __nv_bfloat16* head, uint4 raw,
+__device__ void finish_head(const Launch& launch, int32_t token, int32_t slot,
+                            int32_t index, int32_t dim,
+                            const __nv_bfloat16* head, uint4 raw,
                             const Gains& gains) {
   const glm_norm_rope_store_args& args = launch.args;
   const int32_t kv_head = index - args.num_heads;
@@ -285,9 +286,9 @@ __device__ void finish_head(const Launch& launch, int32_t token, int32_t index,
   if (is_query(launch, index))
     store_query<aligned>(launch, token, index, dim, values);
   else if (kv_head < launch.cache.num_kv_heads)
-    store_page<scaled>(launch, token, kv_head, false, dim, values);
+    store_page<scaled>(launch, slot, kv_head, false, dim, values);
   else
-    store_page<scaled>(launch, token, kv_head - launch.cache.num_kv_heads, true,
+    store_page<scaled>(launch, slot, kv_head - launch.cache.num_kv_heads, true,
                        dim, to_floats(raw));
 }
 
@@ -308,9 +309,13 @@ __global__ __launch_bounds__(
     index[i] = (static_cast<int32_t>(blockIdx.y) * heads_at_once + i) *
                    (kThreads / lanes) +
                thread / lanes;
+  const bool has_few = launch.args.rows.num_tokens <= kFewRows;
+  if (has_few) ptx::let_successor_start();
   Gains gains = load_gains<aligned>(launch, dim, index[0]);
+  if (has_few) gains = turn_gains<aligned>(launch, token, dim, gains);
+  const int32_t slot = launch.args.slots[token];
   ptx::wait_for_predecessor();
-  ptx::let_successor_start();
+  if (!has_few) ptx::let_successor_start();
   const auto* row = static_cast<const __nv_bfloat16*>(launch.args.qkv) +
                     int64_t{token} * num_heads * head_dim;
   const __nv_bfloat16* head[heads_at_once];
@@ -320,14 +325,14 @@ __global__ __launch_bounds__(
     head[i] = row + int64_t{min(index[i], num_heads - 1)} * head_dim;
     raw[i] = load_raw<aligned>(head[i], dim, head_dim);
   }
-  gains = turn_gains<aligned>(launch, token, dim, gains);
+  if (!has_few) gains = turn_gains<aligned>(launch, token, dim, gains);
 #pragma unroll
   for (int32_t i = 0; i < heads_at_once; ++i) {
     if (is_query(launch, index[i]) != is_query(launch, index[0]))
       gains = turn_gains<aligned>(launch, token, dim,
                                   load_gains<aligned>(launch, dim, index[i]));
-    finish_head<aligned, scaled>(launch, token, index[i], dim, head[i], raw[i],
-                                 gains);
+    finish_head<aligned, scaled>(launch, token, slot, index[i], dim, head[i],
+                                 raw[i], gains);
   }
 }
 
