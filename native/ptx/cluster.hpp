@@ -63,13 +63,6 @@ __device__ inline void release_peer(uint32_t barrier) {
                : "memory");
 }
 
-__device__ inline void arrive_at_peer(uint32_t barrier) {
-  asm volatile(
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(
-          barrier)
-      : "memory");
-}
-
 __device__ inline void wait_for_peers(uint64_t* barrier, uint32_t parity) {
   asm volatile(
       "{\n.reg .pred done;\n"

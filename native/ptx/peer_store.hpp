@@ -5,9 +5,13 @@
 
 namespace glm::ptx {
 
-__device__ inline void put_at_peer(uint32_t address, float value) {
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(value)
-               : "memory");
+__device__ inline void store_to_peer(uint32_t address, float value,
+                                     uint32_t barrier) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 "
+      "[%0], %1, [%2];" ::"r"(address),
+      "f"(value), "r"(barrier)
+      : "memory");
 }
 
 }

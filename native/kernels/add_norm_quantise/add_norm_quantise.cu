@@ -8,6 +8,7 @@ namespace glm::kernels {
 namespace {
 
 constexpr char kWhere[] = "add_norm_quantise";
+constexpr int32_t kFewRows = 16;
 
 struct NormRows {
   int32_t num_tokens;
@@ -106,15 +107,21 @@ __device__ void norm_row(const NormRows& args, int32_t row,
 template <int32_t num_chunks, bool aligned>
 __global__ void __launch_bounds__(rows::kMaxThreads) norm_rows(NormRows args) {
   __shared__ rows::MeasureBuffer buffer;
+  const bool has_few = args.num_tokens <= kFewRows;
+  if (has_few) ptx::let_successor_start();
   FloatChunk weight[num_chunks];
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i)
     weight[i] = rows::load_floats<aligned>(args.weight, rows::chunk_begin(i),
                                            args.width);
-  ptx::wait_for_predecessor();
-  ptx::let_successor_start();
+  const int32_t first = blockIdx.x;
   int32_t parity = 0;
-  for (int32_t row = blockIdx.x; row < args.num_tokens; row += gridDim.x) {
+#pragma unroll 1
+  for (int32_t row = first; row < args.num_tokens; row += gridDim.x) {
+    if (row == first) {
+      ptx::wait_for_predecessor();
+      if (!has_few) ptx::let_successor_start();
+    }
     rows::prefetch_next<aligned>(args.residual, row, args.num_tokens,
                                  args.width);
     rows::prefetch_next<aligned>(args.delta, row, args.num_tokens, args.width);

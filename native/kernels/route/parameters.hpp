@@ -18,7 +18,8 @@ constexpr int32_t kMaxWarps = kMaxExperts / kFragmentExperts;
 constexpr int32_t kMaxThreads = (kMaxWarps + 1) * kWarpThreads;
 constexpr int32_t kMaxTopK = 32;
 constexpr int32_t kMaxStages = 24;
-constexpr int32_t kRanks = 8;
+constexpr int32_t kParts = 8;
+constexpr int32_t kMaxTokenBlocks = 4;
 constexpr int32_t kChunkElements = 8;
 constexpr int32_t kTokenTileElements = 64;
 constexpr int32_t kSharedLimit = 227 * 1024;
@@ -39,32 +40,35 @@ struct RouteParameters {
   int32_t normalise;
   float scaling_factor;
   int32_t num_stages;
+  int32_t num_shares;
 };
 
 struct SharedPlan {
+  int32_t own_fragments;
   int32_t slab_bytes;
   int32_t token_tile_bytes;
   int32_t num_token_tiles;
-  int32_t received_bytes;
+  int32_t num_padded;
 
   __host__ __device__ SharedPlan(const RouteParameters& p, int32_t dtype,
                                  int32_t token_blocks)
-      : slab_bytes(p.num_fragments * kFragmentExperts * kTileRowBytes),
+      : own_fragments(p.num_fragments / p.num_shares),
+        slab_bytes(own_fragments * kFragmentExperts * kTileRowBytes),
         token_tile_bytes(token_blocks * kFragmentTokens * kTileRowBytes),
         num_token_tiles(static_cast<int32_t>(
-            ceil_divide(ceil_divide(p.num_column_tiles, kRanks),
+            ceil_divide(ceil_divide(p.num_column_tiles, kParts),
                         dtype == GLM_DTYPE_F32 ? 2 : 1))),
-        received_bytes(kRanks * token_blocks * p.num_fragments *
-                       kFragmentExperts * 4) {}
+        num_padded(p.num_fragments * kFragmentExperts) {}
 
-  __host__ __device__ int32_t fixed_bytes() const {
-    return token_tile_bytes * num_token_tiles + received_bytes;
+  __host__ __device__ int32_t fixed_bytes(int32_t token_blocks) const {
+    return token_tile_bytes * num_token_tiles +
+           kParts * token_blocks * num_padded * 4;
   }
 };
 
 __host__ __device__ inline int32_t first_tile(int32_t num_column_tiles,
-                                              int32_t rank) {
-  return static_cast<int32_t>(int64_t{num_column_tiles} * rank / kRanks);
+                                              int32_t part) {
+  return static_cast<int32_t>(int64_t{num_column_tiles} * part / kParts);
 }
 
 void launch_route(cudaStream_t stream, int32_t dtype,

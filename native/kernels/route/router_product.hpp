@@ -36,21 +36,42 @@ __device__ inline ptx::Fragments bf16_weights(uint32_t slab, int32_t row,
 }
 
 template <int32_t token_blocks>
-__device__ inline void add_bf16_tile(Sums<token_blocks>& sums, uint32_t slab,
-                                     uint32_t tokens, int32_t row,
-                                     int32_t lane) {
+struct Bf16Tile {
+  ptx::Fragments weights[4];
+  ptx::Fragments tokens[2][token_blocks];
+};
+
+template <int32_t token_blocks>
+__device__ inline Bf16Tile<token_blocks> load_bf16_tile(uint32_t slab,
+                                                        uint32_t tokens,
+                                                        int32_t row,
+                                                        int32_t lane) {
+  Bf16Tile<token_blocks> tile;
 #pragma unroll
-  for (int32_t pair = 0; pair < 2; ++pair) {
-    int32_t byte = pair * 2 * kStepBytes;
-    ptx::Fragments even = bf16_weights(slab, row, byte, lane);
-    ptx::Fragments odd = bf16_weights(slab, row, byte + kStepBytes, lane);
+  for (int32_t step = 0; step < 4; ++step)
+    tile.weights[step] = bf16_weights(slab, row, step * kStepBytes, lane);
+#pragma unroll
+  for (int32_t pair = 0; pair < 2; ++pair)
+#pragma unroll
+    for (int32_t block = 0; block < token_blocks; ++block)
+      tile.tokens[pair][block] =
+          token_fragments(tokens, block, pair * 2 * kStepBytes, lane);
+  return tile;
+}
+
+template <int32_t token_blocks>
+__device__ inline void add_bf16_tile(Sums<token_blocks>& sums,
+                                     const Bf16Tile<token_blocks>& tile) {
+#pragma unroll
+  for (int32_t pair = 0; pair < 2; ++pair)
 #pragma unroll
     for (int32_t block = 0; block < token_blocks; ++block) {
-      ptx::Fragments x = token_fragments(tokens, block, byte, lane);
-      ptx::multiply_bf16(sums.at[block][0], even.at, x.at[0], x.at[1]);
-      ptx::multiply_bf16(sums.at[block][1], odd.at, x.at[2], x.at[3]);
+      const ptx::Fragments& x = tile.tokens[pair][block];
+      ptx::multiply_bf16(sums.at[block][0], tile.weights[2 * pair].at, x.at[0],
+                         x.at[1]);
+      ptx::multiply_bf16(sums.at[block][1], tile.weights[2 * pair + 1].at,
+                         x.at[2], x.at[3]);
     }
-  }
 }
 
 struct SplitWeights {

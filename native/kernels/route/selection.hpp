@@ -8,7 +8,6 @@
 namespace glm::kernels::routing {
 
 constexpr uint32_t kWholeWarp = 0xFFFFFFFFu;
-constexpr int32_t kLaneExperts = kMaxExperts / kWarpThreads;
 constexpr float kSmallestSum = 1e-20f;
 
 __device__ inline uint32_t ordered_bits(float value) {
@@ -21,87 +20,165 @@ __device__ inline float sigmoid(float value) {
   return 1.0f / (1.0f + expf(-value));
 }
 
-struct LaneScores {
-  float score[kLaneExperts];
-  uint32_t rank_bits[kLaneExperts];
+template <int32_t lane_experts>
+struct Candidates {
+  uint32_t key[lane_experts];
+  int32_t expert[lane_experts];
 };
 
-__device__ inline float summed_logit(const float* received, int32_t rank_stride,
-                                     int32_t expert) {
-  float logit = 0.0f;
-#pragma unroll
-  for (int32_t rank = 0; rank < kRanks; ++rank)
-    logit += received[rank * rank_stride + expert];
-  return logit;
+template <int32_t lane_experts>
+__device__ inline void order_pair(Candidates<lane_experts>& own, int32_t low,
+                                  int32_t high) {
+  bool swaps =
+      own.key[high] > own.key[low] ||
+      (own.key[high] == own.key[low] && own.expert[high] < own.expert[low]);
+  uint32_t key = own.key[low];
+  int32_t expert = own.expert[low];
+  own.key[low] = swaps ? own.key[high] : key;
+  own.expert[low] = swaps ? own.expert[high] : expert;
+  own.key[high] = swaps ? key : own.key[high];
+  own.expert[high] = swaps ? expert : own.expert[high];
 }
 
-__device__ inline LaneScores score_experts(const RouteParameters& p,
-                                           const float* bias,
-                                           const float* received,
-                                           int32_t rank_stride, int32_t lane) {
-  LaneScores lanes;
+template <int32_t first, int32_t step, int32_t lane_experts>
+__device__ inline void merge_halves(Candidates<lane_experts>& own) {
+  if constexpr (step == 1) {
+    order_pair(own, first, first + 1);
+  } else if constexpr (step == 2) {
+    order_pair(own, first, first + 2);
+    order_pair(own, first + 1, first + 3);
+    order_pair(own, first + 1, first + 2);
+  } else {
 #pragma unroll
-  for (int32_t i = 0; i < kLaneExperts; ++i) {
-    int32_t expert = i * kWarpThreads + lane;
-    bool is_expert = expert < p.num_experts;
-    float logit = summed_logit(received, rank_stride, is_expert ? expert : 0);
-    lanes.score[i] = sigmoid(logit);
-    lanes.rank_bits[i] =
-        is_expert ? ordered_bits(lanes.score[i] + bias[expert]) : 0;
+    for (int32_t i = 0; i < 4; ++i) order_pair(own, first + i, first + i + 4);
+    order_pair(own, first + 2, first + 4);
+    order_pair(own, first + 3, first + 5);
+#pragma unroll
+    for (int32_t i = 1; i < 7; i += 2)
+      order_pair(own, first + i, first + i + 1);
   }
-  return lanes;
 }
 
-__device__ inline int32_t take_best(LaneScores& lanes, int32_t lane) {
-  uint32_t own = 0;
-#pragma unroll
-  for (int32_t i = 0; i < kLaneExperts; ++i) own = max(own, lanes.rank_bits[i]);
-  uint32_t best = __reduce_max_sync(kWholeWarp, own);
-  uint32_t expert = kMaxExperts;
-#pragma unroll
-  for (int32_t i = kLaneExperts - 1; i >= 0; --i)
-    if (lanes.rank_bits[i] == best) expert = i * kWarpThreads + lane;
-  expert = __reduce_min_sync(kWholeWarp, expert);
-#pragma unroll
-  for (int32_t i = 0; i < kLaneExperts; ++i)
-    if (expert == i * kWarpThreads + lane) lanes.rank_bits[i] = 0;
-  return static_cast<int32_t>(expert);
+template <int32_t lane_experts>
+__device__ inline void sort_candidates(Candidates<lane_experts>& own) {
+  merge_halves<0, 1>(own);
+  merge_halves<2, 1>(own);
+  merge_halves<0, 2>(own);
+  if constexpr (lane_experts == 8) {
+    merge_halves<4, 1>(own);
+    merge_halves<6, 1>(own);
+    merge_halves<4, 2>(own);
+    merge_halves<0, 4>(own);
+  }
 }
 
-__device__ inline float score_of(const LaneScores& lanes, int32_t expert,
-                                 int32_t lane) {
-  float score = 0.0f;
-  int32_t own = expert - lane;
+template <int32_t lane_experts>
+__device__ inline void take_first(Candidates<lane_experts>& own, bool takes) {
 #pragma unroll
-  for (int32_t i = 0; i < kLaneExperts; ++i)
-    score = own == i * kWarpThreads ? lanes.score[i] : score;
-  return __shfl_sync(kWholeWarp, score, expert % kWarpThreads);
+  for (int32_t i = 0; i < lane_experts; ++i) {
+    bool is_last = i + 1 == lane_experts;
+    own.key[i] =
+        takes ? (is_last ? 0 : own.key[is_last ? i : i + 1]) : own.key[i];
+    own.expert[i] = takes ? own.expert[is_last ? i : i + 1] : own.expert[i];
+  }
 }
 
-__device__ inline void select_experts(const RouteParameters& p, int32_t token,
-                                      LaneScores& lanes, int32_t lane) {
-  float sum = 0.0f;
-  float own_score = 0.0f;
-  int32_t own_expert = 0;
-  for (int32_t k = 0; k < p.top_k; ++k) {
-    int32_t expert = take_best(lanes, lane);
-    float score = score_of(lanes, expert, lane);
-    sum += score;
-    if (lane == k) {
-      own_score = score;
-      own_expert = expert;
+struct Quad {
+  float at[4];
+};
+
+__device__ inline Quad summed_logits(const float* received,
+                                     int32_t part_stride) {
+  float4 parts[kParts];
+#pragma unroll
+  for (int32_t part = 0; part < kParts; ++part)
+    parts[part] =
+        *reinterpret_cast<const float4*>(received + part * part_stride);
+  Quad sum = {};
+#pragma unroll
+  for (int32_t part = 0; part < kParts; ++part) {
+    sum.at[0] += parts[part].x;
+    sum.at[1] += parts[part].y;
+    sum.at[2] += parts[part].z;
+    sum.at[3] += parts[part].w;
+  }
+  return sum;
+}
+
+template <int32_t lane_experts>
+__device__ inline Candidates<lane_experts> score_experts(
+    const RouteParameters& p, const float* bias, float* received,
+    int32_t part_stride, int32_t lane) {
+  Candidates<lane_experts> own;
+#pragma unroll
+  for (int32_t quad = 0; quad < lane_experts; quad += 4) {
+    int32_t begin = lane * lane_experts + quad;
+    bool is_inside = begin < p.num_experts;
+    Quad scores = {};
+    if (is_inside) scores = summed_logits(received + begin, part_stride);
+#pragma unroll
+    for (int32_t i = 0; i < 4; ++i) {
+      int32_t expert = begin + i;
+      scores.at[i] = sigmoid(scores.at[i]);
+      own.expert[quad + i] = expert;
+      own.key[quad + i] = expert < p.num_experts
+                              ? ordered_bits(scores.at[i] + bias[expert])
+                              : 0;
     }
+    if (is_inside)
+      *reinterpret_cast<float4*>(received + begin) =
+          make_float4(scores.at[0], scores.at[1], scores.at[2], scores.at[3]);
   }
+  return own;
+}
+
+template <int32_t lane_experts>
+__device__ inline void choose_experts(const RouteParameters& p,
+                                      Candidates<lane_experts>& own,
+                                      int32_t* chosen, int32_t lane) {
+  sort_candidates(own);
+  uint32_t lower_lanes = (1u << lane) - 1;
+#pragma unroll 1
+  for (int32_t k = 0; k < p.top_k; ++k) {
+    uint32_t best = __reduce_max_sync(kWholeWarp, own.key[0]);
+    bool is_best = own.key[0] == best;
+    uint32_t best_lanes = __ballot_sync(kWholeWarp, is_best);
+    bool takes = is_best && (best_lanes & lower_lanes) == 0;
+    if (takes) chosen[k] = own.expert[0];
+    take_first(own, takes);
+  }
+  __syncwarp();
+}
+
+__device__ inline void store_routes(const RouteParameters& p, int32_t token,
+                                    const float* scores, const int32_t* chosen,
+                                    int32_t lane) {
   int64_t row = int64_t{token} * (p.num_shared + p.top_k);
+  int32_t expert = lane < p.top_k ? chosen[lane] : 0;
+  float score = scores[expert];
+  float sum = 0.0f;
+  for (int32_t k = 0; k < p.top_k; ++k)
+    sum += __shfl_sync(kWholeWarp, score, k);
   if (lane < p.num_shared) {
     p.expert_ids[row + lane] = p.num_experts + lane;
     p.expert_weights[row + lane] = 1.0f;
   }
   if (lane >= p.top_k) return;
-  float weight = p.normalise ? own_score / (sum + kSmallestSum) : own_score;
+  float weight = p.normalise ? score / (sum + kSmallestSum) : score;
   int64_t index = row + p.num_shared + lane;
-  p.expert_ids[index] = own_expert;
+  p.expert_ids[index] = expert;
   p.expert_weights[index] = weight * p.scaling_factor;
+}
+
+template <int32_t lane_experts>
+__device__ inline void select_experts(const RouteParameters& p, int32_t token,
+                                      const float* bias, float* received,
+                                      int32_t part_stride, int32_t* chosen) {
+  int32_t lane = threadIdx.x % kWarpThreads;
+  Candidates<lane_experts> own =
+      score_experts<lane_experts>(p, bias, received, part_stride, lane);
+  choose_experts(p, own, chosen, lane);
+  store_routes(p, token, received, chosen, lane);
 }
 
 }
