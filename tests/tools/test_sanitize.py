@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tools.sanitize import __main__ as command
-from tools.sanitize import kernels, runs, suite
+from tools.sanitize import kernels, runs, suite, understood
 
 CLEAN = {
     "memcheck": "========= ERROR SUMMARY: 0 errors\n",
@@ -85,3 +85,70 @@ def test_without_the_tool_one_line_says_so(monkeypatch, capsys):
     monkeypatch.setenv(runs.PROGRAM_VARIABLE, "no-such-program")
     assert command.main([]) == 2
     assert "expected no-such-program on the PATH" in capsys.readouterr().err
+
+
+KERNEL = "void glm::kernels::<unnamed>::decode_attention_kernel<S<(int)2, (int)1>>(Arguments)"
+OTHER = "void glm::kernels::prefill::product_kernel<(int)2>(Product)"
+CODES = {0x10: "UBLKCP", 0x20: "LDSM", 0x30: "LDSM", 0x40: "STS", 0x50: "LDS"}
+
+
+def log_of(*reports, displayed: int | None = None) -> str:
+    lines = ["..F."]
+    for kernel, write, *reads in reports:
+        lines.append(f".========= Error: Race reported between Write access at {kernel}+{write:#x}")
+        lines += [
+            f"=========     and Read access at {kernel}+{read:#x} [16 hazards]" for read in reads
+        ]
+        lines.append("=========")
+    count = len(reports) if displayed is None else displayed
+    summary = f"{count} hazards displayed ({count} errors, 0 warnings)"
+    return "\n".join([*lines, f"========= RACECHECK SUMMARY: {summary}", ""])
+
+
+def counted(text: str) -> int | None:
+    return understood.count(text, lambda _: CODES)
+
+
+def test_the_form_that_is_understood():
+    text = log_of((KERNEL, 0x10, 0x20, 0x30), (KERNEL, 0x10, 0x30))
+    assert counted(text) == 2
+    assert understood.count(text, lambda _: {}) is None, "without a disassembly nothing is"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        log_of((KERNEL, 0x40, 0x20)),
+        log_of((KERNEL, 0x10, 0x50)),
+        log_of((KERNEL, 0x10, 0x20), (KERNEL, 0x10, 0x20, 0x50)),
+        log_of((KERNEL, 0x10, 0x60)),
+        log_of((OTHER, 0x10, 0x20)),
+        log_of((KERNEL, 0x10, 0x20), displayed=2),
+        log_of((KERNEL, 0x10, 0x20)) + log_of((KERNEL, 0x10, 0x20)),
+        log_of((KERNEL, 0x10, 0x20)) + "========= Potential invalid __shared__ write of size 4\n",
+        log_of((KERNEL, 0x10, 0x20)).replace("1 errors", "2 errors"),
+        log_of((KERNEL, 0x10, 0x20)).replace("0 warnings", "1 warnings"),
+        log_of(),
+    ],
+    ids=range(11),
+)
+def test_every_other_report_stays_an_error(text):
+    assert counted(text) is None
+
+
+def test_reports_count_only_where_the_tests_passed(monkeypatch):
+    monkeypatch.setattr(runs.understood, "opcodes", lambda *_: CODES)
+    text = log_of((KERNEL, 0x10, 0x20))
+    assert runs.problem_of(run_of("racecheck"), runs.ERROR_STATUS, text) is None
+    assert runs.problem_of(run_of("racecheck"), 1, text) is not None
+    assert runs.problem_of(run_of("memcheck"), runs.ERROR_STATUS, text) is not None
+
+
+def test_instructions_of_a_disassembly():
+    text = """
+        /*ccb0*/                   PLOP3.LUT P0, PT, PT, PT, PT, 0x8, 0x0 ;    /* 0x000fd8 */
+                                                                               /* 0x000fe2 */
+        /*ccc0*/                   @!UP0 UBLKCP.S.G [UR10], [UR8], UR4 ;       /* 0x000006 */
+        /*48d0*/                   LDSM.16.M88.4 R128, [R128] ;                /* 0x000000 */
+    """
+    assert understood.opcodes_of(text) == {0xCCB0: "PLOP3", 0xCCC0: "UBLKCP", 0x48D0: "LDSM"}

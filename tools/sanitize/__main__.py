@@ -7,11 +7,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from tools.bench.processes import ROOT
 from tools.sanitize import kernels, launches, runs, suite
 
-LIBRARY = "libglm_cuda.so"
-LIBRARY_VARIABLE = "GLM_BACKEND_LIBRARY_DIR"
 LISTENERS = 2
 LAUNCHED = "launched-"
 SHARES = {"memcheck": 2, "racecheck": 5, "initcheck": 2}
@@ -44,10 +41,9 @@ def planned(options: argparse.Namespace, folder: Path) -> list[runs.Run]:
 
 
 def not_launched(folder: Path) -> list[str]:
-    library = Path(os.environ.get(LIBRARY_VARIABLE, ROOT / "build")) / LIBRARY
     files = folder.glob(f"{LAUNCHED}*.txt")
     seen = {kernels.plain(name) for file in files for name in file.read_text().splitlines()}
-    wanted = kernels.kernels_of(library)
+    wanted = kernels.kernels_of(runs.library())
     print(f"kernels   {len(wanted)} in the library, {len(wanted & seen)} launched")
     return sorted(wanted - seen)
 
@@ -61,6 +57,8 @@ def failures(wanted: list[runs.Run], options: argparse.Namespace, folder: Path) 
             outcome = done.result()
             failed += outcome.problem is not None
             verdict = outcome.problem or "no error"
+            if outcome.num_understood:
+                verdict += f" but {outcome.num_understood} reports of a form that is understood"
             print(f"{outcome.name:14} {outcome.seconds:6.1f} s  {verdict}", flush=True)
     return failed
 
