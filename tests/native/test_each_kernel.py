@@ -157,13 +157,14 @@ def test_experts(device, shape, counts, dtype, is_decode):
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
-@pytest.mark.parametrize("width", [2560, 333])
+@pytest.mark.parametrize(("num_experts", "width"), [(160, 2560), (96, 333)])
 @pytest.mark.parametrize("num_tokens", [13, 130, 250])
-def test_route(device, num_tokens, width, dtype):
+def test_route(device, num_tokens, num_experts, width, dtype):
     rng = shapes.generator("route kernels", num_tokens, width)
-    placed, weight = op.matrix(device, rng.standard_normal((160, width)) / np.sqrt(width), dtype)
+    matrix = rng.standard_normal((num_experts, width)) / np.sqrt(width)
+    placed, weight = op.matrix(device, matrix, dtype)
     values = op.as_activation(device, rng.standard_normal((num_tokens, width)))
-    bias = (0.1 * rng.standard_normal(160)).astype(np.float32)
+    bias = (0.1 * rng.standard_normal(num_experts)).astype(np.float32)
     ids, weights = op.route(device, placed, values, bias, 8, True, 2.5)
     expected = route(values.astype(np.float64), weight, bias, 8, 2.5, True)
     sure = expected.margins > 1e-5
