@@ -24,6 +24,7 @@ ERROR_STATUS = 9
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: .*")
 NO_ERROR = re.compile(r"SUMMARY: 0 (?:errors|hazards displayed \(0 errors)")
 OPTIONS = {"racecheck": ("--racecheck-num-workers", "2")}
+SMOKE_OPTIONS = {"racecheck": ("--launch-count", "300")}
 VARIABLES = {"CUDA_MODULE_LOADING": "LAZY", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -37,6 +38,7 @@ class Run:
     tool: str | None
     command: Sequence[str]
     variables: dict[str, str]
+    options: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -55,17 +57,18 @@ def program() -> str:
     return found
 
 
-def under(tool: str | None, command: Sequence[str]) -> list[str]:
-    if tool is None:
-        return list(command)
-    options = ("--tool", tool, "--error-exitcode", str(ERROR_STATUS), "--show-backtrace", "no")
-    return [program(), *options, *OPTIONS.get(tool, ()), *command]
+def under(run: Run) -> list[str]:
+    if run.tool is None:
+        return list(run.command)
+    options = ("--tool", run.tool, "--error-exitcode", str(ERROR_STATUS), "--show-backtrace", "no")
+    return [program(), *options, *OPTIONS.get(run.tool, ()), *run.options, *run.command]
 
 
 def smoke(tool: str) -> Run:
-    """Graphs are replayed without their kernels being seen, so this run has none."""
+    """Graphs are replayed without their kernels being seen, so this run has none; racecheck, which
+    is slow, checks the prompt and the first steps."""
     glm = (sys.executable, "-m", "glm_engine", "smoke", "--device", "cuda", "--no-graphs")
-    return Run(f"{tool} smoke", tool, glm, {})
+    return Run(f"{tool} smoke", tool, glm, {}, SMOKE_OPTIONS.get(tool, ()))
 
 
 def library() -> Path:
@@ -95,7 +98,7 @@ def ended(run: Run, log: Path, limit: float) -> int | None:
     """The exit status; None after `limit` seconds, when the tool and its target are stopped."""
     with log.open("w") as output:
         process = subprocess.Popen(
-            under(run.tool, run.command),
+            under(run),
             cwd=ROOT,
             env=child_environment(**(VARIABLES | run.variables)),
             stdout=output,
