@@ -24,7 +24,7 @@ ERROR_STATUS = 9
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: .*")
 NO_ERROR = re.compile(r"SUMMARY: 0 (?:errors|hazards displayed \(0 errors)")
 OPTIONS = {"racecheck": ("--racecheck-num-workers", "2")}
-SMOKE_OPTIONS = {"racecheck": ("--launch-count", "300")}
+SMOKE_OPTIONS = {"racecheck": ("--launch-count", "800")}
 VARIABLES = {"CUDA_MODULE_LOADING": "LAZY", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
