@@ -57,12 +57,14 @@ def test_a_process_that_does_not_end_is_a_failure(tmp_path):
 
 
 def test_names_of_kernels_do_not_depend_on_the_demangler():
-    wanted = "void a::(anonymous namespace)::k<0, 3, a::S<1, 2>>(int)"
+    wanted = "void a::(anonymous namespace)::k<0, 3, a::S<1, 2>>"
     for name in (
-        "void a::(anonymous namespace)::k<false, 3, a::S<1, 2> >(int)",
-        "void a::<unnamed>::k<(bool)0, (int)3, a::S<(int)1, (int)2>>(int)",
+        "void a::(anonymous namespace)::k<false, 3, a::S<1, 2> >(int const*, f (*)(int))",
+        "void a::<unnamed>::k<(bool)0, (int)3, a::S<(int)1, (int)2>>(const int *, f (*)(int))",
     ):
         assert kernels.plain(name) == wanted
+    assert kernels.plain("k") == "k"
+    assert kernels.plain("a::(anonymous namespace)::k()") == "a::(anonymous namespace)::k"
 
 
 def test_names_come_from_read_only_data(tmp_path):

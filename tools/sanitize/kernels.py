@@ -51,8 +51,19 @@ def kernels_of(library: Path) -> set[str]:
     return {plain(name) for name in demangled(mangled(library))}
 
 
+def without_parameters(name: str) -> str:
+    """A demangled name up to the parentheses at its end, which demanglers spell in many ways."""
+    depth = 0
+    for place in range(len(name) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(name[place], 0)
+        if depth == 0:
+            return name[:place] if name.endswith(")") else name
+    return name
+
+
 def plain(name: str) -> str:
     """A demangled name whose spelling does not depend on the demangler."""
+    name = without_parameters(name)
     name = re.sub(r"\((bool|int|unsigned int|glm::[\w:]+)\)(?=-?\d)", "", name)
     name = name.replace("<unnamed>", "(anonymous namespace)").replace("> >", ">>")
     for value, word in (("true", "1"), ("false", "0")):

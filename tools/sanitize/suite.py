@@ -9,7 +9,11 @@ from tools.bench.processes import ROOT, child_environment
 SELECTIONS = (
     "tests/native/test_each_kernel.py",
     "tests/native/test_pages.py",
-    "tests/native/test_streams.py",
+    "tests/native/test_streams.py::test_events_measure_the_time_between_them",
+    "tests/native/test_streams.py::test_queued_downloads_are_there_after_their_event",
+    "tests/native/test_streams.py::test_sampled_ids_are_fed_back",
+    "tests/native/test_streams.py::test_random_weights",
+    "tests/native/test_streams.py::test_the_rate_of_reading",
     "tests/native/test_graphs.py",
     "tests/native/test_packed_layout.py::test_placed_rows[130x65-bf16-gate_up]",
     "tests/native/test_packed_layout.py::test_placed_rows[128x64-fp8-table]",
