@@ -33,8 +33,6 @@ def planned(options: argparse.Namespace, folder: Path) -> list[runs.Run]:
             variables = {launches.VARIABLE: str(folder / f"{LAUNCHED}{number}.txt")}
             found.append(runs.Run(f"launches {number}", None, (*listening, *share), variables))
     for tool in wanted:
-        if not options.no_smoke:
-            found.append(runs.smoke(tool))
         for number, share in enumerate(suite.shares(tests, SHARES[tool])):
             found.append(runs.Run(f"{tool} {number}", tool, (*suite.PYTEST, *share), {}))
     return found
@@ -48,10 +46,10 @@ def not_launched(folder: Path) -> list[str]:
     return sorted(wanted - seen)
 
 
-def failures(wanted: list[runs.Run], options: argparse.Namespace, folder: Path) -> int:
+def failures(wanted: list[runs.Run], options: argparse.Namespace, folder: Path, jobs: int) -> int:
     """How many of the processes failed; each is reported as it ends."""
     failed = 0
-    with ThreadPoolExecutor(max(1, options.jobs)) as pool:
+    with ThreadPoolExecutor(max(1, jobs)) as pool:
         pending = [pool.submit(runs.execute, each, folder, options.seconds) for each in wanted]
         for done in as_completed(pending):
             outcome = done.result()
@@ -65,7 +63,9 @@ def failures(wanted: list[runs.Run], options: argparse.Namespace, folder: Path) 
 
 def run(options: argparse.Namespace, folder: Path) -> int:
     """How many processes failed and kernels were missed."""
-    failed = failures(planned(options, folder), options, folder)
+    smokes = [] if options.no_smoke else [runs.smoke(tool) for tool in options.tool or runs.TOOLS]
+    failed = failures(smokes, options, folder, 1)
+    failed += failures(planned(options, folder), options, folder, options.jobs)
     if options.no_launches:
         return failed
     missed = not_launched(folder)

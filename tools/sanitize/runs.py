@@ -24,7 +24,6 @@ ERROR_STATUS = 9
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: .*")
 NO_ERROR = re.compile(r"SUMMARY: 0 (?:errors|hazards displayed \(0 errors)")
 OPTIONS = {"racecheck": ("--racecheck-num-workers", "2")}
-SMOKE_OPTIONS = {"racecheck": ("--launch-count", "800")}
 VARIABLES = {"CUDA_MODULE_LOADING": "LAZY", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -38,7 +37,6 @@ class Run:
     tool: str | None
     command: Sequence[str]
     variables: dict[str, str]
-    options: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -61,14 +59,13 @@ def under(run: Run) -> list[str]:
     if run.tool is None:
         return list(run.command)
     options = ("--tool", run.tool, "--error-exitcode", str(ERROR_STATUS), "--show-backtrace", "no")
-    return [program(), *options, *OPTIONS.get(run.tool, ()), *run.options, *run.command]
+    return [program(), *options, *OPTIONS.get(run.tool, ()), *run.command]
 
 
 def smoke(tool: str) -> Run:
-    """Graphs are replayed without their kernels being seen, so this run has none; racecheck, which
-    is slow, checks the prompt and the first steps."""
+    """Graphs are replayed without their kernels being seen, so this run has none."""
     glm = (sys.executable, "-m", "glm_engine", "smoke", "--device", "cuda", "--no-graphs")
-    return Run(f"{tool} smoke", tool, glm, {}, SMOKE_OPTIONS.get(tool, ()))
+    return Run(f"{tool} smoke", tool, glm, {})
 
 
 def library() -> Path:
