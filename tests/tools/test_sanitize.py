@@ -94,6 +94,16 @@ OTHER = "void glm::kernels::prefill::product_kernel<(int)2>(Product)"
 CODES = {0x10: "UBLKCP", 0x20: "LDSM", 0x30: "LDSM", 0x40: "STS", 0x50: "LDS"}
 
 
+EXPERTS = "void glm::kernels::mixture::<unnamed>::experts_kernel<(int)2, (int)128>(Parameters)"
+EXPERTS_CODES = {
+    0x10: "LDS",
+    0x20: understood.BLOCK_BARRIER,
+    0x30: "LDS",
+    0x40: "UBLKCP",
+    0x50: "LDSM",
+}
+
+
 def log_of(*reports, displayed: int | None = None) -> str:
     lines = ["..F."]
     for kernel, write, *reads in reports:
@@ -154,3 +164,21 @@ def test_instructions_of_a_disassembly():
         /*48d0*/                   LDSM.16.M88.4 R128, [R128] ;                /* 0x000000 */
     """
     assert understood.opcodes_of(text) == {0xCCB0: "PLOP3", 0xCCC0: "UBLKCP", 0x48D0: "LDSM"}
+    text = """
+        /*2570*/                   BAR.SYNC.DEFER_BLOCKING 0x1, 0x100 ;        /* 0x004400 */
+        /*3720*/               @P0 BAR.SYNC.DEFER_BLOCKING 0x0 ;               /* 0x000000 */
+        /*3730*/                   BAR.SYNC.DEFER_BLOCKING 0x0 ;               /* 0x000000 */
+    """
+    barrier = understood.BLOCK_BARRIER
+    assert understood.opcodes_of(text) == {0x2570: "BAR", 0x3720: "BAR", 0x3730: barrier}
+
+
+def test_loads_before_a_barrier_of_the_block():
+    def counted_experts(*reports) -> int | None:
+        return understood.count(log_of(*reports), lambda _: EXPERTS_CODES)
+
+    assert counted_experts((EXPERTS, 0x40, 0x10)) == 1
+    assert counted_experts((EXPERTS, 0x40, 0x30)) is None
+    assert counted_experts((EXPERTS, 0x40, 0x10, 0x30)) is None
+    assert counted_experts((EXPERTS, 0x40, 0x50)) is None
+    assert counted_experts((EXPERTS, 0x10, 0x30)) is None

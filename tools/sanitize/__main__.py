@@ -34,7 +34,9 @@ def planned(options: argparse.Namespace, folder: Path) -> list[runs.Run]:
             found.append(runs.Run(f"launches {number}", None, (*listening, *share), variables))
     for tool in wanted:
         for number, share in enumerate(suite.shares(tests, SHARES[tool])):
-            found.append(runs.Run(f"{tool} {number}", tool, (*suite.PYTEST, *share), {}))
+            few_workers = runs.SHARE_OPTIONS.get(tool, ())
+            command = (*suite.PYTEST, *share)
+            found.append(runs.Run(f"{tool} {number}", tool, command, {}, few_workers))
     return found
 
 

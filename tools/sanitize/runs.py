@@ -23,7 +23,7 @@ PROGRAM_VARIABLE = "GLM_COMPUTE_SANITIZER"
 ERROR_STATUS = 9
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: .*")
 NO_ERROR = re.compile(r"SUMMARY: 0 (?:errors|hazards displayed \(0 errors)")
-OPTIONS = {"racecheck": ("--racecheck-num-workers", "2")}
+SHARE_OPTIONS = {"racecheck": ("--racecheck-num-workers", "2")}
 VARIABLES = {"CUDA_MODULE_LOADING": "LAZY", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -37,6 +37,7 @@ class Run:
     tool: str | None
     command: Sequence[str]
     variables: dict[str, str]
+    options: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def under(run: Run) -> list[str]:
     if run.tool is None:
         return list(run.command)
     options = ("--tool", run.tool, "--error-exitcode", str(ERROR_STATUS), "--show-backtrace", "no")
-    return [program(), *options, *OPTIONS.get(run.tool, ()), *run.command]
+    return [program(), *options, *run.options, *run.command]
 
 
 def smoke(tool: str) -> Run:

@@ -1,8 +1,10 @@
 """Reports of racecheck that are known to be the tool's, checked instruction by instruction.
 
-One form is taken: in a kernel of FORMS, a bulk copy into a slot of a ring against matrix loads of
-that slot (README.md says why it is ordered). Any other instruction, kernel or report stays an
-error, and so does everything where the library cannot be disassembled.
+Two forms are taken (README.md says why they are ordered): in decode attention, a bulk copy into a
+slot of its ring against matrix loads of that slot; in the experts' kernel, a bulk copy against
+loads that stand before a barrier of the whole block, behind which the copy stands. Any other
+instruction, kernel or report stays an error, and so does everything where the library cannot be
+disassembled.
 """
 
 import re
@@ -15,11 +17,25 @@ from pathlib import Path
 
 from tools.sanitize import kernels
 
-FORMS = {"decode_attention_kernel": {"Write": "UBLKCP", "Read": "LDSM"}}
 ACCESS = re.compile(r"(?:between|and) (Read|Write) access at (.+)\+0x([0-9a-f]+)(?: \[|$)")
 DISPLAYED = re.compile(r"RACECHECK SUMMARY: (\d+) hazards displayed \((\d+) errors, 0 warnings\)")
-INSTRUCTION = re.compile(r"/\*([0-9a-f]+)\*/\s+(?:@!?\w+\s+)?([A-Z0-9_]+)")
+INSTRUCTION = re.compile(r"/\*([0-9a-f]+)\*/\s+(@!?\w+\s+)?([A-Z0-9_]+)([^;]*);")
+WHOLE_BLOCK = re.compile(r"\.SYNC\S*\s+0x0\s*")
+BLOCK_BARRIER = "barrier of the whole block"
 DISASSEMBLER = "cuobjdump"
+
+
+@dataclass(frozen=True)
+class Form:
+    read: str
+    behind_barrier: bool
+    write: str = "UBLKCP"
+
+
+FORMS = {
+    "decode_attention_kernel": Form("LDSM", behind_barrier=False),
+    "experts_kernel": Form("LDS", behind_barrier=True),
+}
 
 
 @dataclass(frozen=True)
@@ -45,7 +61,11 @@ def reports(text: str) -> list[list[Access]]:
 
 
 def opcodes_of(disassembly: str) -> dict[int, str]:
-    return {int(place, 16): code for place, code in INSTRUCTION.findall(disassembly)}
+    codes = {}
+    for place, condition, code, operands in INSTRUCTION.findall(disassembly):
+        is_block = code == "BAR" and not condition and WHOLE_BLOCK.fullmatch(operands)
+        codes[int(place, 16)] = BLOCK_BARRIER if is_block else code
+    return codes
 
 
 @cache
@@ -60,6 +80,15 @@ def opcodes(library: Path, kernel: str) -> dict[int, str]:
     return opcodes_of(found.stdout)
 
 
+def is_barrier_between(report: Sequence[Access], codes: dict[int, str]) -> bool:
+    """Whether every read stands before a barrier of the block, and every write behind it."""
+    last_read = max(access.place for access in report if access.kind == "Read")
+    first_write = min(access.place for access in report if access.kind == "Write")
+    return any(
+        code == BLOCK_BARRIER and last_read < place < first_write for place, code in codes.items()
+    )
+
+
 def is_understood(
     report: Sequence[Access], opcodes_of_kernel: Callable[[str], dict[int, str]]
 ) -> bool:
@@ -68,7 +97,10 @@ def is_understood(
     if form is None or any(access.kernel != kernel for access in report):
         return False
     codes = opcodes_of_kernel(kernel)
-    return all(codes.get(access.place) == form[access.kind] for access in report)
+    wanted = {"Read": form.read, "Write": form.write}
+    if any(codes.get(access.place) != wanted[access.kind] for access in report):
+        return False
+    return not form.behind_barrier or is_barrier_between(report, codes)
 
 
 def count(text: str, opcodes_of_kernel: Callable[[str], dict[int, str]]) -> int | None:
