@@ -83,6 +83,20 @@ def test_every_test_is_in_one_share():
     assert suite.shares(names[:2], 5) == [["0"], ["1"]]
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], ["memcheck", "initcheck"]),
+        (["--tool", "racecheck"], []),
+        (["--tool", "initcheck"], ["initcheck"]),
+        (["--smoke-tool", "racecheck"], ["racecheck"]),
+        (["--no-smoke"], []),
+    ],
+)
+def test_which_tools_see_the_smoke(given, expected):
+    assert [run.tool for run in command.smokes(command.arguments(given))] == expected
+
+
 def test_without_the_tool_one_line_says_so(monkeypatch, capsys):
     monkeypatch.setenv(runs.PROGRAM_VARIABLE, "no-such-program")
     assert command.main([]) == 2
@@ -171,6 +185,28 @@ def test_instructions_of_a_disassembly():
     """
     barrier = understood.BLOCK_BARRIER
     assert understood.opcodes_of(text) == {0x2570: "BAR", 0x3720: "BAR", 0x3730: barrier}
+
+
+SEEN = """========= Error: Race reported between Write access at void \
+glm::kernels::mixture::<unnamed>::experts_kernel<(int)2, (int)128, (int)32>\
+(glm::kernels::mixture::ExpertsParameters)+0x28fc0
+=========     and Read access at void \
+glm::kernels::mixture::<unnamed>::experts_kernel<(int)2, (int)128, (int)32>\
+(glm::kernels::mixture::ExpertsParameters)+0x2d60 [8 hazards]
+=========     and Read access at void \
+glm::kernels::mixture::<unnamed>::experts_kernel<(int)2, (int)128, (int)32>\
+(glm::kernels::mixture::ExpertsParameters)+0x2d70 [4 hazards]
+=========
+======================                                          [100%]
+31 passed in 58.87s
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+
+
+def test_the_report_as_it_was_seen():
+    codes = {0x2D60: "LDS", 0x2D70: "LDS", 0x3730: understood.BLOCK_BARRIER, 0x28FC0: "UBLKCP"}
+    assert understood.count(SEEN, lambda _: codes) == 1
+    assert understood.count(SEEN, lambda _: codes | {0x3730: "BAR"}) is None
 
 
 def test_loads_before_a_barrier_of_the_block():

@@ -19,10 +19,21 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--tool", action="append", choices=runs.TOOLS, help="this tool alone")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
     parser.add_argument("--seconds", type=float, default=300, help="limit of one process")
+    parser.add_argument(
+        "--smoke-tool", action="append", choices=runs.TOOLS, help="of `glm smoke`, repeatable"
+    )
     parser.add_argument("--no-smoke", action="store_true", help="leave out `glm smoke`")
     parser.add_argument("--no-launches", action="store_true", help="do not list kernels launched")
     parser.add_argument("--output", type=Path, help="folder for the logs")
     return parser.parse_args(given)
+
+
+def smokes(options: argparse.Namespace) -> list[runs.Run]:
+    """Those asked for by name; else those of runs.SMOKE_TOOLS whose tool runs at all."""
+    if options.no_smoke:
+        return []
+    asked = [tool for tool in options.tool or runs.TOOLS if tool in runs.SMOKE_TOOLS]
+    return [runs.smoke(tool) for tool in options.smoke_tool or asked]
 
 
 def planned(options: argparse.Namespace, folder: Path) -> list[runs.Run]:
@@ -65,8 +76,7 @@ def failures(wanted: list[runs.Run], options: argparse.Namespace, folder: Path, 
 
 def run(options: argparse.Namespace, folder: Path) -> int:
     """How many processes failed and kernels were missed."""
-    smokes = [] if options.no_smoke else [runs.smoke(tool) for tool in options.tool or runs.TOOLS]
-    failed = failures(smokes, options, folder, 1)
+    failed = failures(smokes(options), options, folder, 1)
     failed += failures(planned(options, folder), options, folder, options.jobs)
     if options.no_launches:
         return failed

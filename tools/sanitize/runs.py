@@ -16,6 +16,7 @@ from tools.bench.processes import ROOT, child_environment
 from tools.sanitize import kernels, understood
 
 TOOLS = ("memcheck", "racecheck", "initcheck")
+SMOKE_TOOLS = ("memcheck", "initcheck")
 LIBRARY = "libglm_cuda.so"
 LIBRARY_VARIABLE = "GLM_BACKEND_LIBRARY_DIR"
 PROGRAM = "compute-sanitizer"

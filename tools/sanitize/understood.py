@@ -18,7 +18,7 @@ from pathlib import Path
 from tools.sanitize import kernels
 
 ACCESS = re.compile(r"(?:between|and) (Read|Write) access at (.+)\+0x([0-9a-f]+)(?: \[|$)")
-DISPLAYED = re.compile(r"RACECHECK SUMMARY: (\d+) hazards displayed \((\d+) errors, 0 warnings\)")
+DISPLAYED = re.compile(r"RACECHECK SUMMARY: (\d+) hazards? displayed \((\d+) errors?, 0 warnings\)")
 INSTRUCTION = re.compile(r"/\*([0-9a-f]+)\*/\s+(@!?\w+\s+)?([A-Z0-9_]+)([^;]*);")
 WHOLE_BLOCK = re.compile(r"\.SYNC\S*\s+0x0\s*")
 BLOCK_BARRIER = "barrier of the whole block"
