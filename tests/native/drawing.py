@@ -103,3 +103,17 @@ def draw(
     )
     after = None if counts is None else device.download(placed, counts.shape, np.uint32)
     return Drawn(*(output.get() for output in outputs.values()), after)
+
+
+def varied_controls(num_rows: int) -> list[Controls]:
+    """Rows that are greedy or drawn, with and without top_k, top_p and min_p, in every mixture."""
+    return [
+        Controls(
+            seed=row,
+            temperature=(0.0, 0.7, 1.3)[row % 3],
+            top_k=(0, 40)[row % 2],
+            top_p=(1.0, 0.9)[row // 2 % 2],
+            min_p=(0.0, 0.02)[row // 4 % 2],
+        )
+        for row in range(num_rows)
+    ]

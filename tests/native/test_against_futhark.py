@@ -17,11 +17,10 @@ from tests.native.backend import (
     library_path,
     to_bf16,
 )
-from tests.native.drawing import draw
+from tests.native.drawing import draw, varied_controls
 from tests.native.expert_rows import assert_rows, exact_stack, expected_rows, product_error
 from tests.native.paging import Heads, Norms, PagedCache, Segment
 from tests.reference.compare import relative_l2
-from tests.reference.sampling import Controls
 
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 SIZES = [(1, 130, 64), (13, 257, 193), (70, 96, 320)]
@@ -170,16 +169,7 @@ def test_attention_through_pages(pair, layout, num_decode):
 
 def test_sampling_draws_the_same_tokens(pair):
     logits = (3 * rounded((24, 4099))).astype(np.float32)
-    controls = [
-        Controls(
-            seed=row,
-            temperature=(0.0, 0.7, 1.3)[row % 3],
-            top_k=(0, 40)[row % 2],
-            top_p=(1.0, 0.9)[row // 2 % 2],
-            min_p=(0.0, 0.02)[row // 4 % 2],
-        )
-        for row in range(24)
-    ]
+    controls = varied_controls(24)
     actual, expected = pair.both(lambda device: draw(device, logits, controls, 5))
     np.testing.assert_array_equal(actual.token_ids, expected.token_ids)
     np.testing.assert_array_equal(actual.top_ids[:, :5], expected.top_ids[:, :5])

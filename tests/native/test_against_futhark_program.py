@@ -7,14 +7,13 @@ import pytest
 from tests import shapes
 from tests.native import calls as op
 from tests.native.backend import BF16, F32, FP8, library_path
-from tests.native.drawing import draw
+from tests.native.drawing import draw, varied_controls
 from tests.native.expert_rows import assert_rows, expected_rows, product_error
 from tests.native.futhark_oracle import Oracle, OraclePages
 from tests.native.futhark_program import FutharkError, Program
 from tests.native.paging import Heads, Norms, PagedCache, Segment
 from tests.native.test_against_futhark import DTYPES, SIZES, by_id, rounded
 from tests.reference.compare import relative_l2
-from tests.reference.sampling import Controls
 
 KINDS = {"multicore": "cpu", "cuda": "cuda"}
 PAGE_SIZE = 16
@@ -171,16 +170,7 @@ def test_counts(device, oracle, reset, from_prompt):
 
 def test_sampling_draws_the_same_tokens(device, oracle):
     logits = (3 * rounded((24, 4099))).astype(np.float32)
-    controls = [
-        Controls(
-            seed=row,
-            temperature=(0.0, 0.7, 1.3)[row % 3],
-            top_k=(0, 40)[row % 2],
-            top_p=(1.0, 0.9)[row // 2 % 2],
-            min_p=(0.0, 0.02)[row // 4 % 2],
-        )
-        for row in range(24)
-    ]
+    controls = varied_controls(24)
     actual = draw(device, logits, controls, 5)
     ids, is_finite, logprob, top_ids, top_logprobs = oracle.sample(logits, controls, 5)
     np.testing.assert_array_equal(actual.token_ids, ids)
