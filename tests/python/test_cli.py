@@ -69,6 +69,7 @@ def test_version_is_the_projects(capsys):
         (["smoke", "--max-seq", "0"], "--max-seq"),
         (["smoke", "--num-pages", "-1"], "'--num-pages': -1 is not in the range x>=0"),
         (["smoke", "--threads", "-1"], "--threads"),
+        (["smoke", "--timed-tokens", "1"], "'--timed-tokens': 1 is not in the range x>=2"),
     ],
 )
 def test_bad_input_is_named_and_gives_2(arguments, message, capsys):

@@ -86,10 +86,9 @@ def test_every_test_is_in_one_share():
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ([], ["memcheck", "initcheck"]),
-        (["--tool", "racecheck"], []),
-        (["--tool", "initcheck"], ["initcheck"]),
-        (["--smoke-tool", "racecheck"], ["racecheck"]),
+        ([], ["memcheck", "racecheck", "initcheck"]),
+        (["--tool", "racecheck"], ["racecheck"]),
+        (["--tool", "initcheck", "--tool", "memcheck"], ["initcheck", "memcheck"]),
         (["--no-smoke"], []),
     ],
 )

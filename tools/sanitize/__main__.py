@@ -19,9 +19,6 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--tool", action="append", choices=runs.TOOLS, help="this tool alone")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
     parser.add_argument("--seconds", type=float, default=300, help="limit of one process")
-    parser.add_argument(
-        "--smoke-tool", action="append", choices=runs.TOOLS, help="of `glm smoke`, repeatable"
-    )
     parser.add_argument("--no-smoke", action="store_true", help="leave out `glm smoke`")
     parser.add_argument("--no-launches", action="store_true", help="do not list kernels launched")
     parser.add_argument("--output", type=Path, help="folder for the logs")
@@ -29,11 +26,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
 
 
 def smokes(options: argparse.Namespace) -> list[runs.Run]:
-    """Those asked for by name; else those of runs.SMOKE_TOOLS whose tool runs at all."""
-    if options.no_smoke:
-        return []
-    asked = [tool for tool in options.tool or runs.TOOLS if tool in runs.SMOKE_TOOLS]
-    return [runs.smoke(tool) for tool in options.smoke_tool or asked]
+    return [] if options.no_smoke else [runs.smoke(tool) for tool in options.tool or runs.TOOLS]
 
 
 def planned(options: argparse.Namespace, folder: Path) -> list[runs.Run]:

@@ -16,7 +16,6 @@ from tools.bench.processes import ROOT, child_environment
 from tools.sanitize import kernels, understood
 
 TOOLS = ("memcheck", "racecheck", "initcheck")
-SMOKE_TOOLS = ("memcheck", "initcheck")
 LIBRARY = "libglm_cuda.so"
 LIBRARY_VARIABLE = "GLM_BACKEND_LIBRARY_DIR"
 PROGRAM = "compute-sanitizer"
@@ -24,6 +23,7 @@ PROGRAM_VARIABLE = "GLM_COMPUTE_SANITIZER"
 ERROR_STATUS = 9
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: .*")
 NO_ERROR = re.compile(r"SUMMARY: 0 (?:errors|hazards displayed \(0 errors)")
+SMOKE_OPTIONS = {"racecheck": ("--timed-tokens", "4")}
 SHARE_OPTIONS = {"racecheck": ("--racecheck-num-workers", "2")}
 VARIABLES = {"CUDA_MODULE_LOADING": "LAZY", "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -65,9 +65,12 @@ def under(run: Run) -> list[str]:
 
 
 def smoke(tool: str) -> Run:
-    """Graphs are replayed without their kernels being seen, so this run has none."""
+    """Graphs are replayed without their kernels being seen, so this run has none.
+
+    racecheck keeps some 3 GB of host memory a step, hence few tokens.
+    """
     glm = (sys.executable, "-m", "glm_engine", "smoke", "--device", "cuda", "--no-graphs")
-    return Run(f"{tool} smoke", tool, glm, {})
+    return Run(f"{tool} smoke", tool, (*glm, *SMOKE_OPTIONS.get(tool, ())), {})
 
 
 def library() -> Path:

@@ -15,8 +15,15 @@ TIMED_TOKENS = 64
 @click.command("smoke")
 @options.MODEL
 @options.engine_options
+@click.option(
+    "--timed-tokens",
+    type=click.IntRange(min=2),
+    default=TIMED_TOKENS,
+    show_default=True,
+    help="Tokens of the second request, which gives the decode rate.",
+)
 @options.JSON
-def command(model_dir, engine_values, as_json):
+def command(model_dir, engine_values, timed_tokens, as_json):
     """Continue “The capital of France is”; exit with 1 unless “Paris” comes."""
     from glm_engine.generation import Runner
     from glm_engine.loading import load_engine
@@ -28,7 +35,7 @@ def command(model_dir, engine_values, as_json):
     with engine:
         runner = Runner(engine, tokenizer)
         answer = runner.run_all([prompt(tokenizer, MAX_TOKENS, ignore_eos=False)])[0]
-        timed = runner.run_all([prompt(tokenizer, TIMED_TOKENS, ignore_eos=True)])[0]
+        timed = runner.run_all([prompt(tokenizer, timed_tokens, ignore_eos=True)])[0]
         report = make_report(engine.info(), load_seconds, answer, timed)
     print_json(report) if as_json else print_report(report)
     return ExitCode.OK if report["passed"] else ExitCode.FAILED

@@ -24,7 +24,7 @@ def test_smoke_says_paris_and_its_figures():
 
 
 def test_smoke_as_json_over_ranks():
-    report = glm_json("smoke", *CPU, "--world-size", 2)
+    report = glm_json("smoke", *CPU, "--world-size", 2, "--timed-tokens", 2)
     assert report["passed"] is True
     assert report["world_size"] == 2
     assert report["decode_tokens_per_second"] > 0
