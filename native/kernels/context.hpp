@@ -18,6 +18,7 @@ struct Context {
   cudaStream_t stream = nullptr;
   int32_t num_multiprocessors = 0;
   Scratch scratch;
+  int32_t capability = 9;
 };
 
 }

@@ -28,7 +28,7 @@ TOOLS = (
     ("scons", None, "--version"),
 )
 CAPABILITY_ATTRIBUTES = (75, 76)
-CAPABILITIES = ((9, 0),)
+CAPABILITIES = {(9, 0): "", (10, 0): ", whose code was compiled and has never run"}
 NVIDIA_LIBRARIES = (
     ("cuBLASLt", "libcublasLt.so.*", ("nvidia/cu13/lib", "nvidia/cublas/lib")),
     ("NCCL", "libnccl.so.*", ("nvidia/nccl/lib",)),
@@ -178,7 +178,7 @@ def gpu(driver, number):
         driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, number)
         capability.append(value.value)
     text = f"{title.value.decode()} ({capability[0]}.{capability[1]})"
-    return text if tuple(capability) in CAPABILITIES else f"{text}, which has no kernels here"
+    return text + CAPABILITIES.get(tuple(capability), ", which has no kernels here")
 
 
 def nvidia_library(name, pattern, folders):

@@ -24,6 +24,23 @@ def test_no_header_has_no_version():
     assert nvcc.header_version({}) is None
 
 
+def test_cutlass_is_found_below_its_home(tmp_path, monkeypatch):
+    header = tmp_path / "include" / nvcc.CUTLASS_HEADER
+    header.parent.mkdir(parents=True)
+    header.write_text("#define CUTLASS_MAJOR 4\n")
+    monkeypatch.setenv("CUTLASS_HOME", str(tmp_path))
+    assert nvcc.cutlass_folder() == tmp_path / "include"
+    assert len(nvcc.cutlass_version(tmp_path / "include")) == 64
+
+
+def test_missing_cutlass_is_told_in_one_line(monkeypatch):
+    monkeypatch.delenv("CUTLASS_HOME", raising=False)
+    monkeypatch.setattr(nvcc.sys, "path", [])
+    problem = nvcc.cutlass_problem({"CUTLASS_FOLDER": nvcc.cutlass_folder()})
+    assert problem.startswith("CUTLASS headers not found: ")
+    assert "\n" not in problem
+
+
 def test_host_code_of_the_cuda_back_end_compiles(built_small):
     printed = built_small.scons("futhark_cuda", status=None)
     if "CUDA headers not found" in printed:

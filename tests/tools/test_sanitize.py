@@ -67,6 +67,17 @@ def test_names_of_kernels_do_not_depend_on_the_demangler():
     assert kernels.plain("a::(anonymous namespace)::k()") == "a::(anonymous namespace)::k"
 
 
+def test_kernels_that_an_h200_cannot_run_are_left_out(monkeypatch):
+    names = [
+        "void cutlass::device_kernel<glm::kernels::blackwell::GroupedProduct<float, float>>(P)",
+        "glm::kernels::blackwell::list_groups_kernel(Product, Groups)",
+        "glm::kernels::(anonymous namespace)::gather(GatherArgs)",
+    ]
+    monkeypatch.setattr(kernels, "mangled", lambda _: [])
+    monkeypatch.setattr(kernels, "demangled", lambda _: names)
+    assert kernels.kernels_of(Path()) == {"glm::kernels::(anonymous namespace)::gather"}
+
+
 def test_names_come_from_read_only_data(tmp_path):
     assert b"\0" in kernels.read_only_data(Path(_ctypes.__file__).read_bytes())
     other = tmp_path / "text"

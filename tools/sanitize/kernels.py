@@ -9,6 +9,7 @@ from pathlib import Path
 SECTION = struct.Struct("<IIQQQQ")
 SECTION_BYTES = 64
 KERNEL = re.compile(rb"(?<=\0)_Z[A-Za-z0-9_]+(?=\0)")
+NEVER_RUN = "glm::kernels::blackwell::"
 DEMANGLERS = ("cu++filt", "c++filt", "llvm-cxxfilt")
 
 
@@ -48,7 +49,8 @@ def demangled(names: list[str]) -> list[str]:
 
 
 def kernels_of(library: Path) -> set[str]:
-    return {plain(name) for name in demangled(mangled(library))}
+    """The kernels that an H200 can run: all but those of Blackwell's namespace."""
+    return {plain(name) for name in demangled(mangled(library)) if NEVER_RUN not in name}
 
 
 def without_parameters(name: str) -> str:

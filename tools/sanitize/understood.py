@@ -23,6 +23,7 @@ INSTRUCTION = re.compile(r"/\*([0-9a-f]+)\*/\s+(@!?\w+\s+)?([A-Z0-9_]+)([^;]*);"
 WHOLE_BLOCK = re.compile(r"\.SYNC\S*\s+0x0\s*")
 BLOCK_BARRIER = "barrier of the whole block"
 DISASSEMBLER = "cuobjdump"
+ARCHITECTURE = "sm_90a"
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def opcodes(library: Path, kernel: str) -> dict[int, str]:
     plain = [kernels.plain(name) for name in kernels.demangled(names)]
     if program is None or kernel not in plain:
         return {}
-    command = [program, "-sass", "-fun", names[plain.index(kernel)], str(library)]
+    chosen = ["-arch", ARCHITECTURE, "-fun", names[plain.index(kernel)]]
+    command = [program, "-sass", *chosen, str(library)]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     return opcodes_of(found.stdout)
 

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import site
 import subprocess
+import sys
 from pathlib import Path
 
 from environment import depend_on_version, tool_version
@@ -24,6 +25,9 @@ COMPILE = (
 )
 NEWEST_MAJOR = 13
 TOOLKIT = re.compile(r"^#\$ TOP=(.+)$", re.M)
+CUTLASS_PACKAGE = "cutlass_library/source/include"
+CUTLASS_HEADER = "cutlass/version.h"
+CUTLASS_FLAGS = ["--expt-relaxed-constexpr"]
 CUDA_VERSION = re.compile(r"^#define CUDA_VERSION (\d+)", re.M)
 
 
@@ -93,6 +97,39 @@ def header_problem(env, *names):
     return f"headers not found: {', '.join(missing)}" if missing else None
 
 
+def cutlass_folder():
+    """CUTLASS's headers: below CUTLASS_HOME, else of the Python package; None without any."""
+    home = os.environ.get("CUTLASS_HOME")
+    folders = [Path(home) / "include"] if home else []
+    folders += [Path(path) / CUTLASS_PACKAGE for path in sys.path]
+    return next((each for each in folders if (each / CUTLASS_HEADER).is_file()), None)
+
+
+def cutlass_version(folder):
+    """The hash of CUTLASS's own account of its version: an input of what includes it."""
+    return hashlib.sha256((folder / CUTLASS_HEADER).read_bytes()).hexdigest() if folder else None
+
+
+def cutlass_problem(env):
+    """Why code that includes CUTLASS cannot be compiled here, or None."""
+    if env["CUTLASS_FOLDER"]:
+        return None
+    return (
+        f"CUTLASS headers not found: expected {CUTLASS_HEADER} below CUTLASS_HOME/include or in "
+        "the Python package nvidia-cutlass (tools/develop --with cuda brings it)"
+    )
+
+
+def cutlass_settings(env):
+    """What a compilation that includes CUTLASS has beside the others' flags."""
+    folder = env["CUTLASS_FOLDER"]
+    includes = [shlex.quote(f"-isystem={folder}")] if folder else []
+    return {
+        "NVCC_FLAGS": env["NVCC_FLAGS"] + CUTLASS_FLAGS,
+        "CUDA_INCLUDES": env["CUDA_INCLUDES"] + includes,
+    }
+
+
 def header_version(headers):
     """CUDA's version number and the hash of the needed headers: an input of what includes them."""
     if "cuda.h" not in headers:
@@ -108,13 +145,13 @@ def cuda_major(env):
     return int(version.split()[0]) // 1000 if version else NEWEST_MAJOR
 
 
-def device_objects(env, sources, architectures=ARCHITECTURES, folder="build/obj"):
+def device_objects(env, sources, architectures=ARCHITECTURES, folder="build/obj", **settings):
     """Compiles each .cu file for the given compute capabilities."""
     codes = [f"-gencode=arch=compute_{name},code=sm_{name}" for name in architectures]
     objects = []
     for source in env.Flatten([sources]):
         path = env.File(source).srcnode().get_path(env.Dir("#"))
-        node = env.NvccObject(f"#{folder}/{path}.o", source, NVCC_ARCHITECTURES=codes)
+        node = env.NvccObject(f"#{folder}/{path}.o", source, NVCC_ARCHITECTURES=codes, **settings)
         depend_on_version(env, node, "nvcc", env["NVCC_VERSION"])
         depend_on_version(env, node, "native toolchain", env["NATIVE_VERSION"])
         objects.extend(node)
@@ -138,7 +175,10 @@ def generate(env):
     env["CUDA_INCLUDES"] = [shlex.quote(f"-I{folder}") for folder in folders]
     env["CUDA_SYSTEM_INCLUDES"] = [shlex.quote(f"-isystem{folder}") for folder in folders]
     env["CUDA_VERSION"] = header_version(env["CUDA_HEADERS"])
+    env["CUTLASS_FOLDER"] = cutlass_folder()
+    env["CUTLASS_VERSION"] = cutlass_version(env["CUTLASS_FOLDER"])
     env["NVCC"] = "nvcc"
+    env["NVCC_EACH"] = ARCHITECTURES
     env["NVCC_FLAGS"] = DEVICE_FLAGS
     env["NVCC_VERSION"] = nvcc_version(env)
     env["CUDA_RUNTIME"] = runtime_library(env)
@@ -149,5 +189,7 @@ def generate(env):
     env.AddMethod(cuda_problem, "CudaProblem")
     env.AddMethod(toolkit_problem, "ToolkitProblem")
     env.AddMethod(header_problem, "HeaderProblem")
+    env.AddMethod(cutlass_problem, "CutlassProblem")
+    env.AddMethod(cutlass_settings, "CutlassSettings")
     env.AddMethod(cuda_runtime, "CudaRuntime")
     env.AddMethod(cuda_major, "CudaMajor")

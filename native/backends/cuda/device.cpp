@@ -17,8 +17,11 @@ namespace glm::cuda {
 namespace {
 
 constexpr int64_t kAlignment = 256;
-constexpr int32_t kSupportedMajor = 9;
-constexpr int32_t kCompiledMajor = 10;
+constexpr int32_t kMeasuredMajor = 9;
+constexpr int32_t kNeverRunMajor = 10;
+constexpr size_t kLongestName = 60;
+constexpr char kNeverRun[] =
+    " (compute capability 10.0: its code was compiled and has never run)";
 
 [[noreturn]] void refuse(const std::string& text) {
   throw Failure(GLM_NOT_SUPPORTED, "device cuda: " + text);
@@ -46,14 +49,11 @@ void expect_driver() {
 }
 
 void expect_capability(const cudaDeviceProp& properties) {
-  if (properties.major == kSupportedMajor && properties.minor == 0) return;
-  const char* reason = properties.major == kCompiledMajor
-                           ? ": its kernels compile in part and have not run"
-                           : "";
-  refuse("expected compute capability 9.0, got " +
+  for (const int32_t major : {kMeasuredMajor, kNeverRunMajor})
+    if (properties.major == major && properties.minor == 0) return;
+  refuse("expected compute capability 9.0 or 10.0, got " +
          std::to_string(properties.major) + "." +
-         std::to_string(properties.minor) + " (" + properties.name + ")" +
-         reason);
+         std::to_string(properties.minor) + " (" + properties.name + ")");
 }
 
 void expect_options(const glm_device_options& options) {
@@ -106,7 +106,8 @@ void expect_no_capture(const glm_device& device, const char* where) {
 }
 
 kernels::Context context_of(const glm_device& device, Region region) {
-  return {device.stream, device.num_multiprocessors, device.scratch[region]};
+  return {device.stream, device.num_multiprocessors, device.scratch[region],
+          device.capability};
 }
 
 void device_count(int32_t* count) {
@@ -142,6 +143,7 @@ void device_open(const glm_device_options* options, glm_device** device) {
                                                             close);
   opened->ordinal = options->rank;
   opened->num_multiprocessors = properties.multiProcessorCount;
+  opened->capability = properties.major;
   choose(opened->ordinal);
   cw_stream* stream = nullptr;
   check_call(cwCudaStreamCreate(&stream), "device_open");
@@ -168,8 +170,10 @@ void device_info(glm_device& device, glm_device_info* info) {
   info->page_size_multiple = kernels::kBlockTokens;
   info->is_asynchronous = 1;
   info->merges_shared_expert = 1;
-  std::snprintf(info->name, sizeof info->name, "%.127s",
-                properties_of(device.ordinal).name);
+  const std::string name = properties_of(device.ordinal).name;
+  std::snprintf(info->name, sizeof info->name, "%s%s",
+                name.substr(0, kLongestName).c_str(),
+                device.capability == kNeverRunMajor ? kNeverRun : "");
 }
 
 }

@@ -19,6 +19,7 @@ struct glm_group {
 struct glm_device {
   int32_t ordinal = 0;
   int32_t num_multiprocessors = 0;
+  int32_t capability = 0;
   cudaStream_t stream = nullptr;
   bool is_capturing = false;
   bool is_lost = false;

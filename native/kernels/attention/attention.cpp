@@ -6,6 +6,7 @@
 #include "native/base/cuda.hpp"
 #include "native/kernels/attention/decode_attention.hpp"
 #include "native/kernels/attention/row_list.hpp"
+#include "native/kernels/blackwell/stored_rows.hpp"
 #include "native/kernels/kv_cache.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/prefill_attention/prefill_attention.hpp"
@@ -90,7 +91,8 @@ void attention(const Context& context, const glm_attention_args& args) {
   expect_segments(args.segments);
   if (args.segments.num_decode_segments > 0) attend_decode_rows(context, args);
   if (args.segments.num_segments == args.segments.num_decode_segments) return;
-  if (args.cache->dtype == GLM_DTYPE_BF16)
+  if (args.cache->dtype == GLM_DTYPE_BF16 &&
+      context.capability != blackwell::kCapability)
     prefill_attention(context, args);
   else
     attend_row_by_row(context, args);

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "native/base/failure.hpp"
+#include "native/kernels/blackwell/operations.hpp"
+#include "native/kernels/blackwell/stored_rows.hpp"
 #include "native/kernels/experts/checks.hpp"
 #include "native/kernels/experts/parameters.hpp"
 #include "native/kernels/experts/scratch.hpp"
@@ -130,7 +132,8 @@ int64_t experts_scratch_bytes(const glm_workspace_shape& shape) {
   with_shared.top_k += 1;
   with_shared.num_local_experts += 1;
   return std::max(decode_bytes(shape), decode_bytes(with_shared)) +
-         prefill_experts_scratch_bytes(with_shared);
+         prefill_experts_scratch_bytes(with_shared) +
+         blackwell::experts_scratch_bytes(with_shared);
 }
 
 void experts(const Context& context, const glm_experts_args& args) {
@@ -139,6 +142,8 @@ void experts(const Context& context, const glm_experts_args& args) {
   int32_t num_decode = args.rows.num_decode_tokens;
   if (num_tokens == 0) return;
   mixture::expect_memory(args);
+  if (blackwell::multiplies(context, args.gate_up->dtype))
+    return blackwell::experts(context, args);
   ScratchLayout layout(shape_of(args), args.gate_up->dtype);
   expect_range(mixture::kExperts, "scratch bytes", layout.bytes, INT64_MAX,
                context.scratch.bytes);

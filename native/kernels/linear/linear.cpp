@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "native/base/failure.hpp"
+#include "native/kernels/blackwell/operations.hpp"
+#include "native/kernels/blackwell/stored_rows.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/linear/decode_products.hpp"
 #include "native/kernels/prefill/prefill.hpp"
@@ -106,6 +108,8 @@ void decode_linear(const Context& context, const glm_linear_args& args,
 
 void linear(const Context& context, const glm_linear_args& args) {
   validate(args);
+  if (blackwell::multiplies(context, args.matrix->dtype))
+    return blackwell::linear(context, args);
   int32_t num_decode = args.rows.num_decode_tokens;
   int32_t num_prefill = args.rows.num_tokens - num_decode;
   if (num_decode > 0) decode_linear(context, args, 0, num_decode);
@@ -116,6 +120,8 @@ void linear(const Context& context, const glm_linear_args& args) {
   prefill_linear(context, args, num_decode, num_prefill);
 }
 
-int64_t linear_scratch_bytes(const glm_workspace_shape&) { return 0; }
+int64_t linear_scratch_bytes(const glm_workspace_shape&) {
+  return blackwell::linear_scratch_bytes();
+}
 
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "native/base/failure.hpp"
+#include "native/kernels/blackwell/operations.hpp"
+#include "native/kernels/blackwell/stored_rows.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/logits/gather.hpp"
 #include "native/kernels/logits/logits_products.hpp"
@@ -93,6 +95,8 @@ int32_t chunk_rows(const glm_matrix& head) {
 void logits(const Context& context, const glm_logits_args& args) {
   validate(args);
   if (args.num_rows == 0) return;
+  if (blackwell::multiplies(context, args.head->dtype))
+    return blackwell::logits(context, args);
   int32_t chunk =
       std::min(chunk_rows(*args.head), gathered_capacity(context, args));
   for (int32_t row = 0; row < args.num_rows; row += chunk) {
@@ -109,7 +113,8 @@ void logits(const Context& context, const glm_logits_args& args) {
 }
 
 int64_t logits_scratch_bytes(const glm_workspace_shape& shape) {
-  return int64_t{shape.max_logit_rows} * gathered_row_bytes(shape.hidden_size);
+  return int64_t{shape.max_logit_rows} * gathered_row_bytes(shape.hidden_size) +
+         blackwell::linear_scratch_bytes();
 }
 
 }

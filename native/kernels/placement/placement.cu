@@ -1,6 +1,7 @@
 #include <cuda_bf16.h>
 
 #include "native/base/cuda.hpp"
+#include "native/kernels/blackwell/stored_rows.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/placement/placement.hpp"
 #include "native/ptx/dependent_launch.hpp"
@@ -141,7 +142,7 @@ void clear_padding(const Context& context, const glm_matrix& matrix) {
          clear_padding_kernel, matrix, first);
 }
 
-void pack_rows(const Context& context, const StagedRows& rows) {
+void pack_tiles(const Context& context, const StagedRows& rows) {
   const glm_matrix& matrix = rows.matrix;
   int32_t row_bytes = matrix.columns * dtype_bytes(matrix.dtype);
   bool table = matrix.role == GLM_MATRIX_TABLE;
@@ -154,6 +155,13 @@ void pack_rows(const Context& context, const StagedRows& rows) {
          table && aligned ? copy_table_kernel : pack_rows_kernel, rows, shape);
   if (!table && rows.row_begin + rows.num_rows == matrix.rows)
     clear_padding(context, matrix);
+}
+
+void pack_rows(const Context& context, const StagedRows& rows) {
+  StagedRows placed = rows;
+  if (blackwell::stores_rows(context, rows.matrix))
+    placed.matrix = blackwell::as_table(rows.matrix);
+  pack_tiles(context, placed);
 }
 
 void widen_floats(const Context& context, const StagedFloats& floats) {

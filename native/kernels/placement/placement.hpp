@@ -22,6 +22,7 @@ struct StagedRows {
 
 void expect_matrix(const char* where, const glm_matrix& matrix);
 void clear_padding(const Context& context, const glm_matrix& matrix);
+void pack_tiles(const Context& context, const StagedRows& rows);
 void pack_rows(const Context& context, const StagedRows& rows);
 void widen_floats(const Context& context, const StagedFloats& floats);
 void place_random(const Context& context, const glm_place_random_args& args);

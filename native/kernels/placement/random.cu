@@ -4,6 +4,7 @@
 #include <string>
 
 #include "native/base/cuda.hpp"
+#include "native/kernels/blackwell/stored_rows.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/placement/placement.hpp"
 #include "native/ptx/dependent_launch.hpp"
@@ -105,8 +106,10 @@ void fill_rows(const Context& context, float* destination, int32_t count,
 void place_random(const Context& context, const glm_place_random_args& args) {
   const char* where = "place_random";
   expect_pointer(where, "matrix", args.matrix);
-  const glm_matrix& matrix = *args.matrix;
-  expect_matrix(where, matrix);
+  expect_matrix(where, *args.matrix);
+  const bool stored = blackwell::stores_rows(context, *args.matrix);
+  const glm_matrix matrix =
+      stored ? blackwell::as_table(*args.matrix) : *args.matrix;
   if (!(args.standard_deviation > 0) || !std::isfinite(args.standard_deviation))
     reject(where, "standard_deviation", "a finite number above 0",
            std::to_string(args.standard_deviation));
@@ -119,6 +122,7 @@ void place_random(const Context& context, const glm_place_random_args& args) {
          place_random_kernel, matrix, args.seed, args.standard_deviation,
          words);
   if (!table) clear_padding(context, matrix);
+  if (stored) blackwell::clear_row_ends(context, *args.matrix);
   fill_rows(context, matrix.row_scale, matrix.rows,
             args.standard_deviation / kCodeDeviation);
   fill_rows(context, matrix.bias, matrix.rows, 0.0f);

@@ -3,6 +3,8 @@
 #include <string>
 
 #include "native/base/failure.hpp"
+#include "native/kernels/blackwell/operations.hpp"
+#include "native/kernels/blackwell/stored_rows.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/route/parameters.hpp"
 #include "native/kernels/rows/checks.hpp"
@@ -54,7 +56,10 @@ routing::RouteParameters parameters_of(const glm_route_args& args) {
 
 }
 
-int64_t route_scratch_bytes(const glm_workspace_shape&) { return 0; }
+int64_t route_scratch_bytes(const glm_workspace_shape& shape) {
+  return blackwell::router_scratch_bytes(routing::kMaxExperts,
+                                         shape.hidden_size);
+}
 
 void route(const Context& context, const glm_route_args& args) {
   expect_rows(kRoute, args.rows);
@@ -64,8 +69,10 @@ void route(const Context& context, const glm_route_args& args) {
   expect_pointer(kRoute, "selection_bias", args.selection_bias);
   expect_pointer(kRoute, "expert_ids", args.expert_ids);
   expect_pointer(kRoute, "expert_weights", args.expert_weights);
-  routing::launch_route(context.stream, args.router->dtype,
-                        parameters_of(args));
+  routing::RouteParameters parameters = parameters_of(args);
+  if (blackwell::multiplies(context, args.router->dtype))
+    parameters.router = blackwell::packed_router(context, *args.router);
+  routing::launch_route(context.stream, args.router->dtype, parameters);
 }
 
 }

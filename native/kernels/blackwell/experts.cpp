@@ -1,0 +1,208 @@
+#include <algorithm>
+
+#include "native/base/failure.hpp"
+#include "native/kernels/blackwell/operations.hpp"
+#include "native/kernels/blackwell/product.hpp"
+#include "native/kernels/blackwell/stored_rows.hpp"
+#include "native/kernels/blackwell/swiglu.hpp"
+#include "native/kernels/prefill/stages.hpp"
+
+namespace glm::kernels::blackwell {
+namespace {
+
+constexpr char kWhere[] = "blackwell experts";
+constexpr int64_t kRegionAlignment = 256;
+constexpr int64_t kFloatBytes = 4;
+constexpr int64_t kBf16Bytes = 2;
+
+struct Shape {
+  int32_t dtype;
+  int32_t top_k;
+  int32_t num_experts;
+  int32_t hidden_size;
+  int32_t width;
+};
+
+struct Layout {
+  int64_t input_bytes;
+  int64_t inner_bytes;
+  int64_t gate_up_pitch;
+  int64_t product_pitch;
+  int64_t begin;
+  int64_t position;
+  int64_t input_scale;
+  int64_t hidden_scale;
+  int64_t inner;
+  int64_t gathered;
+  int64_t gate_up;
+  int64_t products;
+  int64_t bytes;
+
+  Layout(const Shape& shape, int64_t num_rows)
+      : input_bytes(row_pitch(shape.dtype, shape.hidden_size)),
+        inner_bytes(row_pitch(shape.dtype, shape.width)),
+        gate_up_pitch(round_up(2 * int64_t{shape.width}, kPairRows)),
+        product_pitch(round_up(shape.hidden_size, kPairRows)),
+        bytes(product_scratch_bytes(shape.num_experts)) {
+    const int64_t choices = num_rows * shape.top_k;
+    begin = take((int64_t{shape.num_experts} + 1) * kFloatBytes);
+    position = take(choices * kFloatBytes);
+    input_scale = take(choices * kFloatBytes);
+    hidden_scale = take(choices * kFloatBytes);
+    inner = take(choices * inner_bytes);
+    gathered = take(choices * input_bytes);
+    gate_up = take(choices * gate_up_pitch * kFloatBytes);
+    products = gathered;
+    bytes = std::max(bytes, products + choices * product_pitch * kBf16Bytes);
+  }
+
+ private:
+  int64_t take(int64_t size) {
+    const int64_t offset = round_up(bytes, kRegionAlignment);
+    bytes = offset + size;
+    return offset;
+  }
+};
+
+Shape shape_of(const glm_experts_args& args) {
+  return {args.gate_up->dtype, args.top_k, args.num_local_experts,
+          args.gate_up->columns, args.down->columns};
+}
+
+int32_t rows_that_fit(const Shape& shape, int32_t num_rows, int64_t bytes) {
+  int32_t rows = num_rows;
+  while (rows > 1 && Layout(shape, rows).bytes > bytes) rows = (rows + 1) / 2;
+  return rows;
+}
+
+class Rows {
+ public:
+  Rows(const Context& context, const glm_experts_args& args, int32_t row_begin,
+       int32_t num_rows)
+      : context_(context),
+        args_(args),
+        shape_(shape_of(args)),
+        layout_(shape_, num_rows),
+        row_begin_(row_begin),
+        num_rows_(num_rows) {
+    expect_range(kWhere, "bytes of scratch", layout_.bytes, INT64_MAX,
+                 context.scratch.bytes);
+    expect_pointer(kWhere, "scratch", context.scratch.data);
+  }
+
+  void run() const {
+    const int64_t first = int64_t{row_begin_} * shape_.top_k;
+    prefill::sort_choices(
+        context_, {num_choices(), args_.expert_begin, shape_.num_experts,
+                   args_.expert_ids + first, at<int32_t>(layout_.begin),
+                   at<int32_t>(layout_.position)});
+    if (shape_.num_experts > 0) run_products();
+    prefill::combine_rows(
+        context_, {num_rows_, shape_.top_k, shape_.hidden_size,
+                   static_cast<int32_t>(layout_.product_pitch),
+                   at<int32_t>(layout_.position), args_.expert_weights + first,
+                   at<uint8_t>(layout_.products), plain_row(args_.initial),
+                   const_cast<uint8_t*>(plain_row(args_.output))});
+  }
+
+ private:
+  template <typename Element>
+  Element* at(int64_t region) const {
+    return reinterpret_cast<Element*>(
+        static_cast<uint8_t*>(context_.scratch.data) + region);
+  }
+
+  bool is_fp8() const { return shape_.dtype == GLM_DTYPE_F8_E4M3; }
+
+  int32_t num_choices() const { return num_rows_ * shape_.top_k; }
+
+  const uint8_t* plain_row(const void* rows) const {
+    if (rows == nullptr) return nullptr;
+    return static_cast<const uint8_t*>(rows) +
+           int64_t{row_begin_} * shape_.hidden_size * kBf16Bytes;
+  }
+
+  const uint8_t* tokens() const {
+    return is_fp8()
+               ? args_.input.codes + int64_t{row_begin_} * shape_.hidden_size
+               : plain_row(args_.input.plain);
+  }
+
+  void run_products() const {
+    prefill::gather_rows(
+        context_, {num_rows_, shape_.top_k,
+                   int64_t{shape_.hidden_size} * dtype_bytes(shape_.dtype),
+                   layout_.input_bytes, tokens(),
+                   is_fp8() ? args_.input.row_scale + row_begin_ : nullptr,
+                   at<int32_t>(layout_.position), at<uint8_t>(layout_.gathered),
+                   at<float>(layout_.input_scale)});
+    multiply_gate_up();
+    gate_rows(context_, {shape_.dtype, shape_.width,
+                         at<int32_t>(layout_.begin) + shape_.num_experts,
+                         at<float>(layout_.gate_up), layout_.gate_up_pitch,
+                         at<uint8_t>(layout_.inner),
+                         layout_.inner_bytes / dtype_bytes(shape_.dtype),
+                         at<float>(layout_.hidden_scale)});
+    multiply_down();
+  }
+
+  Product grouped(const glm_matrix& matrix, int64_t stride,
+                  int64_t scale_stride) const {
+    Product product = describe(matrix);
+    product.expert_stride = stride;
+    product.channel_scale_stride = scale_stride / kFloatBytes;
+    product.expert_begin = at<int32_t>(layout_.begin);
+    product.num_groups = shape_.num_experts;
+    product.num_tokens = num_choices();
+    return product;
+  }
+
+  void multiply_gate_up() const {
+    Product product = grouped(*args_.gate_up, args_.gate_up_stride,
+                              args_.gate_up_scale_stride);
+    product.output_dtype = GLM_DTYPE_F32;
+    product.tokens = at<uint8_t>(layout_.gathered);
+    product.token_pitch = layout_.input_bytes;
+    product.token_scale = is_fp8() ? at<float>(layout_.input_scale) : nullptr;
+    product.output = at<uint8_t>(layout_.gate_up);
+    product.output_pitch = layout_.gate_up_pitch;
+    multiply(context_, product, context_.scratch);
+  }
+
+  void multiply_down() const {
+    Product product =
+        grouped(*args_.down, args_.down_stride, args_.down_scale_stride);
+    product.tokens = at<uint8_t>(layout_.inner);
+    product.token_pitch = layout_.inner_bytes;
+    product.token_scale = is_fp8() ? at<float>(layout_.hidden_scale) : nullptr;
+    product.output = at<uint8_t>(layout_.products);
+    product.output_pitch = layout_.product_pitch;
+    multiply(context_, product, context_.scratch);
+  }
+
+  const Context& context_;
+  const glm_experts_args& args_;
+  Shape shape_;
+  Layout layout_;
+  int32_t row_begin_;
+  int32_t num_rows_;
+};
+
+}
+
+int64_t experts_scratch_bytes(const glm_workspace_shape& shape) {
+  return Layout({GLM_DTYPE_BF16, shape.top_k, shape.num_local_experts,
+                 shape.hidden_size, shape.moe_intermediate_size},
+                1)
+      .bytes;
+}
+
+void experts(const Context& context, const glm_experts_args& args) {
+  const int32_t num_rows = args.rows.num_tokens;
+  const int32_t chunk =
+      rows_that_fit(shape_of(args), num_rows, context.scratch.bytes);
+  for (int32_t row = 0; row < num_rows; row += chunk)
+    Rows(context, args, row, std::min(num_rows - row, chunk)).run();
+}
+
+}

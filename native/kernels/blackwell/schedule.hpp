@@ -1,0 +1,19 @@
+#ifndef GLM_KERNELS_BLACKWELL_SCHEDULE_HPP
+#define GLM_KERNELS_BLACKWELL_SCHEDULE_HPP
+
+#include <cutlass/arch/arch.h>
+
+#include <cutlass/epilogue/dispatch_policy.hpp>
+#include <cutlass/gemm/dispatch_policy.hpp>
+
+namespace glm::kernels::blackwell {
+
+struct Schedule {
+  using Architecture = cutlass::arch::Sm100;
+  using Mainloop = cutlass::gemm::KernelPtrArrayTmaWarpSpecialized1SmSm100;
+  using Epilogue = cutlass::epilogue::PtrArrayTmaWarpSpecialized1Sm;
+};
+
+}
+
+#endif

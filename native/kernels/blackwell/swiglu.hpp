@@ -1,0 +1,25 @@
+#ifndef GLM_KERNELS_BLACKWELL_SWIGLU_HPP
+#define GLM_KERNELS_BLACKWELL_SWIGLU_HPP
+
+#include <cstdint>
+
+#include "native/kernels/context.hpp"
+
+namespace glm::kernels::blackwell {
+
+struct GatedRows {
+  int32_t dtype = 0;
+  int32_t width = 0;
+  const int32_t* num_rows = nullptr;
+  const float* gate_up = nullptr;
+  int64_t gate_up_pitch = 0;
+  void* hidden = nullptr;
+  int64_t hidden_pitch = 0;
+  float* row_scale = nullptr;
+};
+
+void gate_rows(const Context& context, const GatedRows& rows);
+
+}
+
+#endif
