@@ -1,3 +1,6 @@
+import ctypes
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 
@@ -45,6 +48,40 @@ def test_saved_pages_come_back_in_other_places(device, cache, pages):
     device.run("restore_pages", pages=others.ctypes.data, **fields)
     expected[others] = expected[pages]
     np.testing.assert_array_equal(cache.contents(), expected)
+
+
+@contextmanager
+def host_memory(device, num_bytes, is_pinned):
+    """Memory of the host, page-locked or not, as an array."""
+    if not is_pinned:
+        yield np.zeros(num_bytes, np.uint8)
+        return
+    memory = ctypes.c_void_p()
+    device.check(device.table.host_allocate(device.handle, num_bytes, ctypes.addressof(memory)))
+    yield np.ctypeslib.as_array((ctypes.c_uint8 * num_bytes).from_address(memory.value))
+    device.check(device.table.host_release(device.handle, memory))
+
+
+def assert_saved_and_restored(device, cache, pages, host):
+    order = shapes.generator("transfer").permutation(len(pages)).astype(np.int32)
+    fields = {"cache": cache.pointer, "num_pages": len(order), "host_data": host.ctypes.data}
+    device.run("save_pages", pages=order.ctypes.data, **fields)
+    np.testing.assert_array_equal(host, pages[order].reshape(host.shape))
+    others = np.roll(order, 1)
+    device.run("restore_pages", pages=others.ctypes.data, **fields)
+    pages[others] = pages[order]
+    np.testing.assert_array_equal(cache.contents(), pages)
+
+
+@pytest.mark.parametrize("is_pinned", [False, True], ids=["pageable", "pinned"])
+@pytest.mark.parametrize(("num_pages", "num_layers", "page_size"), [(300, 3, 16), (3, 2, 2064)])
+def test_transfers_past_a_slot_of_the_staging(device, num_pages, num_layers, page_size, is_pinned):
+    cache = PagedCache(device, Heads(2, 2, 128), num_layers, num_pages, page_size)
+    size = (num_pages, num_layers, cache.page_bytes // num_layers)
+    pages = shapes.generator("slots").integers(0, 256, size, np.uint8)
+    cache.fill(pages)
+    with host_memory(device, pages.nbytes, is_pinned) as host:
+        assert_saved_and_restored(device, cache, pages, host)
 
 
 def test_more_pages_than_one_launch_takes(device):

@@ -10,6 +10,7 @@ namespace glm::cuda {
 namespace {
 
 constexpr size_t kMaxWaiting = 256;
+constexpr char kWhere[] = "copy between host and device";
 
 int32_t copy_threads(int32_t wanted) {
   int32_t cores = static_cast<int32_t>(std::thread::hardware_concurrency());
@@ -45,10 +46,10 @@ Staging::~Staging() {
   cwCudaFreeHost(memory_);
 }
 
-void Staging::submit(Work work) {
+void Staging::submit(Step enqueue, Step drain) {
   std::unique_lock lock(mutex_);
   has_finished_.wait(lock, [&] { return waiting_.size() < kMaxWaiting; });
-  waiting_.push_back(std::move(work));
+  waiting_.push_back({std::move(enqueue), std::move(drain)});
   ++num_submitted_;
   has_work_.notify_one();
 }
@@ -77,20 +78,22 @@ bool Staging::take(Work* work, int32_t* slot) {
 }
 
 void Staging::perform(const Work& work, int32_t slot) {
-  const char* where = "copy of weights to the device";
-  check_call(cwCudaEventSync(events_[slot]), where);
-  work(memory_ + slot * kSlotBytes);
-  check_call(cwCudaEventRecord(events_[slot], wrapped(stream_)), where);
+  uint8_t* memory = memory_ + slot * kSlotBytes;
+  check_call(cwCudaEventSync(events_[slot]), kWhere);
+  work.enqueue(memory);
+  check_call(cwCudaEventRecord(events_[slot], wrapped(stream_)), kWhere);
+  if (!work.drain) return;
+  check_call(cwCudaEventSync(events_[slot]), kWhere);
+  work.drain(memory);
 }
 
 void Staging::run() {
-  const char* where = "copy of weights to the device";
   Work work;
   for (int32_t slot = 0; take(&work, &slot);) {
     std::exception_ptr failure;
     try {
-      check(cudaSetDevice(ordinal_), where);
-      check_call(cwCudaSetDevice(ordinal_), where);
+      check(cudaSetDevice(ordinal_), kWhere);
+      check_call(cwCudaSetDevice(ordinal_), kWhere);
       perform(work, slot);
     } catch (const std::exception&) {
       failure = std::current_exception();

@@ -21,19 +21,23 @@ constexpr int32_t kNumSlots = 16;
 
 class Staging {
  public:
-  using Work = std::function<void(uint8_t* slot)>;
+  using Step = std::function<void(uint8_t* slot)>;
 
   Staging(int32_t ordinal, cudaStream_t stream, int32_t num_threads);
   ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  void submit(Work work);
+  void submit(Step enqueue, Step drain = nullptr);
   void finish();
   bool is_idle() const { return num_submitted_ == 0; }
-  uint8_t* memory() const { return memory_; }
 
  private:
+  struct Work {
+    Step enqueue;
+    Step drain;
+  };
+
   void run();
   bool take(Work* work, int32_t* slot);
   void perform(const Work& work, int32_t slot);

@@ -10,55 +10,75 @@ namespace {
 
 constexpr int32_t kThreads = 256;
 constexpr int32_t kMostPages = 256;
+constexpr int64_t kMostBlocks = 1024;
 
 struct Pages {
   uint8_t* data;
   int32_t num_layers;
   int32_t num_pages;
-  int64_t layer_page_bytes;
+  int64_t layer_bytes;
 
-  __device__ uint8_t* at(int32_t layer, int32_t page) const {
-    return data + (int64_t{layer} * num_pages + page) * layer_page_bytes;
+  __host__ __device__ int64_t blocks_of_layer() const {
+    return ceil_divide(layer_bytes, kPageBlockBytes);
+  }
+
+  __host__ __device__ int64_t blocks_of_page() const {
+    return num_layers * blocks_of_layer();
+  }
+
+  __host__ __device__ int64_t packed_begin(int64_t block) const {
+    int64_t layer = block / blocks_of_layer();
+    return layer * layer_bytes + block % blocks_of_layer() * kPageBlockBytes;
+  }
+
+  __device__ uint8_t* at(int64_t layer, int32_t page) const {
+    return data + (layer * num_pages + page) * layer_bytes;
   }
 };
-
-__device__ void copy_block(uint8_t* destination, const uint8_t* source,
-                           int64_t bytes) {
-  int64_t step = int64_t{gridDim.z} * kThreads * kChunkBytes;
-  int64_t begin = (int64_t{blockIdx.z} * kThreads + threadIdx.x) * kChunkBytes;
-  for (int64_t byte = begin; byte < bytes; byte += step)
-    *reinterpret_cast<uint4*>(destination + byte) =
-        *reinterpret_cast<const uint4*>(source + byte);
-}
 
 struct PageList {
   int32_t ids[kMostPages];
 };
 
-PageList list_of(const int32_t* ids, int32_t count) {
+PageList list_of(const int32_t* ids, int64_t count) {
   PageList list = {};
   std::copy(ids, ids + count, list.ids);
   return list;
 }
 
+__device__ void copy_bytes(uint8_t* destination, const uint8_t* source,
+                           int64_t bytes, int32_t index, int32_t count) {
+  int64_t step = int64_t{count} * kThreads * kChunkBytes;
+  int64_t begin = (int64_t{index} * kThreads + threadIdx.x) * kChunkBytes;
+  for (int64_t byte = begin; byte < bytes; byte += step)
+    *reinterpret_cast<uint4*>(destination + byte) =
+        *reinterpret_cast<const uint4*>(source + byte);
+}
+
 __global__ void __launch_bounds__(kThreads)
     copy_pages_kernel(Pages pages, PageList source, PageList destination) {
   ptx::wait_for_predecessor();
-  copy_block(pages.at(blockIdx.y, destination.ids[blockIdx.x]),
-             pages.at(blockIdx.y, source.ids[blockIdx.x]),
-             pages.layer_page_bytes);
+  copy_bytes(pages.at(blockIdx.y, destination.ids[blockIdx.x]),
+             pages.at(blockIdx.y, source.ids[blockIdx.x]), pages.layer_bytes,
+             blockIdx.z, gridDim.z);
 }
 
-template <bool gather>
+template <bool is_save>
 __global__ void __launch_bounds__(kThreads)
-    transfer_pages_kernel(Pages pages, PageList list, uint8_t* packed) {
+    transfer_pages_kernel(Pages pages, PageList list, int64_t first_block,
+                          uint8_t* packed) {
   ptx::wait_for_predecessor();
-  uint8_t* stored = pages.at(blockIdx.y, list.ids[blockIdx.x]);
+  int64_t first = first_block % pages.blocks_of_page();
+  int64_t block = first + blockIdx.x;
+  int64_t layer = block / pages.blocks_of_layer();
+  int64_t begin = block % pages.blocks_of_layer() * kPageBlockBytes;
+  uint8_t* stored =
+      pages.at(layer % pages.num_layers, list.ids[layer / pages.num_layers]) +
+      begin;
   uint8_t* outside =
-      packed + (int64_t{blockIdx.x} * pages.num_layers + blockIdx.y) *
-                   pages.layer_page_bytes;
-  copy_block(gather ? outside : stored, gather ? stored : outside,
-             pages.layer_page_bytes);
+      packed + pages.packed_begin(block) - pages.packed_begin(first);
+  copy_bytes(is_save ? outside : stored, is_save ? stored : outside,
+             min(pages.layer_bytes - begin, kPageBlockBytes), 0, 1);
 }
 
 Pages pages_of(const glm_kv_cache& cache) {
@@ -67,13 +87,19 @@ Pages pages_of(const glm_kv_cache& cache) {
               head_page_bytes(cache.dtype, cache.head_dim, cache.page_size)};
 }
 
-LaunchShape shape_of(const Pages& pages, int32_t num_pages) {
-  int64_t blocks =
-      ceil_divide(pages.layer_page_bytes, 4 * kThreads * kChunkBytes);
-  return {dim3(static_cast<uint32_t>(num_pages),
-               static_cast<uint32_t>(pages.num_layers),
-               static_cast<uint32_t>(std::min<int64_t>(blocks, 1024))),
-          dim3(kThreads)};
+void launch_transfer(const Context& context, const PageTransfer& part) {
+  Pages pages = pages_of(*part.cache);
+  int64_t first_page = part.first_block / pages.blocks_of_page();
+  int64_t end_page =
+      ceil_divide(part.first_block + part.num_blocks, pages.blocks_of_page());
+  LaunchShape shape;
+  shape.grid = dim3(static_cast<uint32_t>(part.num_blocks));
+  shape.block = dim3(kThreads);
+  launch(
+      part.is_save ? "save_pages" : "restore_pages", context.stream, shape,
+      part.is_save ? transfer_pages_kernel<true> : transfer_pages_kernel<false>,
+      pages, list_of(part.pages + first_page, end_page - first_page),
+      part.first_block, part.packed);
 }
 
 }
@@ -120,25 +146,40 @@ void copy_pages(const Context& context, const glm_copy_pages_args& args) {
   expect_pages(where, "destination_pages", *args.cache, args.destination_pages,
                args.num_pages);
   Pages pages = pages_of(*args.cache);
+  LaunchShape shape;
+  shape.block = dim3(kThreads);
   for (int32_t begin = 0; begin < args.num_pages; begin += kMostPages) {
     int32_t count = std::min(kMostPages, args.num_pages - begin);
-    launch(where, context.stream, shape_of(pages, count), copy_pages_kernel,
-           pages, list_of(args.source_pages + begin, count),
+    shape.grid = dim3(static_cast<uint32_t>(count),
+                      static_cast<uint32_t>(pages.num_layers),
+                      static_cast<uint32_t>(std::min<int64_t>(
+                          pages.blocks_of_layer(), kMostBlocks)));
+    launch(where, context.stream, shape, copy_pages_kernel, pages,
+           list_of(args.source_pages + begin, count),
            list_of(args.destination_pages + begin, count));
   }
 }
 
+int64_t blocks_of_page(const glm_kv_cache& cache) {
+  return pages_of(cache).blocks_of_page();
+}
+
+int64_t packed_begin(const glm_kv_cache& cache, int64_t block) {
+  return pages_of(cache).packed_begin(block);
+}
+
 void transfer_pages(const Context& context, const PageTransfer& transfer) {
   Pages pages = pages_of(*transfer.cache);
-  int64_t bytes = page_bytes(*transfer.cache);
-  for (int32_t begin = 0; begin < transfer.num_pages; begin += kMostPages) {
-    int32_t count = std::min(kMostPages, transfer.num_pages - begin);
-    launch(transfer.is_save ? "save_pages" : "restore_pages", context.stream,
-           shape_of(pages, count),
-           transfer.is_save ? transfer_pages_kernel<true>
-                            : transfer_pages_kernel<false>,
-           pages, list_of(transfer.pages + begin, count),
-           transfer.packed + begin * bytes);
+  PageTransfer part = transfer;
+  int64_t end = transfer.first_block + transfer.num_blocks;
+  while (part.first_block < end) {
+    int64_t page = part.first_block / pages.blocks_of_page();
+    int64_t next = std::min(end, (page + kMostPages) * pages.blocks_of_page());
+    part.num_blocks = next - part.first_block;
+    part.packed = transfer.packed + pages.packed_begin(part.first_block) -
+                  pages.packed_begin(transfer.first_block);
+    launch_transfer(context, part);
+    part.first_block = next;
   }
 }
 

@@ -5,6 +5,8 @@
 
 namespace glm::kernels {
 
+constexpr int64_t kPageBlockBytes = 16 * 1024;
+
 int64_t page_bytes(const glm_kv_cache& cache);
 void expect_cache(const char* where, const glm_kv_cache* cache);
 
@@ -14,10 +16,14 @@ void expect_pages(const char* where, const char* what,
 
 void copy_pages(const Context& context, const glm_copy_pages_args& args);
 
+int64_t blocks_of_page(const glm_kv_cache& cache);
+int64_t packed_begin(const glm_kv_cache& cache, int64_t block);
+
 struct PageTransfer {
   const glm_kv_cache* cache = nullptr;
   const int32_t* pages = nullptr;
-  int32_t num_pages = 0;
+  int64_t first_block = 0;
+  int64_t num_blocks = 0;
   uint8_t* packed = nullptr;
   bool is_save = false;
 };
