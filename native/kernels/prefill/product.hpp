@@ -14,6 +14,7 @@ constexpr int32_t kTileTokens = 256;
 constexpr int32_t kPromotedTileTokens = 192;
 constexpr int32_t kSmallTileTokens = 64;
 constexpr int32_t kSliceTokens = 32;
+constexpr int32_t kWidthStep = 16;
 constexpr int32_t kClusterSize = 2;
 constexpr int32_t kMaxExperts = 1024;
 

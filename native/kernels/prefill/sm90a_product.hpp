@@ -41,7 +41,8 @@ struct Shared {
 class Ring {
  public:
   __device__ explicit Ring(const Product& product)
-      : stage_bytes_(kTileBytes + product.tile_tokens * kTileRowBytes),
+      : stage_bytes_(kTileBytes + (product.tile_tokens + kSliceTokens - 1) /
+                                      kSliceTokens * kSliceBytes),
         num_stages_(min(kMaxStages, kRingBytes / stage_bytes_)) {}
 
   __device__ void advance() {

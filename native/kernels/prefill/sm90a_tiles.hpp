@@ -6,7 +6,6 @@
 namespace glm::kernels::prefill {
 
 constexpr int32_t kGroupTiles = 8;
-constexpr int32_t kWidthStep = 16;
 
 struct Tile {
   int32_t expert;

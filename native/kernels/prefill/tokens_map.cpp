@@ -1,9 +1,16 @@
 #include <cuda.h>
 
+#include <algorithm>
+
 #include "native/kernels/prefill/product.hpp"
 #include "native/kernels/rows/tensor_map.hpp"
 
 namespace glm::kernels::prefill {
+namespace {
+
+constexpr int32_t kTokensOfOverhead = 32;
+
+}
 
 CUtensorMap tokens_map(const char* where, const void* data, int32_t dtype,
                        int64_t num_tokens, int64_t columns,
@@ -37,11 +44,19 @@ Product describe(const glm_matrix& matrix) {
 int32_t tile_tokens_of(int32_t num_clusters, int32_t num_row_tiles,
                        int32_t num_tokens) {
   const int64_t pairs = ceil_divide(num_row_tiles, kClusterSize);
-  int32_t tokens = kTileTokens;
-  while (tokens > kSmallTileTokens &&
-         pairs * ceil_divide(num_tokens, tokens) < num_clusters)
-    tokens /= 2;
-  return tokens;
+  int32_t best = kTileTokens;
+  int64_t least = INT64_MAX;
+  for (int32_t tokens = kTileTokens; tokens >= kSmallTileTokens;
+       tokens -= kWidthStep) {
+    const int64_t tiles = ceil_divide(num_tokens, tokens);
+    const int64_t rounds = ceil_divide(pairs * tiles, num_clusters);
+    const int64_t share = round_up(ceil_divide(num_tokens, tiles), kWidthStep);
+    const int64_t cost = rounds * (share + kTokensOfOverhead);
+    if (cost >= least) continue;
+    least = cost;
+    best = std::max(static_cast<int32_t>(share), kSmallTileTokens);
+  }
+  return best;
 }
 
 int32_t expert_tile_tokens_of(int32_t num_choices, int32_t num_experts) {
