@@ -14,6 +14,8 @@ SELECTIONS = (
     "tests/native/test_streams.py::test_sampled_ids_are_fed_back",
     "tests/native/test_streams.py::test_random_weights",
     "tests/native/test_streams.py::test_the_rate_of_reading",
+    "tests/native/test_host_copies.py::test_copies_keep_the_order_in_which_they_are_queued",
+    "tests/native/test_host_copies.py::test_a_captured_upload_reads_the_host_again_at_each_replay",
     "tests/native/test_graphs.py",
     "tests/native/test_packed_layout.py::test_placed_rows[130x65-bf16-gate_up]",
     "tests/native/test_packed_layout.py::test_placed_rows[128x64-fp8-table]",

@@ -4,6 +4,7 @@
 #include "native/backends/cuda/checked.hpp"
 #include "native/backends/cuda/lifecycle.hpp"
 #include "native/base/failure.hpp"
+#include "native/kernels/host_copy/host_copy.hpp"
 
 namespace glm::cuda {
 namespace {
@@ -61,11 +62,16 @@ void host_release(glm_device& device, void* memory) {
 
 void upload(glm_device& device, void* destination, const void* source,
             int64_t bytes) {
-  expect_copy("upload", destination, source, bytes);
+  const char* where = "upload";
+  expect_copy(where, destination, source, bytes);
   if (bytes == 0) return;
+  const kernels::HostCopy copy = {destination, source, bytes};
+  if (kernels::is_short_copy(where, copy, cudaMemoryTypeHost,
+                             cudaMemoryTypeDevice))
+    return kernels::host_copy(where, device.stream, copy);
   check_call(
       cwCudaMemcpyH2D(destination, source, bytes, wrapped(device.stream)),
-      "upload");
+      where);
 }
 
 void download_begin(glm_device& device, void* destination, const void* source,
@@ -74,6 +80,10 @@ void download_begin(glm_device& device, void* destination, const void* source,
   expect_no_capture(device, where);
   expect_copy(where, destination, source, bytes);
   if (bytes == 0) return;
+  const kernels::HostCopy copy = {destination, source, bytes};
+  if (kernels::is_short_copy(where, copy, cudaMemoryTypeDevice,
+                             cudaMemoryTypeHost))
+    return kernels::host_copy(where, device.stream, copy);
   check_call(
       cwCudaMemcpyD2H(destination, source, bytes, wrapped(device.stream)),
       where);
