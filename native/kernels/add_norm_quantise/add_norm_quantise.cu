@@ -157,12 +157,14 @@ void add_norm_quantise(const Context& context,
   bool aligned = rows::are_aligned(
       given.width,
       {given.residual, given.delta, given.weight, given.plain, given.codes});
-  rows::with_chunks(shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
-    auto kernel = norm_rows<decltype(chunks)::value, decltype(is_fast)::value>;
-    launch(kWhere, context.stream,
-           rows::grid_of(context, kWhere, given.num_tokens, shape, kernel),
-           kernel, given);
-  });
+  rows::with_chunks<1, 2, 4, 8>(
+      shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
+        auto kernel =
+            norm_rows<decltype(chunks)::value, decltype(is_fast)::value>;
+        launch(kWhere, context.stream,
+               rows::grid_of(context, kWhere, given.num_tokens, shape, kernel),
+               kernel, given);
+      });
 }
 
 int64_t add_norm_quantise_scratch_bytes(const glm_workspace_shape&) {

@@ -63,13 +63,14 @@ template <typename Element>
 void launch_embed(const Context& context, const EmbedRows& args) {
   rows::RowShape shape = rows::shape_of(kWhere, args.width);
   bool aligned = rows::are_aligned(args.width, {args.table, args.residual});
-  rows::with_chunks(shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
-    auto kernel =
-        embed_rows<Element, decltype(chunks)::value, decltype(is_fast)::value>;
-    launch(kWhere, context.stream,
-           rows::grid_of(context, kWhere, args.num_tokens, shape, kernel),
-           kernel, args);
-  });
+  rows::with_chunks<1, 2, 4, 8>(
+      shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
+        auto kernel = embed_rows<Element, decltype(chunks)::value,
+                                 decltype(is_fast)::value>;
+        launch(kWhere, context.stream,
+               rows::grid_of(context, kWhere, args.num_tokens, shape, kernel),
+               kernel, args);
+      });
 }
 
 void expect_table(const glm_matrix* table) {

@@ -67,15 +67,16 @@ void quantise(const Context& context, const glm_quantise_args& args) {
   QuantiseRows given = {args.rows.num_tokens, args.width,
                         static_cast<const __nv_bfloat16*>(args.input),
                         args.codes, args.row_scale};
-  rows::RowShape shape = rows::shape_of(kWhere, args.width);
+  rows::RowShape shape = rows::small_shape_of(kWhere, args.width);
   bool aligned = rows::are_aligned(args.width, {args.input, args.codes});
-  rows::with_chunks(shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
-    auto kernel =
-        quantise_rows<decltype(chunks)::value, decltype(is_fast)::value>;
-    launch(kWhere, context.stream,
-           rows::grid_of(context, kWhere, given.num_tokens, shape, kernel),
-           kernel, given);
-  });
+  rows::with_chunks<1, 3, 4, 8>(
+      shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
+        auto kernel =
+            quantise_rows<decltype(chunks)::value, decltype(is_fast)::value>;
+        launch(kWhere, context.stream,
+               rows::grid_of(context, kWhere, given.num_tokens, shape, kernel),
+               kernel, given);
+      });
 }
 
 int64_t quantise_scratch_bytes(const glm_workspace_shape&) { return 0; }

@@ -4,6 +4,8 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "native/kernels/rows/shape.hpp"
 
@@ -20,6 +22,18 @@ struct alignas(8) CodeChunk {
 struct FloatChunk {
   float values[kChunkElements];
 };
+
+template <typename Chunk>
+using WordsOf =
+    std::conditional_t<sizeof(Chunk) == sizeof(uint4), uint4, uint2>;
+
+template <typename To, typename From>
+__device__ inline To same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  memcpy(&to, &from, sizeof(To));
+  return to;
+}
 
 __device__ inline FloatChunk widen(const Bf16Chunk& chunk) {
   FloatChunk result;
@@ -52,7 +66,9 @@ __device__ inline Chunk load(const Element* row, int32_t begin, int32_t width) {
   static_assert(sizeof(Chunk) == sizeof(Element) * kChunkElements);
   Chunk chunk = {};
   if constexpr (aligned) {
-    if (begin < width) chunk = *reinterpret_cast<const Chunk*>(row + begin);
+    using Words = WordsOf<Chunk>;
+    if (begin < width)
+      chunk = same_bits<Chunk>(*reinterpret_cast<const Words*>(row + begin));
   } else {
     Element* elements = reinterpret_cast<Element*>(&chunk);
 #pragma unroll
@@ -67,7 +83,9 @@ __device__ inline void store(Element* row, int32_t begin, int32_t width,
                              const Chunk& chunk) {
   static_assert(sizeof(Chunk) == sizeof(Element) * kChunkElements);
   if constexpr (aligned) {
-    if (begin < width) *reinterpret_cast<Chunk*>(row + begin) = chunk;
+    using Words = WordsOf<Chunk>;
+    if (begin < width)
+      *reinterpret_cast<Words*>(row + begin) = same_bits<Words>(chunk);
   } else {
     const Element* elements = reinterpret_cast<const Element*>(&chunk);
 #pragma unroll

@@ -15,6 +15,7 @@ namespace glm::kernels::rows {
 constexpr int32_t kChunkElements = 8;
 constexpr int32_t kWarpThreads = 32;
 constexpr int32_t kMaxThreads = 1024;
+constexpr int32_t kSmallThreads = 512;
 constexpr int32_t kMaxChunks = 8;
 constexpr int32_t kMaxWidth = kMaxThreads * kMaxChunks * kChunkElements;
 
@@ -42,6 +43,16 @@ inline RowShape shape_of(const char* where, int64_t width) {
   return {kMaxChunks, threads_for(width, kMaxChunks)};
 }
 
+inline RowShape small_shape_of(const char* where, int64_t width) {
+  RowShape shape = shape_of(where, width);
+  if (shape.num_chunks != 2) return shape;
+  for (int32_t num_chunks : {3, 4}) {
+    shape = {num_chunks, threads_for(width, num_chunks)};
+    if (shape.num_threads <= kSmallThreads) return shape;
+  }
+  return shape;
+}
+
 inline bool are_aligned(int64_t width,
                         std::initializer_list<const void*> pointers) {
   uintptr_t bits = 0;
@@ -50,18 +61,16 @@ inline bool are_aligned(int64_t width,
   return width % kChunkElements == 0 && bits % kChunkBytes == 0;
 }
 
-template <typename Function>
+template <int32_t first, int32_t... others, typename Function>
 void with_chunks(int32_t num_chunks, bool aligned, Function function) {
-  auto choose = [&](auto chunks) {
-    if (aligned)
-      function(chunks, std::true_type());
-    else
-      function(chunks, std::false_type());
-  };
-  if (num_chunks == 1) return choose(std::integral_constant<int32_t, 1>());
-  if (num_chunks == 2) return choose(std::integral_constant<int32_t, 2>());
-  if (num_chunks == 4) return choose(std::integral_constant<int32_t, 4>());
-  choose(std::integral_constant<int32_t, kMaxChunks>());
+  if constexpr (sizeof...(others) > 0)
+    if (num_chunks != first)
+      return with_chunks<others...>(num_chunks, aligned, function);
+  std::integral_constant<int32_t, first> chunks;
+  if (aligned)
+    function(chunks, std::true_type());
+  else
+    function(chunks, std::false_type());
 }
 
 template <typename Kernel>

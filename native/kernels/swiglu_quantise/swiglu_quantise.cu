@@ -93,15 +93,17 @@ void swiglu_quantise(const Context& context,
                       static_cast<__nv_bfloat16*>(output.plain),
                       output.codes,
                       output.row_scale};
-  rows::RowShape shape = rows::shape_of(kWhere, args.width);
+  rows::RowShape shape = rows::small_shape_of(kWhere, args.width);
   bool aligned =
       rows::are_aligned(args.width, {args.gate_up, output.plain, output.codes});
-  rows::with_chunks(shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
-    auto kernel = gate_rows<decltype(chunks)::value, decltype(is_fast)::value>;
-    launch(kWhere, context.stream,
-           rows::grid_of(context, kWhere, given.num_tokens, shape, kernel),
-           kernel, given);
-  });
+  rows::with_chunks<1, 3, 4, 8>(
+      shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
+        auto kernel =
+            gate_rows<decltype(chunks)::value, decltype(is_fast)::value>;
+        launch(kWhere, context.stream,
+               rows::grid_of(context, kWhere, given.num_tokens, shape, kernel),
+               kernel, given);
+      });
 }
 
 int64_t swiglu_quantise_scratch_bytes(const glm_workspace_shape&) { return 0; }
