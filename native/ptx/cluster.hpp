@@ -49,15 +49,6 @@ __device__ inline uint32_t peer_address(const void* shared, uint32_t rank) {
   return peer_address(shared_address(shared), rank);
 }
 
-__device__ inline void store_to_peer(uint32_t address, float4 values,
-                                     uint32_t barrier) {
-  asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 "
-      "[%0], {%1, %2, %3, %4}, [%5];" ::"r"(address),
-      "f"(values.x), "f"(values.y), "f"(values.z), "f"(values.w), "r"(barrier)
-      : "memory");
-}
-
 __device__ inline void release_peer(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier)
                : "memory");

@@ -1,6 +1,8 @@
 #ifndef GLM_PTX_PEER_STORE_HPP
 #define GLM_PTX_PEER_STORE_HPP
 
+#include <cuda_runtime.h>
+
 #include <cstdint>
 
 namespace glm::ptx {
@@ -11,6 +13,15 @@ __device__ inline void store_to_peer(uint32_t address, float value,
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 "
       "[%0], %1, [%2];" ::"r"(address),
       "f"(value), "r"(barrier)
+      : "memory");
+}
+
+__device__ inline void store_to_peer(uint32_t address, float4 values,
+                                     uint32_t barrier) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 "
+      "[%0], {%1, %2, %3, %4}, [%5];" ::"r"(address),
+      "f"(values.x), "f"(values.y), "f"(values.z), "f"(values.w), "r"(barrier)
       : "memory");
 }
 

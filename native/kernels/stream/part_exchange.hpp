@@ -6,6 +6,7 @@
 #include "native/kernels/stream/product_args.hpp"
 #include "native/ptx/cluster.hpp"
 #include "native/ptx/mbarrier.hpp"
+#include "native/ptx/peer_store.hpp"
 
 namespace glm::kernels::stream {
 
