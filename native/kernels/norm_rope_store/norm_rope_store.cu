@@ -1,339 +1,135 @@
-#include <cuda_bf16.h>
-#include <cuda_fp8.h>
-
 #include "native/base/cuda.hpp"
 #include "native/kernels/kv_cache.hpp"
-#include "native/kernels/layout.hpp"
+#include "native/kernels/norm_rope_store/head_stores.hpp"
+#include "native/kernels/norm_rope_store/head_values.hpp"
 #include "native/kernels/norm_rope_store/norm_rope_store.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
 namespace glm::kernels {
 namespace {
 
-constexpr int32_t kThreads = 256;
-constexpr int32_t kLaneDims = 8;
+using heads::Gains;
+using heads::Launch;
+
+constexpr int32_t kMostThreads = 224;
+constexpr int32_t kWarpThreads = 32;
 constexpr int32_t kFewRows = 16;
-constexpr int32_t kManyTokens = 1024;
+constexpr int32_t kMostHeads = 8;
 
-constexpr int32_t blocks_per_multiprocessor(int32_t heads_at_once) {
-  return heads_at_once == 1 ? 4 : heads_at_once == 4 ? 2 : 3;
+constexpr int32_t least_resident_blocks(int32_t heads_at_once) {
+  return heads_at_once == kMostHeads ? 2 : 4;
 }
 
-struct Launch {
-  glm_norm_rope_store_args args;
-  glm_kv_cache cache;
-  int32_t lanes_per_head;
+constexpr int32_t most_launched_blocks(int32_t heads_at_once) {
+  return heads_at_once == 1 ? 1 : 4;
+}
+
+struct Share {
+  int32_t first;
+  int32_t count;
 };
 
-struct Values {
-  float at[kLaneDims];
+template <int32_t heads_at_once>
+__device__ Share share_of(const Launch& launch, int32_t group) {
+  const int32_t num_heads = launch.args.num_heads;
+  const int32_t query_groups = (num_heads + heads_at_once - 1) / heads_at_once;
+  int32_t first = group * heads_at_once;
+  int32_t end = num_heads;
+  if (group >= query_groups) {
+    first = num_heads + (group - query_groups) * heads_at_once;
+    end += 2 * launch.cache.num_kv_heads;
+  }
+  return {first, min(end - first, heads_at_once)};
+}
+
+struct Place {
+  int32_t token;
+  int32_t dim;
+  Share share;
+  bool is_query;
+  uint8_t* page;
 };
 
-template <bool aligned>
-__device__ uint4 load_raw(const __nv_bfloat16* head, int32_t dim,
-                          int32_t head_dim) {
-  if constexpr (aligned) {
-    return dim < head_dim ? __ldcs(reinterpret_cast<const uint4*>(head + dim))
-                          : make_uint4(0, 0, 0, 0);
-  }
-  const auto* bits = reinterpret_cast<const uint16_t*>(head);
-  uint32_t pairs[kLaneDims / 2] = {};
-#pragma unroll
-  for (int32_t i = 0; i < kLaneDims; ++i)
-    if (dim + i < head_dim)
-      pairs[i / 2] |= static_cast<uint32_t>(bits[dim + i]) << i % 2 * 16;
-  return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+template <int32_t heads_at_once>
+__device__ Place place_of(const Launch& launch) {
+  const int32_t lanes = launch.lanes_per_head;
+  const int32_t thread = static_cast<int32_t>(threadIdx.x);
+  const int32_t group =
+      static_cast<int32_t>(blockIdx.y * blockDim.x) / lanes + thread / lanes;
+  Place place;
+  place.token = static_cast<int32_t>(blockIdx.x);
+  place.dim = thread % lanes * heads::kLaneDims;
+  place.share = share_of<heads_at_once>(launch, group);
+  place.is_query = heads::is_query(launch, place.share.first);
+  place.page =
+      place.is_query
+          ? nullptr
+          : heads::page_row(launch, launch.args.slots[place.token], place.dim);
+  return place;
 }
 
-__device__ Values to_floats(uint4 raw) {
-  const auto* pairs = reinterpret_cast<const __nv_bfloat162*>(&raw);
-  Values values;
-#pragma unroll
-  for (int32_t i = 0; i < kLaneDims / 2; ++i) {
-    const float2 pair = __bfloat1622float2(pairs[i]);
-    values.at[2 * i] = pair.x;
-    values.at[2 * i + 1] = pair.y;
-  }
-  return values;
-}
-
-__device__ uint4 from_lane(uint4 raw, int32_t lane) {
-  return make_uint4(
-      __shfl_sync(~0u, raw.x, lane), __shfl_sync(~0u, raw.y, lane),
-      __shfl_sync(~0u, raw.z, lane), __shfl_sync(~0u, raw.w, lane));
-}
-
-template <bool aligned>
-__device__ Values load_floats(const float* source, int32_t dim, int32_t count) {
-  Values values;
-  if constexpr (aligned) {
-    const auto* quads = reinterpret_cast<const float4*>(source + dim);
-    float4 low = dim < count ? quads[0] : make_float4(0, 0, 0, 0);
-    float4 high = dim < count ? quads[1] : make_float4(0, 0, 0, 0);
-    values = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-  } else {
-#pragma unroll
-    for (int32_t i = 0; i < kLaneDims; ++i)
-      values.at[i] = dim + i < count ? source[dim + i] : 0.0f;
-  }
-  return values;
-}
-
-__device__ uint4 round_values(const Values& values) {
-  uint4 raw;
-  auto* pairs = reinterpret_cast<__nv_bfloat162*>(&raw);
-#pragma unroll
-  for (int32_t i = 0; i < kLaneDims / 2; ++i)
-    pairs[i] = __floats2bfloat162_rn(values.at[2 * i], values.at[2 * i + 1]);
-  return raw;
-}
-
-__device__ float inverse_norm(const Values& values, const Launch& launch) {
-  float sum = 0.0f;
-#pragma unroll
-  for (int32_t i = 0; i < kLaneDims; ++i)
-    sum = __fmaf_rn(values.at[i], values.at[i], sum);
-  for (int32_t step = launch.lanes_per_head / 2; step > 0; step /= 2)
-    sum += __shfl_xor_sync(~0u, sum, step);
-  const float mean = __fdiv_rn(sum, static_cast<float>(launch.cache.head_dim));
-  return rsqrtf(__fadd_rn(mean, launch.args.epsilon));
-}
-
-__device__ bool is_query(const Launch& launch, int32_t head) {
-  return head < launch.args.num_heads;
-}
-
-__device__ int32_t partner_of(const Launch& launch, int32_t dim) {
-  const int32_t half = launch.args.rotary_dim / 2;
-  if (dim >= launch.args.rotary_dim) return dim;
-  return dim < half ? dim + half : dim - half;
-}
-
-template <bool aligned>
-__device__ Values load_partners(const Launch& launch, const float* source,
-                                int32_t dim) {
-  if constexpr (aligned)
-    return load_floats<aligned>(source, partner_of(launch, dim),
-                                launch.cache.head_dim);
-  Values values = {};
-#pragma unroll
-  for (int32_t i = 0; i < kLaneDims; ++i)
-    if (dim + i < launch.args.rotary_dim)
-      values.at[i] = source[partner_of(launch, dim + i)];
-  return values;
-}
-
-struct Gains {
-  Values own;
-  Values partner;
-};
-
-template <bool aligned>
-__device__ Gains load_gains(const Launch& launch, int32_t dim, int32_t head) {
-  const float* weight =
-      is_query(launch, head) ? launch.args.query_norm : launch.args.key_norm;
-  if (weight != nullptr)
-    return {load_floats<aligned>(weight, dim, launch.cache.head_dim),
-            load_partners<aligned>(launch, weight, dim)};
-  Gains gains;
-#pragma unroll
-  for (int32_t i = 0; i < kLaneDims; ++i)
-    gains.own.at[i] = gains.partner.at[i] = 1.0f;
-  return gains;
-}
-
-template <bool aligned>
-__device__ Gains turn_gains(const Launch& launch, int32_t token, int32_t dim,
-                            Gains gains) {
-  const int32_t half = launch.args.rotary_dim / 2;
-  Values cosine = {{1, 1, 1, 1, 1, 1, 1, 1}};
-  Values sine = {};
-  if (dim < launch.args.rotary_dim) {
-    const int64_t row = int64_t{launch.args.positions[token]} * half;
-    if constexpr (aligned) {
-      const int32_t angle = dim < half ? dim : dim - half;
-      cosine = load_floats<aligned>(launch.args.cosine + row, angle, half);
-      sine = load_floats<aligned>(launch.args.sine + row, angle, half);
-    } else {
-#pragma unroll
-      for (int32_t i = 0; i < kLaneDims; ++i) {
-        if (dim + i >= launch.args.rotary_dim) continue;
-        const int32_t angle = dim + i < half ? dim + i : dim + i - half;
-        cosine.at[i] = launch.args.cosine[row + angle];
-        sine.at[i] = launch.args.sine[row + angle];
-      }
-    }
-  }
-#pragma unroll
-  for (int32_t i = 0; i < kLaneDims; ++i) {
-    gains.own.at[i] = __fmul_rn(gains.own.at[i], cosine.at[i]);
-    const float turned = __fmul_rn(gains.partner.at[i], sine.at[i]);
-    gains.partner.at[i] = dim + i < half ? -turned : turned;
-  }
-  return gains;
-}
-
-template <bool aligned>
-__device__ Values partner_values(const Launch& launch,
-                                 const __nv_bfloat16* head, int32_t dim,
-                                 uint4 raw) {
-  if constexpr (aligned) {
-    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-    const int32_t step = (partner_of(launch, dim) - dim) / kLaneDims;
-    return to_floats(from_lane(raw, lane + step));
-  }
-  Values values = {};
-#pragma unroll
-  for (int32_t i = 0; i < kLaneDims; ++i)
-    if (dim + i < launch.args.rotary_dim)
-      values.at[i] = __bfloat162float(head[partner_of(launch, dim + i)]);
-  return values;
-}
-
-template <bool aligned>
-__device__ Values normed_and_turned(const Launch& launch,
-                                    const __nv_bfloat16* head, int32_t dim,
-                                    uint4 raw, const Gains& gains,
-                                    bool has_norm) {
-  Values values = to_floats(raw);
-  const Values partner = partner_values<aligned>(launch, head, dim, raw);
-  const float factor = has_norm ? inverse_norm(values, launch) : 1.0f;
-#pragma unroll
-  for (int32_t i = 0; i < kLaneDims; ++i)
-    values.at[i] =
-        __fmul_rn(__fmaf_rn(values.at[i], gains.own.at[i],
-                            __fmul_rn(partner.at[i], gains.partner.at[i])),
-                  factor);
-  return values;
-}
-
-template <bool aligned>
-__device__ void store_query(const Launch& launch, int32_t token, int32_t head,
-                            int32_t dim, const Values& values) {
-  const int32_t head_dim = launch.cache.head_dim;
-  if (dim >= head_dim) return;
-  auto* row = static_cast<__nv_bfloat16*>(launch.args.query) +
-              (int64_t{token} * launch.args.num_heads + head) * head_dim;
-  if constexpr (aligned) {
-    *reinterpret_cast<uint4*>(row + dim) = round_values(values);
-  } else {
-#pragma unroll
-    for (int32_t i = 0; i < kLaneDims; ++i)
-      if (dim + i < head_dim) row[dim + i] = __float2bfloat16(values.at[i]);
-  }
-}
-
-__device__ uint2 encode_values(const Values& values) {
-  uint32_t pairs[kLaneDims / 2];
-#pragma unroll
-  for (int32_t i = 0; i < kLaneDims / 2; ++i)
-    pairs[i] = __nv_cvt_float2_to_fp8x2(
-        make_float2(values.at[2 * i], values.at[2 * i + 1]), __NV_SATFINITE,
-        __NV_E4M3);
-  return make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
-}
-
-__device__ Values divided(Values values, float divisor) {
-#pragma unroll
-  for (int32_t i = 0; i < kLaneDims; ++i)
-    values.at[i] = __fdiv_rn(values.at[i], divisor);
-  return values;
-}
-
-__device__ float head_scale(const Launch& launch, int32_t kv_head,
-                            bool is_value) {
-  const glm_kv_cache& cache = launch.cache;
-  const float* scales = is_value ? cache.value_scale : cache.key_scale;
-  if (scales == nullptr) return 1.0f;
-  return __ldg(scales + int64_t{launch.args.layer} * cache.num_kv_heads +
-               kv_head);
-}
-
-template <bool scaled>
-__device__ void store_page(const Launch& launch, int32_t slot, int32_t kv_head,
-                           bool is_value, int32_t dim, const Values& values) {
-  const glm_kv_cache& cache = launch.cache;
-  const int32_t padded = num_halves(cache.dtype, cache.head_dim) * kHalfBytes /
-                         dtype_bytes(cache.dtype);
-  if (slot < 0 || dim >= padded || kv_head >= cache.num_kv_heads) return;
-  const int32_t offset = slot % cache.page_size;
-  int64_t place =
-      page_offset(cache, launch.args.layer, kv_head, slot / cache.page_size) +
-      offset / kBlockTokens * block_bytes(cache.dtype, cache.head_dim) +
-      block_element_offset(cache.dtype, cache.head_dim, is_value,
-                           offset % kBlockTokens, dim);
-  uint8_t* into = static_cast<uint8_t*>(cache.data) + place;
-  if constexpr (scaled)
-    *reinterpret_cast<uint2*>(into) =
-        encode_values(divided(values, head_scale(launch, kv_head, is_value)));
-  else if (cache.dtype == GLM_DTYPE_BF16)
-    *reinterpret_cast<uint4*>(into) = round_values(values);
-  else
-    *reinterpret_cast<uint2*>(into) = encode_values(values);
+__device__ const __nv_bfloat16* head_at(const Launch& launch,
+                                        const Place& place, int32_t i) {
+  const int32_t num_heads =
+      launch.args.num_heads + 2 * launch.cache.num_kv_heads;
+  const int32_t head = min(place.share.first + i, num_heads - 1);
+  return static_cast<const __nv_bfloat16*>(launch.args.qkv) +
+         (int64_t{place.token} * num_heads + head) * launch.cache.head_dim;
 }
 
 template <bool aligned, bool scaled>
-__device__ void finish_head(const Launch& launch, int32_t token, int32_t slot,
-                            int32_t index, int32_t dim,
-                            const __nv_bfloat16* head, uint4 raw,
-                            const Gains& gains) {
-  const glm_norm_rope_store_args& args = launch.args;
-  const int32_t kv_head = index - args.num_heads;
-  const float* weight =
-      is_query(launch, index) ? args.query_norm : args.key_norm;
-  const Values values = normed_and_turned<aligned>(launch, head, dim, raw,
-                                                   gains, weight != nullptr);
-  if (is_query(launch, index))
-    store_query<aligned>(launch, token, index, dim, values);
-  else if (kv_head < launch.cache.num_kv_heads)
-    store_page<scaled>(launch, slot, kv_head, false, dim, values);
+__device__ void store_head(const Launch& launch, const Place& place, int32_t i,
+                           uint4 raw, const heads::Values& values) {
+  const int32_t head = place.share.first + i;
+  const int32_t kv_head = head - launch.args.num_heads;
+  const int32_t value_head = kv_head - launch.cache.num_kv_heads;
+  if (i >= place.share.count) return;
+  if (place.is_query)
+    heads::store_query<aligned>(launch, place.token, head, place.dim, values);
+  else if (value_head < 0)
+    heads::store_page<scaled>(launch, place.page, kv_head, false, values);
   else
-    store_page<scaled>(launch, slot, kv_head - launch.cache.num_kv_heads, true,
-                       dim, to_floats(raw));
+    heads::store_page<scaled>(launch, place.page, value_head, true,
+                              heads::to_floats(raw));
+}
+
+template <bool aligned, bool scaled, int32_t num>
+__device__ void finish_heads(const Launch& launch, const Place& place,
+                             const Gains& gains, bool has_norm) {
+  uint4 raw[num];
+  float factor[num];
+#pragma unroll
+  for (int32_t i = 0; i < num; ++i)
+    raw[i] = heads::load_raw<aligned>(head_at(launch, place, i), place.dim,
+                                      launch.cache.head_dim);
+  heads::inverse_norms(launch, raw, factor);
+#pragma unroll
+  for (int32_t i = 0; i < num; ++i) {
+    const uint4 partner = heads::load_partner<aligned>(
+        launch, head_at(launch, place, i), place.dim, raw[i]);
+    store_head<aligned, scaled>(
+        launch, place, i, raw[i],
+        heads::normed_and_turned(raw[i], partner, gains,
+                                 has_norm ? factor[i] : 1.0f));
+  }
 }
 
 template <bool aligned, int32_t heads_at_once, bool scaled>
 __global__ __launch_bounds__(
-    kThreads, blocks_per_multiprocessor(
-                  heads_at_once)) void norm_rope_store_kernel(Launch launch) {
-  const int32_t lanes = launch.lanes_per_head;
-  const int32_t thread = static_cast<int32_t>(threadIdx.x);
-  const int32_t num_heads =
-      launch.args.num_heads + 2 * launch.cache.num_kv_heads;
-  const int32_t head_dim = launch.cache.head_dim;
-  const int32_t token = static_cast<int32_t>(blockIdx.x);
-  const int32_t dim = thread % lanes * kLaneDims;
-  int32_t index[heads_at_once];
-#pragma unroll
-  for (int32_t i = 0; i < heads_at_once; ++i)
-    index[i] = (static_cast<int32_t>(blockIdx.y) * heads_at_once + i) *
-                   (kThreads / lanes) +
-               thread / lanes;
+    kMostThreads,
+    least_resident_blocks(
+        heads_at_once)) void norm_rope_store_kernel(Launch launch) {
   const bool has_few = launch.args.rows.num_tokens <= kFewRows;
   if (has_few) ptx::let_successor_start();
-  Gains gains = load_gains<aligned>(launch, dim, index[0]);
-  if (has_few) gains = turn_gains<aligned>(launch, token, dim, gains);
-  const int32_t slot = launch.args.slots[token];
+  const Place place = place_of<heads_at_once>(launch);
+  const float* weight =
+      place.is_query ? launch.args.query_norm : launch.args.key_norm;
+  Gains gains = heads::load_gains<aligned>(launch, place.dim, weight);
+  gains = heads::turn_gains<aligned>(launch, place.token, place.dim, gains);
   ptx::wait_for_predecessor();
   if (!has_few) ptx::let_successor_start();
-  const auto* row = static_cast<const __nv_bfloat16*>(launch.args.qkv) +
-                    int64_t{token} * num_heads * head_dim;
-  const __nv_bfloat16* head[heads_at_once];
-  uint4 raw[heads_at_once];
-#pragma unroll
-  for (int32_t i = 0; i < heads_at_once; ++i) {
-    head[i] = row + int64_t{min(index[i], num_heads - 1)} * head_dim;
-    raw[i] = load_raw<aligned>(head[i], dim, head_dim);
-  }
-  if (!has_few) gains = turn_gains<aligned>(launch, token, dim, gains);
-#pragma unroll
-  for (int32_t i = 0; i < heads_at_once; ++i) {
-    if (is_query(launch, index[i]) != is_query(launch, index[0]))
-      gains = turn_gains<aligned>(launch, token, dim,
-                                  load_gains<aligned>(launch, dim, index[i]));
-    finish_head<aligned, scaled>(launch, token, slot, index[i], dim, head[i],
-                                 raw[i], gains);
-  }
+  finish_heads<aligned, scaled, heads_at_once>(launch, place, gains,
+                                               weight != nullptr);
 }
 
 bool is_aligned(const void* pointer) {
@@ -342,29 +138,50 @@ bool is_aligned(const void* pointer) {
 
 bool allows_wide_accesses(const Launch& launch) {
   const glm_norm_rope_store_args& args = launch.args;
-  return launch.cache.head_dim % kLaneDims == 0 &&
-         args.rotary_dim % (2 * kLaneDims) == 0 && is_aligned(args.qkv) &&
-         is_aligned(args.query) && is_aligned(args.query_norm) &&
-         is_aligned(args.key_norm) && is_aligned(args.cosine) &&
-         is_aligned(args.sine);
+  return launch.cache.head_dim % heads::kLaneDims == 0 &&
+         args.rotary_dim % (2 * heads::kLaneDims) == 0 &&
+         is_aligned(args.qkv) && is_aligned(args.query) &&
+         is_aligned(args.query_norm) && is_aligned(args.key_norm) &&
+         is_aligned(args.cosine) && is_aligned(args.sine);
+}
+
+struct Blocks {
+  int32_t of_token;
+  int32_t num_threads;
+};
+
+Blocks blocks_of(const Launch& launch, int32_t heads_at_once) {
+  const int64_t num_groups =
+      ceil_divide(launch.args.num_heads, heads_at_once) +
+      ceil_divide(2 * int64_t{launch.cache.num_kv_heads}, heads_at_once);
+  const int64_t num_blocks =
+      ceil_divide(num_groups, kMostThreads / launch.lanes_per_head);
+  const int64_t num_threads =
+      round_up(ceil_divide(num_groups, num_blocks) * launch.lanes_per_head,
+               kWarpThreads);
+  return {static_cast<int32_t>(num_blocks), static_cast<int32_t>(num_threads)};
 }
 
 template <bool aligned, int32_t heads_at_once>
 void launch_heads(const Context& context, const Launch& arguments) {
-  const int32_t num_heads =
-      arguments.args.num_heads + 2 * arguments.cache.num_kv_heads;
-  const int32_t heads_of_block =
-      kThreads / arguments.lanes_per_head * heads_at_once;
+  const Blocks blocks = blocks_of(arguments, heads_at_once);
   LaunchShape shape;
-  shape.grid =
-      dim3(static_cast<uint32_t>(arguments.args.rows.num_tokens),
-           static_cast<uint32_t>(ceil_divide(num_heads, heads_of_block)));
-  shape.block = dim3(kThreads);
+  shape.grid = dim3(static_cast<uint32_t>(arguments.args.rows.num_tokens),
+                    static_cast<uint32_t>(blocks.of_token));
+  shape.block = dim3(static_cast<uint32_t>(blocks.num_threads));
   launch("norm_rope_store", context.stream, shape,
          has_scales(arguments.cache)
              ? norm_rope_store_kernel<aligned, heads_at_once, true>
              : norm_rope_store_kernel<aligned, heads_at_once, false>,
          arguments);
+}
+
+void launch_wide(const Context& context, const Launch& arguments,
+                 int32_t heads_at_once) {
+  if (heads_at_once == 1) return launch_heads<true, 1>(context, arguments);
+  if (heads_at_once == 2) return launch_heads<true, 2>(context, arguments);
+  if (heads_at_once == 4) return launch_heads<true, 4>(context, arguments);
+  launch_heads<true, kMostHeads>(context, arguments);
 }
 
 void expect_arguments(const char* where, const glm_norm_rope_store_args& args) {
@@ -386,8 +203,13 @@ int32_t lanes_for(const glm_kv_cache& cache) {
   const int32_t padded = num_halves(cache.dtype, cache.head_dim) * kHalfBytes /
                          dtype_bytes(cache.dtype);
   int32_t lanes = 1;
-  while (lanes * kLaneDims < padded) lanes *= 2;
+  while (lanes * heads::kLaneDims < padded) lanes *= 2;
   return lanes;
+}
+
+float exact_inverse(int32_t divisor) {
+  const bool is_power_of_two = (divisor & (divisor - 1)) == 0;
+  return is_power_of_two ? 1.0f / static_cast<float>(divisor) : 0.0f;
 }
 
 }
@@ -398,24 +220,18 @@ void norm_rope_store(const Context& context,
   expect_range(where, "num_tokens", 0, INT32_MAX, args.rows.num_tokens);
   if (args.rows.num_tokens == 0) return;
   expect_arguments(where, args);
-  const Launch arguments = {args, *args.cache, lanes_for(*args.cache)};
+  const Launch arguments = {args, *args.cache, lanes_for(*args.cache),
+                            exact_inverse(args.cache->head_dim)};
   if (!allows_wide_accesses(arguments))
     return launch_heads<false, 1>(context, arguments);
-  const int64_t groups =
-      ceil_divide(args.num_heads + 2 * int64_t{args.cache->num_kv_heads},
-                  kThreads / arguments.lanes_per_head);
-  const auto is_one_wave = [&](int32_t heads_at_once) {
-    return args.rows.num_tokens * ceil_divide(groups, heads_at_once) <=
-           int64_t{blocks_per_multiprocessor(heads_at_once)} *
-               context.num_multiprocessors;
-  };
-  if (groups == 1 || is_one_wave(1))
-    return launch_heads<true, 1>(context, arguments);
-  if (groups == 2 || is_one_wave(2))
-    return launch_heads<true, 2>(context, arguments);
-  if (groups <= 4 || args.rows.num_tokens < kManyTokens)
-    return launch_heads<true, 4>(context, arguments);
-  launch_heads<true, 8>(context, arguments);
+  for (int32_t heads_at_once : {1, 2, 4}) {
+    const int64_t of_token = blocks_of(arguments, heads_at_once).of_token;
+    if (of_token == 1 || args.rows.num_tokens * of_token <=
+                             int64_t{most_launched_blocks(heads_at_once)} *
+                                 context.num_multiprocessors)
+      return launch_wide(context, arguments, heads_at_once);
+  }
+  launch_wide(context, arguments, kMostHeads);
 }
 
 int64_t norm_rope_store_scratch_bytes(const glm_workspace_shape&) { return 0; }
