@@ -40,6 +40,12 @@ EXPERTS = {
     "many_units": ((64, 64, 576, 8), (8,)),
     "wide": ((2, 32, 2112, 1), (3,)),
 }
+ROUTERS = {
+    "few_experts": (8, 256, (500,)),
+    "two_groups": (100, 2600, (500, 1100, 2200)),
+    "three_groups": (150, 2600, (500, 1100)),
+    "four_groups": (250, 2600, (500,)),
+}
 HEAD_DIMS = (10, 64, 128, 192, 256)
 CONTEXTS = ((1300, 1), (40, 1), (330, 70), (30, 30))
 PAGE_SIZE = 16
@@ -156,10 +162,7 @@ def test_experts(device, shape, counts, dtype, is_decode):
         assert_rows(actual, expected.first(count).plus(initial[:count]), op.tolerance(device))
 
 
-@pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
-@pytest.mark.parametrize(("num_experts", "width"), [(160, 2560), (96, 333)])
-@pytest.mark.parametrize("num_tokens", [13, 130, 250])
-def test_route(device, num_tokens, num_experts, width, dtype):
+def assert_routes(device, num_tokens, num_experts, width, dtype):
     rng = shapes.generator("route kernels", num_tokens, width)
     matrix = rng.standard_normal((num_experts, width)) / np.sqrt(width)
     placed, weight = op.matrix(device, matrix, dtype)
@@ -170,6 +173,20 @@ def test_route(device, num_tokens, num_experts, width, dtype):
     sure = expected.margins > 1e-5
     np.testing.assert_array_equal(np.sort(ids[sure]), np.sort(expected.experts[sure]))
     np.testing.assert_allclose(np.sum(weights, axis=1), 2.5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
+@pytest.mark.parametrize(("num_experts", "width"), [(160, 2560), (96, 333)])
+@pytest.mark.parametrize("num_tokens", [13, 130, 250])
+def test_route(device, num_tokens, num_experts, width, dtype):
+    assert_routes(device, num_tokens, num_experts, width, dtype)
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
+@pytest.mark.parametrize(("num_experts", "width", "counts"), ROUTERS.values(), ids=ROUTERS)
+def test_route_of_many_rows(device, num_experts, width, counts, dtype):
+    for num_tokens in counts:
+        assert_routes(device, num_tokens, num_experts, width, dtype)
 
 
 def stored_heads(device, heads: Heads, dtype: int, num_tokens: int, rotary_dim: int):
@@ -189,7 +206,7 @@ def stored_heads(device, heads: Heads, dtype: int, num_tokens: int, rotary_dim: 
 
 @pytest.mark.parametrize("dtype", CACHES.values(), ids=CACHES)
 @pytest.mark.parametrize(
-    ("groups", "num_tokens"), [(1, 17), (2, 260), (4, 260), (5, 1024)], ids=str
+    ("groups", "num_tokens"), [(1, 17), (2, 270), (4, 270), (5, 1024)], ids=str
 )
 def test_heads_of_a_block(device, groups, num_tokens, dtype):
     heads_of_group = 32 if dtype == BF16 else 16

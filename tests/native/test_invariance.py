@@ -94,6 +94,22 @@ def test_route_and_logits(backend, dtype):
     same_over_parts_and_threads(backend, build)
 
 
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
+@pytest.mark.parametrize(("num_experts", "width"), [(65, 1096), (160, 72), (250, 520)])
+def test_routes_of_many_rows_and_of_few(device, num_experts, width, dtype):
+    rng = shapes.generator("many routes", num_experts, width)
+    matrix = rng.standard_normal((num_experts, width)) / np.sqrt(width)
+    placed, _ = op.matrix(device, matrix, dtype)
+    rows = rng.standard_normal((1100, width)).astype(np.float32)
+    bias = (0.1 * rng.standard_normal(num_experts)).astype(np.float32)
+    whole = op.route(device, placed, rows, bias, 8)
+    for begin, end in ((0, 1), (1, 257), (3, 483), (100, 581), (500, 513), (600, 1100)):
+        part = slice(begin, end)
+        routes = op.route(device, placed, rows[part], bias, 8, num_decode_tokens=begin % 2)
+        for few, many in zip(routes, whole, strict=True):
+            np.testing.assert_array_equal(few, many[part])
+
+
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 def test_experts(backend, dtype):
     rng = shapes.generator("mixture")

@@ -19,10 +19,15 @@ def test_route(device, num_tokens, num_experts, top_k, normalise, dtype):
     placed, weight = op.matrix(device, rng.standard_normal((num_experts, 48)), dtype)
     values = op.as_activation(device, rng.standard_normal((num_tokens, 48)))
     bias = (0.1 * rng.standard_normal(num_experts)).astype(np.float32)
-    ids, weights = op.route(device, placed, values, bias, top_k, normalise, 2.5)
     expected = route(values.astype(np.float64), weight, bias, top_k, 2.5, normalise)
-    sure = expected.margins > 1e-5
     choice = 1 / (1 + np.exp(-(values.astype(np.float64) @ weight.T))) + bias
+    for num_decode in device.row_kinds(num_tokens):
+        routes = op.route(device, placed, values, bias, top_k, normalise, 2.5, num_decode)
+        assert_routes(*routes, expected, choice)
+
+
+def assert_routes(ids, weights, expected, choice):
+    sure = expected.margins > 1e-5
     for token in np.flatnonzero(sure):
         assert set(ids[token]) == set(expected.experts[token])
         order = choice[token, ids[token]]
@@ -33,10 +38,11 @@ def test_route(device, num_tokens, num_experts, top_k, normalise, dtype):
     np.testing.assert_allclose(actual, wanted, rtol=1e-5)
 
 
-def test_equal_scores_go_to_the_lower_ids_in_order(device):
-    placed, _ = op.matrix(device, np.zeros((6, 4)), F32)
+@pytest.mark.parametrize("width", [4, 8])
+def test_equal_scores_go_to_the_lower_ids_in_order(device, width):
+    placed, _ = op.matrix(device, np.zeros((6, width)), F32)
     bias = np.array([0, 1, 0, 1, 1, 0], np.float32)
-    ids, weights = op.route(device, placed, np.ones((2, 4)), bias, 4, False, 1.0)
+    ids, weights = op.route(device, placed, np.ones((2, width)), bias, 4, False, 1.0, 1)
     np.testing.assert_array_equal(ids, [[1, 3, 4, 0]] * 2)
     np.testing.assert_array_equal(weights, np.full((2, 4), 0.5))
 

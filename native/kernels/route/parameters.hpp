@@ -20,6 +20,9 @@ constexpr int32_t kMaxTopK = 32;
 constexpr int32_t kMaxStages = 24;
 constexpr int32_t kParts = 8;
 constexpr int32_t kMaxTokenBlocks = 4;
+constexpr int32_t kClustersAtOnce = 15;
+constexpr int32_t kMostClusterRows =
+    kClustersAtOnce * kMaxTokenBlocks * kFragmentTokens;
 constexpr int32_t kChunkElements = 8;
 constexpr int32_t kTokenTileElements = 64;
 constexpr int32_t kSharedLimit = 227 * 1024;

@@ -1,11 +1,13 @@
 #include "native/kernels/route/route.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "native/base/failure.hpp"
 #include "native/kernels/blackwell/operations.hpp"
 #include "native/kernels/blackwell/stored_rows.hpp"
 #include "native/kernels/layout.hpp"
+#include "native/kernels/route/many_rows.hpp"
 #include "native/kernels/route/parameters.hpp"
 #include "native/kernels/rows/checks.hpp"
 
@@ -13,6 +15,7 @@ namespace glm::kernels {
 namespace {
 
 constexpr char kRoute[] = "route";
+constexpr int32_t kMostScratchRows = 8192;
 
 void expect_router(const glm_route_args& args) {
   expect_pointer(kRoute, "router", args.router);
@@ -57,8 +60,12 @@ routing::RouteParameters parameters_of(const glm_route_args& args) {
 }
 
 int64_t route_scratch_bytes(const glm_workspace_shape& shape) {
-  return blackwell::router_scratch_bytes(routing::kMaxExperts,
-                                         shape.hidden_size);
+  int64_t packed =
+      blackwell::router_scratch_bytes(routing::kMaxExperts, shape.hidden_size);
+  if (shape.top_k <= 0 || shape.max_step_tokens <= routing::kMostClusterRows)
+    return packed;
+  int64_t rows = std::min(shape.max_step_tokens, kMostScratchRows);
+  return std::max(packed, rows * routing::sums_row_bytes(routing::kMaxWarps));
 }
 
 void route(const Context& context, const glm_route_args& args) {
@@ -70,9 +77,12 @@ void route(const Context& context, const glm_route_args& args) {
   expect_pointer(kRoute, "expert_ids", args.expert_ids);
   expect_pointer(kRoute, "expert_weights", args.expert_weights);
   routing::RouteParameters parameters = parameters_of(args);
-  if (blackwell::multiplies(context, args.router->dtype))
+  int32_t dtype = args.router->dtype;
+  if (routing::has_many_rows(context, parameters))
+    return routing::route_many_rows(context, dtype, parameters);
+  if (blackwell::multiplies(context, dtype))
     parameters.router = blackwell::packed_router(context, *args.router);
-  routing::launch_route(context.stream, args.router->dtype, parameters);
+  routing::launch_route(context.stream, dtype, parameters);
 }
 
 }

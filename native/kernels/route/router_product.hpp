@@ -86,19 +86,32 @@ __device__ inline uint32_t take_leading(float2& rest) {
   return *reinterpret_cast<uint32_t*>(&leading);
 }
 
-__device__ inline SplitWeights split_weights(const uint8_t* slab, int32_t row,
-                                             int32_t step, int32_t lane) {
+__device__ inline SplitWeights split_weights(const float2 (&weights)[4]) {
   SplitWeights split;
 #pragma unroll
   for (int32_t i = 0; i < 4; ++i) {
-    int32_t byte = step * 2 * kStepBytes + i / 2 * kStepBytes + lane % 4 * 8;
-    int32_t offset = swizzle(row + lane / 4 + i % 2 * 8, byte);
-    float2 rest = *reinterpret_cast<const float2*>(slab + offset);
+    float2 rest = weights[i];
 #pragma unroll
     for (int32_t part = 0; part < 3; ++part)
       split.part[part][i] = take_leading(rest);
   }
   return split;
+}
+
+__device__ inline int32_t split_offset(int32_t row, int32_t step, int32_t lane,
+                                       int32_t i) {
+  int32_t byte = step * 2 * kStepBytes + i / 2 * kStepBytes + lane % 4 * 8;
+  return swizzle(row + lane / 4 + i % 2 * 8, byte);
+}
+
+__device__ inline SplitWeights split_weights(const uint8_t* slab, int32_t row,
+                                             int32_t step, int32_t lane) {
+  float2 weights[4];
+#pragma unroll
+  for (int32_t i = 0; i < 4; ++i)
+    weights[i] = *reinterpret_cast<const float2*>(
+        slab + split_offset(row, step, lane, i));
+  return split_weights(weights);
 }
 
 template <int32_t token_blocks>

@@ -87,35 +87,38 @@ struct Quad {
   float at[4];
 };
 
-__device__ inline Quad summed_logits(const float* received,
-                                     int32_t part_stride) {
-  float4 parts[kParts];
-#pragma unroll
-  for (int32_t part = 0; part < kParts; ++part)
-    parts[part] =
-        *reinterpret_cast<const float4*>(received + part * part_stride);
-  Quad sum = {};
-#pragma unroll
-  for (int32_t part = 0; part < kParts; ++part) {
-    sum.at[0] += parts[part].x;
-    sum.at[1] += parts[part].y;
-    sum.at[2] += parts[part].z;
-    sum.at[3] += parts[part].w;
-  }
-  return sum;
+__device__ inline float4 sum_of(const float4& a, const float4& b) {
+  return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
 
-template <int32_t lane_experts>
+template <int32_t num_parts, typename Stride>
+__device__ inline Quad summed_logits(const float* received,
+                                     Stride part_stride) {
+  float4 parts[num_parts];
+#pragma unroll
+  for (int32_t part = 0; part < num_parts; ++part)
+    parts[part] =
+        *reinterpret_cast<const float4*>(received + part * part_stride);
+#pragma unroll
+  for (int32_t step = 1; step < num_parts; step *= 2)
+#pragma unroll
+    for (int32_t part = 0; part < num_parts; part += 2 * step)
+      parts[part] = sum_of(parts[part], parts[part + step]);
+  return {{parts[0].x, parts[0].y, parts[0].z, parts[0].w}};
+}
+
+template <int32_t num_parts, int32_t lane_experts, typename Stride>
 __device__ inline Candidates<lane_experts> score_experts(
-    const RouteParameters& p, const float* bias, float* received,
-    int32_t part_stride, int32_t lane) {
+    const RouteParameters& p, const float* bias, const float* received,
+    Stride part_stride, float* kept, int32_t lane) {
   Candidates<lane_experts> own;
 #pragma unroll
   for (int32_t quad = 0; quad < lane_experts; quad += 4) {
     int32_t begin = lane * lane_experts + quad;
     bool is_inside = begin < p.num_experts;
     Quad scores = {};
-    if (is_inside) scores = summed_logits(received + begin, part_stride);
+    if (is_inside)
+      scores = summed_logits<num_parts>(received + begin, part_stride);
 #pragma unroll
     for (int32_t i = 0; i < 4; ++i) {
       int32_t expert = begin + i;
@@ -126,7 +129,7 @@ __device__ inline Candidates<lane_experts> score_experts(
                               : 0;
     }
     if (is_inside)
-      *reinterpret_cast<float4*>(received + begin) =
+      *reinterpret_cast<float4*>(kept + begin) =
           make_float4(scores.at[0], scores.at[1], scores.at[2], scores.at[3]);
   }
   return own;
@@ -170,15 +173,16 @@ __device__ inline void store_routes(const RouteParameters& p, int32_t token,
   p.expert_weights[index] = weight * p.scaling_factor;
 }
 
-template <int32_t lane_experts>
+template <int32_t num_parts, int32_t lane_experts, typename Stride>
 __device__ inline void select_experts(const RouteParameters& p, int32_t token,
-                                      const float* bias, float* received,
-                                      int32_t part_stride, int32_t* chosen) {
+                                      const float* bias, const float* received,
+                                      Stride part_stride, float* scores,
+                                      int32_t* chosen) {
   int32_t lane = threadIdx.x % kWarpThreads;
-  Candidates<lane_experts> own =
-      score_experts<lane_experts>(p, bias, received, part_stride, lane);
+  Candidates<lane_experts> own = score_experts<num_parts, lane_experts>(
+      p, bias, received, part_stride, scores, lane);
   choose_experts(p, own, chosen, lane);
-  store_routes(p, token, received, chosen, lane);
+  store_routes(p, token, scores, chosen, lane);
 }
 
 }

@@ -18,7 +18,6 @@ namespace glm::kernels::routing {
 namespace {
 
 constexpr int32_t kStaticBytes = 3 * 1024;
-constexpr int32_t kClustersAtOnce = 15;
 constexpr int32_t kTokensOfTwoShares = 16;
 
 struct Room {
@@ -184,9 +183,10 @@ __device__ void select_own_tokens(const RouteParameters& p, const Slice& slice,
        block += plan.own_fragments) {
     int32_t token = slice.first_token + block * kFragmentTokens + slice.part;
     if (token >= p.num_tokens) return;
-    select_experts<lane_experts>(
-        p, token, room.bias, room.received + block * plan.num_padded,
-        token_blocks * plan.num_padded, room.chosen[block]);
+    float* received = room.received + block * plan.num_padded;
+    select_experts<kParts, lane_experts>(p, token, room.bias, received,
+                                         token_blocks * plan.num_padded,
+                                         received, room.chosen[block]);
   }
 }
 
