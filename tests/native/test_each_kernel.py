@@ -29,6 +29,7 @@ WEIGHTS = {
     "few_rows": ((258, 1104), BROAD_ROWS, (1, 65, 150, 300)),
     "odd_rows": ((8459, 144), DECODE_ROWS, (3, 300)),
     "many_rounds": ((25480, 80), (9, 129, 257), (70,)),
+    "one_wave": ((16914, 80), DECODE_ROWS, (3,)),
     "odd_width": ((258, 333), (9, 65), (3,)),
 }
 DISTINCT_ROWS = 130
@@ -92,10 +93,14 @@ def test_linear(device, shape, decode, prefill, dtype, is_decode):
     given, values = input_rows(device, max(counts), width, dtype)
     expected = values @ exact[:DISTINCT_ROWS].T
     expected = np.tile(expected, -(-num_rows // DISTINCT_ROWS))[:, :num_rows] + bias
+    before = np.zeros((0, num_rows), np.float32)
     for count in counts:
         num_decode = count if is_decode else 0
         actual = op.linear(device, placed, first_rows(given, count), num_decode)
         agree(device, actual, expected[:count])
+        if is_decode:
+            np.testing.assert_array_equal(actual[: len(before)], before)
+            before = actual
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
@@ -109,15 +114,19 @@ def test_gate_up(device, shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
-@pytest.mark.parametrize("shape", [(258, 512), (8459, 144)], ids=shapes.shape_name)
+@pytest.mark.parametrize("shape", [(258, 512), (8459, 144), (16914, 80)], ids=shapes.shape_name)
 def test_logits(device, shape, dtype):
     array, _, exact = repeated_weight(*shape, dtype)
     placed = Matrix(device, array, dtype)
     values = op.as_activation(device, shapes.generator("head").standard_normal((300, shape[1])))
+    chosen = shapes.generator("chosen").integers(0, 300, max(DECODE_ROWS))
+    before = np.zeros((0, shape[0]), np.float32)
     for count in DECODE_ROWS if dtype == BF16 else DECODE_ROWS[:2]:
-        index = shapes.generator("chosen", count).integers(0, 300, count)
-        expected = values[index].astype(np.float64) @ exact.T
-        agree(device, op.logits(device, placed, values, index), expected, 1e-5)
+        expected = values[chosen[:count]].astype(np.float64) @ exact.T
+        actual = op.logits(device, placed, values, chosen[:count])
+        agree(device, actual, expected, 1e-5)
+        np.testing.assert_array_equal(actual[: len(before)], before)
+        before = actual
 
 
 @pytest.mark.parametrize("width", ROW_WIDTHS)

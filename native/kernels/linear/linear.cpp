@@ -92,12 +92,13 @@ void decode_linear(const Context& context, const glm_linear_args& args,
   if (matrix.dtype == GLM_DTYPE_F32) {
     return plain_linear(context, args, row_begin, num_rows);
   }
-  int32_t row_tiles = num_row_tiles(matrix.role, matrix.rows);
-  int32_t column_tiles = num_column_tiles(matrix.dtype, matrix.columns);
-  stream::ProductPlans plans = stream::plan_product(row_tiles, column_tiles);
+  stream::MatrixTiles tiles{matrix.dtype,
+                            num_row_tiles(matrix.role, matrix.rows),
+                            num_column_tiles(matrix.dtype, matrix.columns)};
   for (int32_t row = 0; row < num_rows; row += stream::kMaxTokens) {
-    stream::ProductArgs product = product_args(
-        args, row_begin + row, std::min(num_rows - row, stream::kMaxTokens));
+    int32_t count = std::min(num_rows - row, stream::kMaxTokens);
+    stream::ProductArgs product = product_args(args, row_begin + row, count);
+    stream::ProductPlans plans = stream::plan_product(tiles, count);
     if (matrix.dtype == GLM_DTYPE_F8_E4M3) {
       decode_fp8_linear(context, plans, product);
     } else {

@@ -80,9 +80,11 @@ stream::ProductArgs product_args(const glm_logits_args& args,
 }
 
 void bf16_rows(const Context& context, const stream::ProductArgs& product) {
-  int32_t row_tiles = num_row_tiles(product.role, product.rows);
+  stream::MatrixTiles tiles{GLM_DTYPE_BF16,
+                            num_row_tiles(product.role, product.rows),
+                            product.num_column_tiles};
   stream::ProductPlans plans =
-      stream::plan_product(row_tiles, product.num_column_tiles);
+      stream::plan_product(tiles, product.tokens.num_rows);
   bf16_logits(context, plans, product);
 }
 

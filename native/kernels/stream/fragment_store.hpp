@@ -35,21 +35,34 @@ struct FragmentPlace {
   int32_t row;
   int32_t token;
   int32_t lane;
+
+  __device__ int32_t channel(const ProductArgs& args, int32_t packed) const {
+    return logical_row(args.role, args.rows, packed);
+  }
+};
+
+struct CutPlace : FragmentPlace {
+  int32_t end_row;
+
+  __device__ int32_t channel(const ProductArgs& args, int32_t packed) const {
+    return packed < end_row ? FragmentPlace::channel(args, packed) : -1;
+  }
 };
 
 __device__ inline RowTerms load_row_terms(const ProductArgs& args,
-                                          int32_t row) {
-  int32_t channel = logical_row(args.role, args.rows, row);
+                                          int32_t channel) {
   bool has_scale = channel >= 0 && args.channel_scale;
   bool has_bias = channel >= 0 && args.bias;
   return {has_scale ? args.channel_scale[channel] : 1.0f,
           has_bias ? args.bias[channel] : 0.0f};
 }
 
+template <typename Place>
 __device__ inline FragmentTerms load_terms(const ProductArgs& args,
-                                           const FragmentPlace& place) {
+                                           const Place& place) {
   int32_t row = place.row + place.lane / 4;
-  return {load_row_terms(args, row), load_row_terms(args, row + kPairRows)};
+  return {load_row_terms(args, place.channel(args, row)),
+          load_row_terms(args, place.channel(args, row + kPairRows))};
 }
 
 template <typename Output>
@@ -59,13 +72,13 @@ struct TransposedPlace {
   int32_t tokens_left;
   Output* at;
 
-  __device__ TransposedPlace(const ProductArgs& args,
-                             const FragmentPlace& place)
+  template <typename Place>
+  __device__ TransposedPlace(const ProductArgs& args, const Place& place)
       : is_odd(place.lane % 2 == 1), step(args.rows * kGroupTokens) {
     int32_t row =
         place.row + place.lane % 2 * kPairRows + place.lane % 4 / 2 * 4;
     int32_t token = place.token + place.lane / 4;
-    int32_t channel = logical_row(args.role, args.rows, row);
+    int32_t channel = place.channel(args, row);
     tokens_left = channel < 0 ? 0 : args.tokens.num_rows - token;
     at = static_cast<Output*>(args.output) + int64_t{token} * args.rows +
          channel;
@@ -90,7 +103,8 @@ class WordStore;
 template <>
 class WordStore<__nv_bfloat16> {
  public:
-  __device__ WordStore(const ProductArgs& args, const FragmentPlace& place)
+  template <typename Place>
+  __device__ WordStore(const ProductArgs& args, const Place& place)
       : place_(args, place) {}
 
   __device__ void store(int32_t group, float4 values) const {
@@ -117,7 +131,8 @@ class WordStore<__nv_bfloat16> {
 template <>
 class WordStore<float> {
  public:
-  __device__ WordStore(const ProductArgs& args, const FragmentPlace& place)
+  template <typename Place>
+  __device__ WordStore(const ProductArgs& args, const Place& place)
       : place_(args, place) {}
 
   __device__ void store(int32_t group, float4 values) const {
@@ -153,12 +168,13 @@ class WordStore<float> {
 template <typename Output>
 class ValueStore {
  public:
-  __device__ ValueStore(const ProductArgs& args, const FragmentPlace& place)
+  template <typename Place>
+  __device__ ValueStore(const ProductArgs& args, const Place& place)
       : rows_(args.rows) {
     int32_t row = place.row + place.lane / 4;
     int32_t token = place.token + place.lane % 4 * 2;
-    low_ = logical_row(args.role, args.rows, row);
-    high_ = logical_row(args.role, args.rows, row + kPairRows);
+    low_ = place.channel(args, row);
+    high_ = place.channel(args, row + kPairRows);
     tokens_left_ = args.tokens.num_rows - token;
     at_ = static_cast<Output*>(args.output) + int64_t{token} * rows_;
   }

@@ -11,8 +11,8 @@
 namespace glm::kernels::stream {
 
 struct PartBarriers {
-  uint64_t ready[kMultiplierWarps];
-  uint64_t drained[kMultiplierWarps];
+  uint64_t ready[kPartWarps];
+  uint64_t drained[kPartWarps];
   uint64_t idle;
 };
 
@@ -37,6 +37,7 @@ class PartExchange {
                           int32_t lane)
       : split_(shape.split),
         reciprocal_(shape.split_reciprocal),
+        num_cells_(keeps_own(shape) ? shape.split : shape.split - 1),
         part_(part),
         warp_(warp),
         lane_(lane),
@@ -44,14 +45,48 @@ class PartExchange {
         drained_(ptx::shared_address(barriers->drained + warp)),
         idle_(ptx::shared_address(&barriers->idle)),
         cells_(shared + shape.exchange_offset +
-               warp * (shape.split - 1) * kPieceBytes +
+               warp * num_cells_ * kPieceBytes +
                lane * static_cast<int32_t>(sizeof(float4))) {}
 
   __device__ void init() const {
     ptx::barrier_init(ready_, 1);
     if (has_other_owners()) ptx::barrier_init(drained_, num_other_owners());
     if (warp_ == 0) {
-      ptx::barrier_init(idle_, (split_ - 1) * kMultiplierWarps);
+      ptx::barrier_init(idle_, (split_ - 1) * kPartWarps);
+    }
+  }
+
+  static constexpr int32_t kBatch = 4;
+
+  __device__ static bool keeps_own(const ProductShape& shape) {
+    return groups > kMostEagerGroups && shape.keeps_own;
+  }
+
+  __device__ int32_t num_owned() const {
+    return divide_by_split(groups - first_owned() + split_ - 1);
+  }
+
+  __device__ int32_t owned_group(int32_t piece) const {
+    return first_owned() + piece * split_;
+  }
+
+  __device__ void add_batch(float4 (&sums)[kBatch], int32_t first) const {
+    int32_t last = num_owned() - 1;
+#pragma unroll 1
+    for (int32_t source = 0; source < split_; ++source) {
+      float4 values[kBatch];
+#pragma unroll
+      for (int32_t i = 0; i < kBatch; ++i) {
+        values[i] = load(cell(min(first + i, last), source));
+      }
+#pragma unroll
+      for (int32_t i = 0; i < kBatch; ++i) {
+        if (source == 0) {
+          sums[i] = values[i];
+        } else {
+          add(sums[i], values[i]);
+        }
+      }
     }
   }
 
@@ -77,11 +112,14 @@ class PartExchange {
     for (int32_t group = 0; group < groups; ++group) {
       const float* values = total + group * 4;
       if (!owns(turn)) {
-        int32_t source = part_ < turn.owner ? part_ : part_ - 1;
+        bool is_moved = part_ > turn.owner && num_cells_ < split_;
+        int32_t source = is_moved ? part_ - 1 : part_;
         ptx::store_to_peer(
             ptx::peer_address(cell(turn.piece, source), turn.owner),
             make_float4(values[0], values[1], values[2], values[3]),
             ptx::peer_address(ready_, turn.owner));
+      } else if (num_cells_ == split_) {
+        keep(cell(turn.piece, part_), values);
       }
       turn.advance(split_);
     }
@@ -92,18 +130,18 @@ class PartExchange {
   }
 
   __device__ float4 add_parts(const OwnerTurn& turn, float4 own) const {
-    constexpr int32_t kBatch = groups <= kMostBatchedGroups ? kMaxSplit : 1;
+    constexpr int32_t kLoads = groups <= kMostEagerGroups ? kMaxSplit : 1;
     float4 sum = {};
 #pragma unroll 1
-    for (int32_t first = 0; first < split_; first += kBatch) {
-      float4 values[kBatch];
+    for (int32_t first = 0; first < split_; first += kLoads) {
+      float4 values[kLoads];
 #pragma unroll
-      for (int32_t i = 0; i < kBatch; ++i) {
+      for (int32_t i = 0; i < kLoads; ++i) {
         float4 sent = load(cell(turn.piece, cell_of(first + i)));
         values[i] = first + i == part_ ? own : sent;
       }
 #pragma unroll
-      for (int32_t i = 0; i < kBatch; ++i) {
+      for (int32_t i = 0; i < kLoads; ++i) {
         if (first + i == 0) {
           sum = values[i];
         } else if (first + i < split_) {
@@ -124,7 +162,11 @@ class PartExchange {
   }
 
  private:
-  static constexpr int32_t kMostBatchedGroups = 6;
+  __device__ static void keep(uint32_t address, const float* values) {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address),
+                 "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3])
+                 : "memory");
+  }
 
   __device__ int32_t cell_of(int32_t source) const {
     int32_t sent = source < part_ ? source : max(source - 1, 0);
@@ -153,10 +195,9 @@ class PartExchange {
     return warp_ - divide_by_split(warp_) * split_;
   }
 
-  __device__ int32_t num_owned() const {
+  __device__ int32_t first_owned() const {
     int32_t first = part_ - first_owner();
-    if (first < 0) first += split_;
-    return divide_by_split(groups - first + split_ - 1);
+    return first < 0 ? first + split_ : first;
   }
 
   __device__ int32_t num_other_owners() const {
@@ -166,8 +207,7 @@ class PartExchange {
   __device__ bool has_other_owners() const { return num_other_owners() > 0; }
 
   __device__ uint32_t cell(int32_t piece, int32_t source) const {
-    return cells_ +
-           (piece * kMultiplierWarps * (split_ - 1) + source) * kPieceBytes;
+    return cells_ + (piece * kPartWarps * num_cells_ + source) * kPieceBytes;
   }
 
   __device__ static float4 load(uint32_t address) {
@@ -181,6 +221,7 @@ class PartExchange {
 
   int32_t split_;
   int32_t reciprocal_;
+  int32_t num_cells_;
   int32_t part_;
   int32_t warp_;
   int32_t lane_;

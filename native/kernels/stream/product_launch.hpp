@@ -50,25 +50,27 @@ void launch_product(const char* where, const Context& context,
   if (layout.shape.has_token_map) {
     map = token_map(where, args.tokens, Layout::kTokens);
   }
-  LaunchShape shape{dim3(static_cast<uint32_t>(clusters * plan.split)),
+  int64_t pieces = ceil_divide(args.tokens.num_rows, Layout::kTokens);
+  LaunchShape shape{dim3(static_cast<uint32_t>(clusters * plan.split),
+                         static_cast<uint32_t>(pieces)),
                     dim3(Layout::kThreads), layout.bytes,
                     static_cast<uint32_t>(plan.split)};
   launch(where, context.stream, shape, split_product<dtype, Layout, Output>,
          args, layout.shape, map);
 }
 
-template <int32_t dtype, bool is_broad, typename Output, int32_t columns,
+template <int32_t dtype, UnitForm form, typename Output, int32_t columns,
           int32_t... wider>
 void launch_columns(const char* where, const Context& context,
                     const ProductPlan& plan, const ProductArgs& args,
                     int32_t wanted) {
   if (wanted <= columns) {
-    return launch_product<dtype, StageLayout<columns, is_broad>, Output>(
+    return launch_product<dtype, StageLayout<columns, form>, Output>(
         where, context, plan, args);
   }
   if constexpr (sizeof...(wider) > 0) {
-    launch_columns<dtype, is_broad, Output, wider...>(where, context, plan,
-                                                      args, wanted);
+    launch_columns<dtype, form, Output, wider...>(where, context, plan, args,
+                                                  wanted);
   } else {
     throw Failure(GLM_DEVICE_ERROR, std::string(where) + ": expected at most " +
                                         std::to_string(columns) +
@@ -81,12 +83,22 @@ template <int32_t dtype, typename Output>
 void launch_plan(const char* where, const Context& context,
                  const ProductPlan& plan, const ProductArgs& args) {
   int32_t wanted = product_columns(plan, args.tokens.num_rows);
-  if (plan.is_broad) {
-    return launch_columns<dtype, true, Output, 8, 16, 32, 48, 64, 96, 128>(
+  if (plan.form == UnitForm::broad) {
+    return launch_columns<dtype, UnitForm::broad, Output, 8, 16, 32, 48, 64, 96,
+                          128>(where, context, plan, args, wanted);
+  }
+  if (plan.form == UnitForm::high) {
+    return launch_columns<dtype, UnitForm::high, Output, 8, 16, 32, 48, 64, 96,
+                          128>(where, context, plan, args, wanted);
+  }
+  constexpr UnitForm kBesideForm =
+      dtype == GLM_DTYPE_F8_E4M3 ? UnitForm::crossed : UnitForm::flanked;
+  if (plan.form == kBesideForm) {
+    return launch_columns<dtype, kBesideForm, Output, 192, 256>(
         where, context, plan, args, wanted);
   }
-  launch_columns<dtype, false, Output, 8, 16, 32, 48, 64, 96, 128, 192, 256>(
-      where, context, plan, args, wanted);
+  launch_columns<dtype, UnitForm::tall, Output, 8, 16, 32, 48, 64, 96, 128, 192,
+                 256>(where, context, plan, args, wanted);
 }
 
 template <int32_t dtype, typename Output>

@@ -11,6 +11,9 @@ constexpr int32_t kPlannedClusters[kMaxSplit] = {132, 66, 39, 30,
                                                  22,  17, 15, 15};
 constexpr int32_t kColumnChoices[] = {8, 16, 32, 48, 64, 96, 128, 192, 256};
 constexpr int32_t kHalves = kTileRows / kWarpgroupRows;
+constexpr int32_t kMostHighTokens = 128;
+constexpr int32_t kMostWholeTokens = 32;
+constexpr int32_t kMostPieces = 4;
 constexpr int32_t kEnoughStages = 4;
 constexpr int64_t kFewRows = 16;
 constexpr int64_t kManyRowsShare = 4;
@@ -26,8 +29,23 @@ constexpr int64_t kExchangeCost = 300 * kPicoseconds;
 constexpr int64_t kPartCost = 100 * kPicoseconds;
 constexpr int64_t kLaunchCost = 3500 * kPicoseconds;
 
+int32_t stage_rows(UnitForm form) {
+  switch (form) {
+    case UnitForm::broad:
+      return kWarpgroupRows;
+    case UnitForm::tall:
+      return kTileRows;
+    case UnitForm::high:
+      return kHighRows;
+    case UnitForm::crossed:
+      return kTileRows + kCrossedRows;
+    default:
+      return kTileRows + kWarpgroupRows;
+  }
+}
+
 int64_t unit_bytes(const ProductPlan& plan) {
-  return plan.is_broad ? kWarpgroupBytes : kTileBytes;
+  return int64_t{stage_rows(plan.form)} * kTileRowBytes;
 }
 
 struct PlannedWork {
@@ -58,7 +76,8 @@ int64_t few_rows_cost(const ProductPlan& plan) {
 
 int64_t many_rows_cost(const ProductPlan& plan) {
   PlannedWork work(plan);
-  int64_t tile = plan.is_broad ? kBroadTileTime : kTallTileTime;
+  bool is_broad = plan.form == UnitForm::broad;
+  int64_t tile = is_broad ? kBroadTileTime : kTallTileTime;
   int64_t sums = unit_bytes(plan) / kTileRowBytes * kMaxTokens *
                  static_cast<int64_t>(sizeof(float));
   int64_t sent = sums * (plan.split - 1) / plan.split;
@@ -72,13 +91,21 @@ int64_t plan_cost(const ProductPlan& plan) {
 }
 
 int64_t stage_bytes(const ProductPlan& plan, int32_t columns) {
-  int64_t num_tokens = plan.is_broad ? 2 * columns : columns;
+  int64_t num_tokens = plan.form == UnitForm::broad ? 2 * columns : columns;
   return unit_bytes(plan) + num_tokens * kTileRowBytes;
 }
 
-int64_t exchange_bytes(const ProductPlan& plan, int32_t columns) {
-  return ceil_divide(columns / kGroupTokens, plan.split) * kMultiplierWarps *
-         (plan.split - 1) * kPieceBytes;
+bool keeps_own(const ProductPlan& plan, int32_t columns, int32_t num_rounds) {
+  return plan.split > 1 && num_rounds == 1 &&
+         columns / kGroupTokens > kMostEagerGroups;
+}
+
+int64_t exchange_bytes(const ProductPlan& plan, int32_t columns,
+                       int32_t num_rounds) {
+  int64_t pieces = ceil_divide(columns / kGroupTokens, plan.split);
+  int64_t cells =
+      keeps_own(plan, columns, num_rounds) ? plan.split : plan.split - 1;
+  return pieces * kPartWarps * cells * kPieceBytes;
 }
 
 struct StagePlan {
@@ -92,7 +119,7 @@ StagePlan plan_stages(const ProductPlan& plan, int32_t columns,
   int64_t most_tiles = ceil_divide(plan.num_column_tiles, plan.split);
   int64_t wanted = std::min(num_rounds * most_tiles, int64_t{kMaxStages});
   int64_t stride = stage_bytes(plan, columns);
-  int64_t left = (budget - exchange_bytes(plan, columns)) / stride;
+  int64_t left = (budget - exchange_bytes(plan, columns, num_rounds)) / stride;
   bool is_enough = left >= std::min<int64_t>(wanted, kEnoughStages);
   if (is_enough || num_rounds > 1 || plan.split == 1) {
     return {std::min(left, wanted), is_enough, false};
@@ -108,27 +135,38 @@ StagePlan plan_stages(const ProductPlan& plan, int32_t columns,
     StagePlan half = plan_stages(plan, columns, num_rounds, kHalfSharedBudget);
     if (half.is_enough) return half;
   }
-  return plan_stages(plan, columns, num_rounds, kSharedBudget);
+  bool is_flanked = plan.form == UnitForm::flanked;
+  return plan_stages(plan, columns, num_rounds,
+                     is_flanked ? kFlankedBudget : kSharedBudget);
 }
 
 }
 
 ProductPlan plan_with(const RowBand& band, int32_t num_column_tiles,
-                      int32_t split, bool is_broad) {
-  int32_t units_per_tile = is_broad ? kHalves : 1;
-  return {split, is_broad, band.first_tile * units_per_tile,
-          band.num_tiles * units_per_tile, num_column_tiles};
+                      int32_t split, UnitForm form) {
+  int32_t unit_rows = form == UnitForm::broad ? kWarpgroupRows : kTileRows;
+  int32_t units_per_tile = kTileRows / unit_rows;
+  int32_t end_tile = band.first_tile + band.num_tiles;
+  return {split,
+          form,
+          unit_rows,
+          band.first_tile * units_per_tile,
+          band.num_tiles * units_per_tile,
+          end_tile * kTileRows,
+          end_tile * kTileRows,
+          num_column_tiles,
+          1};
 }
 
 namespace {
 
 ProductPlan plan_band(const RowBand& band, int32_t num_column_tiles) {
-  ProductPlan best = plan_with(band, num_column_tiles, 1, false);
+  ProductPlan best = plan_with(band, num_column_tiles, 1, UnitForm::tall);
   int64_t best_cost = std::numeric_limits<int64_t>::max();
   int32_t most_split = std::min(num_column_tiles, kMaxSplit);
   for (int32_t split = 1; split <= most_split; ++split) {
-    for (bool is_broad : {true, false}) {
-      ProductPlan plan = plan_with(band, num_column_tiles, split, is_broad);
+    for (UnitForm form : {UnitForm::broad, UnitForm::tall}) {
+      ProductPlan plan = plan_with(band, num_column_tiles, split, form);
       if (plan_cost(plan) <= best_cost) {
         best = plan;
         best_cost = plan_cost(plan);
@@ -140,20 +178,90 @@ ProductPlan plan_band(const RowBand& band, int32_t num_column_tiles) {
 
 }
 
-ProductPlans plan_product(int32_t num_row_tiles, int32_t num_column_tiles) {
-  int32_t last = num_row_tiles % kPlannedClusters[0];
-  RowBand waves{0, num_row_tiles - last};
-  ProductPlan whole = plan_band({0, num_row_tiles}, num_column_tiles);
+namespace {
+
+ProductPlans plan_bands(const MatrixTiles& tiles) {
+  int32_t last = tiles.num_row_tiles % kPlannedClusters[0];
+  RowBand waves{0, tiles.num_row_tiles - last};
+  ProductPlan whole =
+      plan_band({0, tiles.num_row_tiles}, tiles.num_column_tiles);
   if (last == 0 || waves.num_tiles == 0) return {whole};
-  ProductPlan first = plan_with(waves, num_column_tiles, 1, false);
-  ProductPlan second = plan_band({waves.num_tiles, last}, num_column_tiles);
+  ProductPlan first =
+      plan_with(waves, tiles.num_column_tiles, 1, UnitForm::tall);
+  ProductPlan second =
+      plan_band({waves.num_tiles, last}, tiles.num_column_tiles);
   int64_t in_bands = plan_cost(first) + plan_cost(second) + kLaunchCost;
   if (plan_cost(whole) <= in_bands) return {whole};
   return {first, second};
 }
 
+int32_t wave_unit_rows(const MatrixTiles& tiles) {
+  int64_t rows = int64_t{tiles.num_row_tiles} * kTileRows;
+  return static_cast<int32_t>(
+      round_up(ceil_divide(rows, kPlannedClusters[0]), kPairRows));
+}
+
+bool is_wave(const MatrixTiles& tiles) {
+  return tiles.num_row_tiles > kPlannedClusters[0] &&
+         wave_unit_rows(tiles) <= kTileRows + kCrossedRows;
+}
+
+ProductPlan plan_cut_tiles(const MatrixTiles& tiles, UnitForm form) {
+  int32_t unit_rows = wave_unit_rows(tiles);
+  int32_t end_row = tiles.num_row_tiles * kTileRows;
+  int32_t num_units = static_cast<int32_t>(ceil_divide(end_row, unit_rows));
+  return {1,         form,    unit_rows, 0,
+          num_units, end_row, end_row,   tiles.num_column_tiles,
+          1};
+}
+
+bool allows_flanks(const MatrixTiles& tiles) {
+  int32_t rest = tiles.num_row_tiles - kPlannedClusters[0];
+  return rest * kHalves * (kMaxTokens / kFlankTokens) <= kPlannedClusters[0];
+}
+
+ProductPlan plan_flanked(const MatrixTiles& tiles) {
+  RowBand wave{0, kPlannedClusters[0]};
+  ProductPlan plan =
+      plan_with(wave, tiles.num_column_tiles, 1, UnitForm::flanked);
+  plan.end_row = tiles.num_row_tiles * kTileRows;
+  return plan;
+}
+
+ProductPlans plan_wave(const MatrixTiles& tiles, int32_t num_rows) {
+  if (num_rows <= kMostHighTokens) {
+    return {plan_cut_tiles(tiles, UnitForm::high)};
+  }
+  if (tiles.dtype == GLM_DTYPE_F8_E4M3) {
+    return {plan_cut_tiles(tiles, UnitForm::crossed)};
+  }
+  if (allows_flanks(tiles)) return {plan_flanked(tiles)};
+  RowBand wave{0, kPlannedClusters[0]};
+  RowBand rest{wave.num_tiles, tiles.num_row_tiles - wave.num_tiles};
+  return {plan_with(wave, tiles.num_column_tiles, 1, UnitForm::tall),
+          plan_with(rest, tiles.num_column_tiles, 1, UnitForm::tall)};
+}
+
+int32_t pieces_that_fit(const ProductPlan& plan) {
+  int32_t beside = kPlannedClusters[plan.split - 1] / plan.num_units;
+  return std::clamp(beside, 1, kMostPieces);
+}
+
+}
+
+ProductPlans plan_product(const MatrixTiles& tiles, int32_t num_rows) {
+  if (is_wave(tiles)) return plan_wave(tiles, num_rows);
+  ProductPlans plans = plan_bands(tiles);
+  for (ProductPlan& plan : plans) {
+    bool is_cut = plan.split > 1 && num_rows > kMostWholeTokens;
+    plan.most_pieces = is_cut ? pieces_that_fit(plan) : 1;
+  }
+  return plans;
+}
+
 int32_t product_columns(const ProductPlan& plan, int32_t num_rows) {
-  int64_t wanted = plan.is_broad ? ceil_divide(num_rows, 2) : num_rows;
+  int64_t piece = ceil_divide(num_rows, plan.most_pieces);
+  int64_t wanted = plan.form == UnitForm::broad ? ceil_divide(piece, 2) : piece;
   for (int32_t columns : kColumnChoices) {
     if (columns >= wanted) return columns;
   }
@@ -164,7 +272,7 @@ ProductLayout product_layout(const ProductPlan& plan, int32_t columns,
                              int32_t num_rounds) {
   StagePlan stages = plan_stages(plan, columns, num_rounds);
   int64_t bytes = stages.num_stages * stage_bytes(plan, columns);
-  int64_t exchange = exchange_bytes(plan, columns);
+  int64_t exchange = exchange_bytes(plan, columns, num_rounds);
   ProductLayout layout = {};
   ProductShape& shape = layout.shape;
   shape.split = plan.split;
@@ -172,9 +280,13 @@ ProductLayout product_layout(const ProductPlan& plan, int32_t columns,
       static_cast<int32_t>(ceil_divide(1 << kReciprocalBits, plan.split));
   shape.first_unit = plan.first_unit;
   shape.end_unit = plan.first_unit + plan.num_units;
+  shape.unit_rows = plan.unit_rows;
+  shape.flank_row = plan.flank_row;
+  shape.end_row = plan.end_row;
   shape.part_tiles = plan.num_column_tiles / plan.split;
   shape.num_longer_parts = plan.num_column_tiles % plan.split;
   shape.num_stages = static_cast<int32_t>(stages.num_stages);
+  shape.keeps_own = keeps_own(plan, columns, num_rounds);
   shape.reuses_stages = stages.reuses_stages;
   shape.exchange_offset =
       stages.reuses_stages ? 0 : static_cast<int32_t>(bytes);

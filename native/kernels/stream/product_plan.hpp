@@ -9,15 +9,26 @@
 namespace glm::kernels::stream {
 
 constexpr int64_t kSharedBudget = 216 * 1024;
+constexpr int64_t kFlankedBudget = 224 * 1024;
 constexpr int64_t kHalfSharedBudget = 110 * 1024;
 constexpr int32_t kMostPairedColumns = 48;
 
+struct MatrixTiles {
+  int32_t dtype;
+  int32_t num_row_tiles;
+  int32_t num_column_tiles;
+};
+
 struct ProductPlan {
   int32_t split;
-  bool is_broad;
+  UnitForm form;
+  int32_t unit_rows;
   int32_t first_unit;
   int32_t num_units;
+  int32_t flank_row;
+  int32_t end_row;
   int32_t num_column_tiles;
+  int32_t most_pieces;
 };
 
 struct RowBand {
@@ -32,10 +43,10 @@ struct ProductLayout {
 
 using ProductPlans = std::vector<ProductPlan>;
 
-ProductPlans plan_product(int32_t num_row_tiles, int32_t num_column_tiles);
+ProductPlans plan_product(const MatrixTiles& tiles, int32_t num_rows);
 
 ProductPlan plan_with(const RowBand& band, int32_t num_column_tiles,
-                      int32_t split, bool is_broad);
+                      int32_t split, UnitForm form);
 
 int32_t product_columns(const ProductPlan& plan, int32_t num_rows);
 

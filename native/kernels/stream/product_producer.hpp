@@ -22,6 +22,90 @@ struct PushCursor {
 };
 
 template <typename Layout>
+class UnitSource {
+ public:
+  __device__ UnitSource(const ProductArgs& args, const ProductShape& shape,
+                        const ProductPosition& position)
+      : args_(args), shape_(shape), position_(position) {}
+
+  __device__ const uint8_t* of(int32_t unit) const {
+    if constexpr (Layout::kCutsTiles) {
+      return at(unit * shape_.unit_rows);
+    } else {
+      int32_t half = unit * Layout::kUnitGroups;
+      return tile_row(half / 2) + half % 2 * kWarpgroupBytes;
+    }
+  }
+
+  __device__ int32_t bytes(const PushCursor& cursor) const {
+    if constexpr (Layout::kCutsTiles) {
+      return num_rows(cursor.unit) * kTileRowBytes;
+    } else if constexpr (Layout::kIsFlanked) {
+      FlankPlace<Layout> flank(shape_, cursor.unit);
+      return flank.is_present ? Layout::kWeightBytes : Layout::kUnitBytes;
+    } else {
+      return Layout::kUnitBytes;
+    }
+  }
+
+  __device__ void copy(const PushCursor& cursor, uint32_t target,
+                       uint32_t barrier) const {
+    if constexpr (Layout::kCutsTiles) {
+      copy_pieces(cursor, target, barrier);
+    } else {
+      ptx::bulk_copy(target, cursor.source, Layout::kUnitBytes, barrier,
+                     ptx::kEvictFirst);
+    }
+    if constexpr (Layout::kIsFlanked) {
+      copy_flank(cursor, target + Layout::kUnitBytes, barrier);
+    }
+  }
+
+ private:
+  __device__ const uint8_t* tile_row(int32_t row_tile) const {
+    int64_t tile =
+        int64_t{row_tile} * args_.num_column_tiles + position_.first_tile;
+    return args_.tiles + tile * kTileBytes;
+  }
+
+  __device__ const uint8_t* at(int32_t row) const {
+    return tile_row(row / kTileRows) + row % kTileRows * kTileRowBytes;
+  }
+
+  __device__ void copy_flank(const PushCursor& cursor, uint32_t target,
+                             uint32_t barrier) const {
+    FlankPlace<Layout> flank(shape_, cursor.unit);
+    if (!flank.is_present) return;
+    ptx::bulk_copy(target, at(flank.row) + int64_t{cursor.tile} * kTileBytes,
+                   kWarpgroupBytes, barrier, ptx::kEvictNormal);
+  }
+
+  __device__ int32_t num_rows(int32_t unit) const {
+    return min(shape_.unit_rows, shape_.end_row - unit * shape_.unit_rows);
+  }
+
+  __device__ void copy_pieces(const PushCursor& cursor, uint32_t target,
+                              uint32_t barrier) const {
+    const uint8_t* source = cursor.source;
+    int32_t left = bytes(cursor);
+    int32_t within = cursor.unit * shape_.unit_rows % kTileRows * kTileRowBytes;
+#pragma unroll 1
+    while (left > 0) {
+      int32_t piece = min(left, kTileBytes - within);
+      ptx::bulk_copy(target, source, piece, barrier, ptx::kEvictFirst);
+      target += piece;
+      left -= piece;
+      source += int64_t{args_.num_column_tiles} * kTileBytes - within;
+      within = 0;
+    }
+  }
+
+  const ProductArgs& args_;
+  const ProductShape& shape_;
+  const ProductPosition& position_;
+};
+
+template <typename Layout>
 class ProductProducer {
  public:
   __device__ ProductProducer(const ProductArgs& args, const ProductShape& shape,
@@ -31,6 +115,7 @@ class ProductProducer {
         shape_(shape),
         shared_(shared),
         position_(position),
+        source_(args, shape, position),
         thread_(thread),
         stages_(ptx::shared_address(shared.data)),
         full_(ptx::shared_address(shared.barriers->ring.full)),
@@ -65,7 +150,7 @@ class ProductProducer {
     int32_t unit = position_.first_unit + round * position_.unit_step;
     bool is_second = index >= shape_.num_stages;
     RingCursor ring{is_second ? 0 : index, is_second ? 1u : 0u};
-    return {unit, tile, unit_source(unit) + int64_t{tile} * kTileBytes, ring};
+    return {unit, tile, source_.of(unit) + int64_t{tile} * kTileBytes, ring};
   }
 
   __device__ void begin_tokens(const CUtensorMap* map) const {
@@ -96,28 +181,21 @@ class ProductProducer {
     return cursor.unit >= shape_.end_unit;
   }
 
-  __device__ const uint8_t* unit_source(int32_t unit) const {
-    int32_t half = unit * Layout::kUnitGroups;
-    int64_t tile =
-        int64_t{half / 2} * args_.num_column_tiles + position_.first_tile;
-    return args_.tiles + tile * kTileBytes + half % 2 * kWarpgroupBytes;
-  }
-
   __device__ void step(PushCursor& cursor) const {
     cursor.ring.advance(shape_.num_stages);
     cursor.source += kTileBytes;
     if (++cursor.tile < position_.num_tiles) return;
     cursor.tile = 0;
     cursor.unit += position_.unit_step;
-    cursor.source = unit_source(cursor.unit);
+    cursor.source = source_.of(cursor.unit);
   }
 
   __device__ void push_weights(const PushCursor& cursor) const {
     uint32_t full = full_ + cursor.ring.stage * kBarrierBytes;
     int32_t token_bytes = shape_.has_token_map ? Layout::kTokenBytes : 0;
-    ptx::barrier_expect(full, Layout::kWeightBytes + token_bytes);
-    ptx::bulk_copy(stages_ + cursor.ring.stage * Layout::kWeightBytes,
-                   cursor.source, Layout::kWeightBytes, full, ptx::kEvictFirst);
+    ptx::barrier_expect(full, source_.bytes(cursor) + token_bytes);
+    source_.copy(cursor, stages_ + cursor.ring.stage * Layout::kWeightBytes,
+                 full);
   }
 
   __device__ int32_t first_byte(const PushCursor& cursor) const {
@@ -130,13 +208,15 @@ class ProductProducer {
 
   __device__ void push_tokens(const PushCursor& cursor,
                               const CUtensorMap* map) const {
-    ptx::tensor_copy(token_stage(cursor), map, first_byte(cursor), 0,
+    ptx::tensor_copy(token_stage(cursor), map, first_byte(cursor),
+                     position_.first_token,
                      &shared_.barriers->ring.full[cursor.ring.stage]);
   }
 
   __device__ void copy_tokens(const PushCursor& cursor) const {
     copy_token_tile<Layout::kTokens, Layout::kProducerThreads>(
-        args_.tokens, first_byte(cursor), token_stage(cursor), thread_);
+        args_.tokens, position_.first_token, first_byte(cursor),
+        token_stage(cursor), thread_);
     ptx::proxy_fence();
     ptx::barrier_arrive(full_ + cursor.ring.stage * kBarrierBytes);
   }
@@ -145,6 +225,7 @@ class ProductProducer {
   const ProductShape& shape_;
   ProductShared shared_;
   const ProductPosition& position_;
+  UnitSource<Layout> source_;
   int32_t thread_;
   uint32_t stages_;
   uint32_t full_;

@@ -4,12 +4,14 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "native/kernels/stream/fragment_store.hpp"
 #include "native/kernels/stream/part_exchange.hpp"
 #include "native/kernels/stream/product_multiplier.hpp"
 #include "native/kernels/stream/product_producer.hpp"
 #include "native/kernels/stream/product_stage.hpp"
+#include "native/kernels/stream/side_store.hpp"
 #include "native/ptx/cluster.hpp"
 #include "native/ptx/dependent_launch.hpp"
 #include "native/ptx/tensor_copy.hpp"
@@ -18,11 +20,10 @@
 namespace glm::kernels::stream {
 
 constexpr int32_t kScalesBarrier = 1;
-constexpr int32_t kMultiplierRegisters = 232;
-constexpr int32_t kProducerRegisters = 40;
 
+template <int32_t num_threads>
 __device__ inline void sync_multipliers() {
-  asm volatile("bar.sync %0, %1;" ::"n"(kScalesBarrier), "n"(kMultiplierThreads)
+  asm volatile("bar.sync %0, %1;" ::"n"(kScalesBarrier), "n"(num_threads)
                : "memory");
 }
 
@@ -31,14 +32,17 @@ class SplitProduct {
  public:
   __device__ SplitProduct(const ProductArgs& args, const ProductShape& shape,
                           const ProductShared& shared)
-      : args_(args), shape_(shape), shared_(shared), position_(shape) {}
+      : args_(args),
+        shape_(shape),
+        shared_(shared),
+        position_(shape, Layout::kTokens) {}
 
   __device__ void begin(int32_t lane) const {
     init_ring(lane);
     __syncwarp();
     producer_of(lane).begin_weights();
     __syncwarp();
-    if (is_cluster() && lane < kMultiplierWarps) exchange_of(lane, lane).init();
+    if (is_cluster() && lane < kPartWarps) exchange_of(lane, lane).init();
     ptx::barrier_init_fence();
   }
 
@@ -61,10 +65,15 @@ class SplitProduct {
     int32_t round = 0;
     for (int32_t unit = position_.first_unit; unit < shape_.end_unit;
          unit += position_.unit_step) {
-      FragmentPlace place{unit * Layout::kUnitRows + multiplier.first_row(),
-                          multiplier.first_token(), lane};
-      bool is_followed = unit + position_.unit_step < shape_.end_unit;
-      multiply_unit(multiplier, exchange, place, {round++, is_followed});
+      Place place = place_of(multiplier, unit, lane);
+      if constexpr (Layout::kIsCrossed) {
+        multiply_crossed_unit(multiplier, place);
+      } else if constexpr (Layout::kIsFlanked) {
+        multiply_flanked_unit(multiplier, unit, place);
+      } else {
+        bool is_followed = unit + position_.unit_step < shape_.end_unit;
+        multiply_unit(multiplier, exchange, place, {round++, is_followed});
+      }
     }
   }
 
@@ -72,9 +81,11 @@ class SplitProduct {
 
  private:
   static constexpr int32_t kGroups = Layout::kColumns / kGroupTokens;
+  static constexpr int32_t kSideGroups = Layout::kSideRows / kPairRows;
   using Exchange = PartExchange<kGroups>;
   using Multiplier = ProductMultiplier<dtype, Layout>;
   using Total = typename Multiplier::Total;
+  using Place = std::conditional_t<Layout::kCutsTiles, CutPlace, FragmentPlace>;
 
   struct Round {
     int32_t index;
@@ -87,7 +98,7 @@ class SplitProduct {
       ptx::barrier_init(
           barriers.ring.full + lane,
           shape_.has_token_map ? 1 : 1 + Layout::kProducerThreads);
-      ptx::barrier_init(barriers.ring.empty + lane, kMultiplierGroups);
+      ptx::barrier_init(barriers.ring.empty + lane, Layout::kGroups);
     }
     ptx::barrier_init_fence();
   }
@@ -105,18 +116,30 @@ class SplitProduct {
     if (is_cluster()) ptx::cluster_wait();
   }
 
-  __device__ void load_token_scales(int32_t thread) const {
-    for (int32_t token = thread; token < Layout::kTokens;
-         token += kMultiplierThreads) {
-      bool is_scaled = args_.token_scale && token < args_.tokens.num_rows;
-      shared_.token_scales[token] = is_scaled ? args_.token_scale[token] : 1.0f;
+  __device__ Place place_of(const Multiplier& multiplier, int32_t unit,
+                            int32_t lane) const {
+    int32_t token = position_.first_token + multiplier.first_token();
+    if constexpr (Layout::kCutsTiles) {
+      int32_t first = unit * shape_.unit_rows;
+      return {{first + multiplier.first_row(), token, lane},
+              first + shape_.unit_rows};
+    } else {
+      return {unit * Layout::kUnitRows + multiplier.first_row(), token, lane};
     }
-    sync_multipliers();
+  }
+
+  __device__ void load_token_scales(int32_t thread) const {
+    for (int32_t i = thread; i < Layout::kTokens;
+         i += Layout::kMultiplierThreads) {
+      int32_t token = position_.first_token + i;
+      bool is_scaled = args_.token_scale && token < args_.tokens.num_rows;
+      shared_.token_scales[i] = is_scaled ? args_.token_scale[token] : 1.0f;
+    }
+    sync_multipliers<Layout::kMultiplierThreads>();
   }
 
   __device__ void multiply_unit(Multiplier& multiplier,
-                                const Exchange& exchange,
-                                const FragmentPlace& place,
+                                const Exchange& exchange, const Place& place,
                                 const Round& round) const {
     FragmentTerms terms = load_terms(args_, place);
     Total total;
@@ -125,6 +148,74 @@ class SplitProduct {
     if (is_cluster()) exchange_parts(exchange, total, round.index);
     finish(total, exchange, place, terms);
     if (is_cluster() && round.is_followed) exchange.drain();
+  }
+
+  __device__ void multiply_flanked_unit(Multiplier& multiplier, int32_t unit,
+                                        const Place& place) const {
+    FragmentTerms terms = load_terms(args_, place);
+    Total total;
+    clear(total);
+    if (multiplier.has_flank()) {
+      multiply_with_flank(multiplier, total, unit, place);
+    } else {
+      multiplier.multiply_unit(total);
+    }
+    finish_alone(total, place, terms);
+  }
+
+  __device__ void multiply_with_flank(Multiplier& multiplier, Total& total,
+                                      int32_t unit, const Place& place) const {
+    FlankPlace<Layout> at(shape_, unit);
+    CutPlace beside{
+        {at.row + multiplier.row_in_group(), at.first_token, place.lane},
+        at.is_present ? INT32_MAX : 0};
+    FragmentTerms terms = load_terms(args_, beside);
+    typename Multiplier::Flank flank;
+    clear(flank);
+    multiplier.multiply_flanked(total, flank, at.first_token);
+    finish_alone(flank, beside, terms);
+  }
+
+  __device__ void multiply_crossed_unit(Multiplier& multiplier,
+                                        const Place& place) const {
+    FragmentTerms terms = load_terms(args_, place);
+    Total total;
+    typename Multiplier::Sides sides;
+    clear(total);
+#pragma unroll
+    for (int32_t block = 0; block < kSideBlocks; ++block) {
+      clear(sides.of[block]);
+    }
+    multiplier.multiply_crossed(total, sides);
+    CutPlace beside = place;
+    beside.row += kTileRows - multiplier.first_row();
+    SideTerms<kSideGroups> side_terms(args_, beside);
+    finish_alone(total, place, terms);
+    store_sides(sides, side_terms, multiplier, place.lane);
+  }
+
+  __device__ void store_sides(const typename Multiplier::Sides& sides,
+                              const SideTerms<kSideGroups>& terms,
+                              const Multiplier& multiplier,
+                              int32_t lane) const {
+#pragma unroll
+    for (int32_t block = 0; block < kSideBlocks; ++block) {
+      int32_t token = multiplier.first_side_token() + block * kWarpgroupRows;
+      SideStore<Output, kSideGroups> store(args_, token, lane,
+                                           shape_.stores_words);
+      if (token < Layout::kTokens) {
+        store.store(sides.of[block], terms, shared_.token_scales + token);
+      }
+    }
+  }
+
+  template <int32_t count, typename At>
+  __device__ void finish_alone(const float (&total)[count], const At& place,
+                               const FragmentTerms& terms) const {
+    if (shape_.stores_words) {
+      return store_alone<WordStore<Output>>(total, place, terms);
+    }
+    store_alone<ValueStore<Output>>(total, place, terms);
   }
 
   __device__ void exchange_parts(const Exchange& exchange, const Total& total,
@@ -136,8 +227,7 @@ class SplitProduct {
   }
 
   __device__ void finish(const Total& total, const Exchange& exchange,
-                         const FragmentPlace& place,
-                         const FragmentTerms& terms) const {
+                         const Place& place, const FragmentTerms& terms) const {
     if (shape_.stores_words) {
       return finish_with<WordStore<Output>>(total, exchange, place, terms);
     }
@@ -146,29 +236,79 @@ class SplitProduct {
 
   template <typename Store>
   __device__ void finish_with(const Total& total, const Exchange& exchange,
-                              const FragmentPlace& place,
+                              const Place& place,
                               const FragmentTerms& terms) const {
     if (shape_.split == 1) {
-      store_groups<Store, true>(total, exchange, place, terms);
+      store_alone<Store>(total, place, terms);
     } else {
-      store_groups<Store, false>(total, exchange, place, terms);
+      store_parts<Store>(total, exchange, place, terms);
     }
   }
 
-  template <typename Store, bool is_alone>
-  __device__ void store_groups(const Total& total, const Exchange& exchange,
-                               const FragmentPlace& place,
-                               const FragmentTerms& terms) const {
+  template <typename Store>
+  __device__ void store_parts(const Total& total, const Exchange& exchange,
+                              const Place& place,
+                              const FragmentTerms& terms) const {
+    if (Exchange::keeps_own(shape_)) {
+      return store_kept<Store>(exchange, place, terms);
+    }
+    store_owned<Store>(total, exchange, place, terms);
+  }
+
+  __device__ const float* scales_of(const FragmentPlace& place) const {
+    return shared_.token_scales + (place.token - position_.first_token) +
+           place.lane % 4 * 2;
+  }
+
+  template <int32_t count>
+  __device__ static float4 sum_of(const float (&total)[count], int32_t group) {
+    const float* values = total + group * 4;
+    return {values[0], values[1], values[2], values[3]};
+  }
+
+  template <typename Store, int32_t count, typename At>
+  __device__ void store_alone(const float (&total)[count], const At& place,
+                              const FragmentTerms& terms) const {
     Store store(args_, place);
-    const float* scales =
-        shared_.token_scales + place.token + place.lane % 4 * 2;
+    const float* scales = scales_of(place);
+#pragma unroll
+    for (int32_t group = 0; group < count / 4; ++group) {
+      store.store(group, scale_fragment(terms, scales + group * kGroupTokens,
+                                        sum_of(total, group)));
+    }
+  }
+
+  template <typename Store>
+  __device__ void store_kept(const Exchange& exchange, const Place& place,
+                             const FragmentTerms& terms) const {
+    Store store(args_, place);
+    const float* scales = scales_of(place);
+    int32_t count = exchange.num_owned();
+#pragma unroll 1
+    for (int32_t first = 0; first < count; first += Exchange::kBatch) {
+      float4 sums[Exchange::kBatch];
+      exchange.add_batch(sums, first);
+#pragma unroll
+      for (int32_t i = 0; i < Exchange::kBatch; ++i) {
+        if (first + i >= count) break;
+        int32_t group = exchange.owned_group(first + i);
+        store.store(group, scale_fragment(terms, scales + group * kGroupTokens,
+                                          sums[i]));
+      }
+    }
+  }
+
+  template <typename Store>
+  __device__ void store_owned(const Total& total, const Exchange& exchange,
+                              const Place& place,
+                              const FragmentTerms& terms) const {
+    Store store(args_, place);
+    const float* scales = scales_of(place);
     OwnerTurn turn = exchange.first_turn();
 #pragma unroll
     for (int32_t group = 0; group < kGroups; ++group) {
-      if (is_alone || exchange.owns(turn)) {
-        const float* values = total + group * 4;
-        float4 sum = {values[0], values[1], values[2], values[3]};
-        if constexpr (!is_alone) sum = exchange.add_parts(turn, sum);
+      if (exchange.owns(turn)) {
+        float4 sum = exchange.add_parts(turn, sum_of(total, group));
         store.store(group,
                     scale_fragment(terms, scales + group * kGroupTokens, sum));
       }
@@ -196,19 +336,19 @@ __launch_bounds__(Layout::kThreads, Layout::kResidents) void split_product(
       args, shape,
       {shared, shared + shape.num_stages * Layout::kWeightBytes, &barriers,
        token_scales});
-  if (thread / kWarpThreads == kMultiplierWarps) {
+  if (thread / kWarpThreads == Layout::kMultiplierWarps) {
     product.begin(thread % kWarpThreads);
   }
   __syncthreads();
   if (product.is_cluster()) ptx::cluster_arrive_relaxed();
-  if (thread >= kMultiplierThreads) {
+  if (thread >= Layout::kMultiplierThreads) {
     if constexpr (Layout::kMovesRegisters) {
-      ptx::shrink_registers<kProducerRegisters>();
+      ptx::shrink_registers<Layout::kProducerRegisters>();
     }
-    product.produce(&map, thread - kMultiplierThreads);
+    product.produce(&map, thread - Layout::kMultiplierThreads);
   } else {
     if constexpr (Layout::kMovesRegisters) {
-      ptx::grow_registers<kMultiplierRegisters>();
+      ptx::grow_registers<Layout::kMultiplierRegisters>();
     }
     product.multiply(thread);
   }
