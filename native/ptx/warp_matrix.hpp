@@ -55,6 +55,14 @@ __device__ inline uint32_t half_of_e4m3(uint32_t codes) {
   return result;
 }
 
+__device__ inline uint32_t finite_halves(float low, float high) {
+  uint32_t result;
+  asm("cvt.rn.satfinite.f16x2.f32 %0, %1, %2;"
+      : "=r"(result)
+      : "f"(high), "f"(low));
+  return result;
+}
+
 __device__ inline float power_of_two(float exponent) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(exponent));

@@ -8,18 +8,14 @@
 
 namespace glm::kernels::decode {
 
-constexpr float kLargestHalf = 65504.0f;
-
 __device__ inline uint32_t pack_half(float low, float high) {
   const __half2 pair = __floats2half2_rn(low, high);
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
 __device__ inline uint32_t half_of_bf16(uint32_t pair) {
-  const float low = __uint_as_float(pair << 16);
-  const float high = __uint_as_float(pair & 0xFFFF0000u);
-  return pack_half(fminf(fmaxf(low, -kLargestHalf), kLargestHalf),
-                   fminf(fmaxf(high, -kLargestHalf), kLargestHalf));
+  return ptx::finite_halves(__uint_as_float(pair << 16),
+                            __uint_as_float(pair & 0xFFFF0000u));
 }
 
 template <typename S>

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "native/kernels/attention/context_chunks.hpp"
+#include "native/kernels/attention/context_splits.hpp"
 #include "native/kernels/layout.hpp"
 
 namespace glm::kernels::decode {
@@ -16,6 +16,13 @@ constexpr int32_t kSegmentsOfLaunch = 512;
 constexpr int32_t kQueryBuffers = 2;
 constexpr int32_t kMergeThreads = 96;
 constexpr int32_t kBufferLimit = 219 * 1024;
+constexpr int32_t kShareSlack = 16;
+constexpr int32_t kOpenContexts = 2;
+constexpr int32_t kMostGroups = kSegmentsOfLaunch / 32;
+constexpr int32_t kListedSlots = 32;
+constexpr int32_t kBlocksOfCombination = 28;
+constexpr int32_t kMostShares = 160;
+constexpr int32_t kCounterStride = 8;
 
 struct Arguments {
   const __nv_bfloat16* query;
@@ -34,7 +41,11 @@ struct Arguments {
   float scale;
   bool waits_first;
   bool has_few_rows;
-  uint32_t* grid_barrier;
+  int32_t num_shares;
+  double inverse_shares;
+  float inverse_segments;
+  int32_t splits_of_share;
+  uint32_t* counters;
   float* sums;
   float2* weights;
   const float* key_scale;
@@ -50,24 +61,40 @@ struct Shape {
   static constexpr int32_t kSteps = kDims / 16;
   static constexpr int32_t kTiles = kDims / 8;
   static constexpr int32_t kWarps = kDims <= 128 ? 8 : 4;
+  static constexpr int32_t kStepBlocks = kDims <= 128 ? 2 : 1;
+  static constexpr int32_t kRingStep = kWarps * kStepBlocks;
+  static constexpr int32_t kStepsOfSplit = kSplitBlocks / kRingStep;
   static constexpr int32_t kFirstMergeThread = kWarps * 32 + 32;
   static constexpr int32_t kThreads = kFirstMergeThread + kMergeThreads;
+  static constexpr int32_t kLaneQuads = (kDims + 127) / 128;
   static constexpr int32_t kBlockBytes = 2 * halves * kHalfBlockBytes;
   static constexpr int32_t kMergeStride = kDims + 8;
   static constexpr int32_t kQueryStride = kDims * 2 + kChunkBytes;
   static constexpr int32_t kMergeBytes = kWarps * kGroupRows * kMergeStride * 4;
   static constexpr int32_t kQueryBytes =
       kQueryBuffers * kGroupRows * kQueryStride;
+  static constexpr int32_t kFoldBytes = kGroupRows * kDims * 4;
   static constexpr int32_t kMostStages =
-      (kBufferLimit - kMergeBytes - kQueryBytes) / kBlockBytes / kWarps *
-      kWarps;
+      (kBufferLimit - kMergeBytes - kQueryBytes - kFoldBytes) / kBlockBytes /
+      kRingStep * kRingStep;
   static constexpr int32_t kStages = kMostStages < 32 ? kMostStages : 32;
 };
 
 struct Segment {
-  int32_t first_chunk;
+  int32_t begin_in_group;
   int32_t context_length;
   int32_t table_row;
+};
+
+struct Place {
+  int32_t segment;
+  int32_t kv_head;
+  int32_t split;
+
+  __device__ bool operator==(const Place& other) const {
+    return segment == other.segment && kv_head == other.kv_head &&
+           split == other.split;
+  }
 };
 
 template <typename S>
@@ -77,19 +104,73 @@ __device__ float scale_of(const float* scales, int32_t kv_head) {
   return 1.0f;
 }
 
+__device__ inline int32_t num_blocks_of(int32_t num_tokens) {
+  return (num_tokens + kBlockTokens - 1) / kBlockTokens;
+}
+
+struct Item {
+  int32_t segment;
+  int32_t kv_head;
+  int32_t first_split;
+  int32_t end_split;
+  int32_t num_splits;
+  int32_t begin;
+  int32_t end;
+  int32_t table_row;
+
+  __device__ int32_t num_blocks() const { return num_blocks_of(end - begin); }
+
+  __device__ bool has_splits() const { return end_split > first_split; }
+
+  __device__ bool is_folded() const { return first_split == 0; }
+
+  __device__ bool is_whole() const {
+    return first_split == 0 && end_split == num_splits;
+  }
+
+  __device__ bool is_last(int32_t split) const {
+    return split + 1 == end_split;
+  }
+
+  __device__ bool has_newest() const { return end_split == num_splits; }
+
+  __device__ int32_t blocks_of(int32_t split) const {
+    return min(kSplitBlocks,
+               num_blocks() - (split - first_split) * kSplitBlocks);
+  }
+};
+
+struct OpenContext {
+  Item item;
+  int32_t is_open;
+  int32_t is_combined_here;
+  int32_t first_share;
+  int32_t splits_of_fold;
+  int32_t num_partials;
+  int32_t slots[kListedSlots];
+};
+
 template <typename S>
 struct Shared {
   uint8_t ring[S::kStages][S::kBlockBytes];
   float merged[S::kWarps][kGroupRows * S::kMergeStride];
   uint8_t query[kQueryBuffers][kGroupRows * S::kQueryStride];
-  float2 warp_weights[S::kWarps][kGroupRows];
+  float folded_sums[kGroupRows][S::kDims];
+  float2 folded_weights[kGroupRows];
+  float2 warp_weights[kGroupRows][S::kWarps];
   uint64_t full[S::kStages];
   uint64_t empty[S::kStages];
   uint64_t query_full[kQueryBuffers];
   uint64_t query_empty[kQueryBuffers];
   uint64_t merge_full;
   uint64_t merge_empty;
-  int32_t warp_chunks[kSegmentsOfLaunch / 32 + 1];
+  uint64_t last_full;
+  int32_t group_blocks[kMostGroups];
+  int32_t group_longest[kMostGroups];
+  int32_t group_begin[kMostGroups];
+  int32_t blocks_of_head;
+  Place ends[2];
+  OpenContext open[kOpenContexts];
   Segment segments[1];
 };
 
@@ -97,6 +178,15 @@ template <int32_t stages>
 struct Cursor {
   int32_t slot = 0;
   uint32_t parity = 0;
+
+  template <int32_t steps>
+  __device__ void advance() {
+    static_assert(steps <= stages);
+    slot += steps;
+    if (slot < stages) return;
+    slot -= stages;
+    parity ^= 1;
+  }
 
   __device__ void advance(int32_t steps) {
     slot += steps;
@@ -107,52 +197,14 @@ struct Cursor {
   }
 };
 
-struct Item {
-  int32_t segment;
-  int32_t kv_head;
-  int32_t chunk;
-  int32_t num_chunks;
-  int32_t begin;
-  int32_t end;
-  int32_t table_row;
-  int32_t partial;
-
-  __device__ int32_t num_blocks() const {
-    return (end - begin + kBlockTokens - 1) / kBlockTokens;
-  }
+struct Progress {
+  int32_t num_splits = 0;
+  int32_t num_parts = 0;
 };
 
-__device__ inline int32_t segment_of(const Segment* segments,
-                                     int32_t num_segments, int32_t chunk) {
-  const int32_t num_further = segments[num_segments].first_chunk - num_segments;
-  int32_t low = max(chunk - num_further, 0);
-  int32_t high = min(chunk + 1, num_segments);
-  while (high - low > 1) {
-    const int32_t middle = (low + high) / 2;
-    if (segments[middle].first_chunk <= chunk)
-      low = middle;
-    else
-      high = middle;
-  }
-  return low;
-}
-
-__device__ inline Item item_at(const Arguments& args, const Segment* segments,
-                               int32_t index) {
-  const int32_t chunk = index / args.num_kv_heads;
-  const int32_t number = segment_of(segments, args.num_segments, chunk);
-  const Segment segment = segments[number];
-  Item item;
-  item.segment = number;
-  item.kv_head = index - chunk * args.num_kv_heads;
-  item.chunk = chunk - segment.first_chunk;
-  item.num_chunks = segments[number + 1].first_chunk - segment.first_chunk;
-  item.begin = chunk_begin(item.chunk);
-  item.end =
-      max(min(chunk_begin(item.chunk + 1), segment.context_length), item.begin);
-  item.table_row = segment.table_row;
-  item.partial = index;
-  return item;
+template <typename S>
+__device__ int32_t num_parts(int32_t num_blocks) {
+  return (num_blocks + S::kStepBlocks - 1) / S::kStepBlocks;
 }
 
 }

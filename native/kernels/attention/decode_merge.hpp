@@ -1,16 +1,12 @@
 #ifndef GLM_KERNELS_ATTENTION_DECODE_MERGE_HPP
 #define GLM_KERNELS_ATTENTION_DECODE_MERGE_HPP
 
+#include "native/kernels/attention/decode_fold.hpp"
 #include "native/kernels/attention/decode_items.hpp"
 #include "native/kernels/attention/decode_products.hpp"
 #include "native/ptx/warp_arrival.hpp"
-#include "native/ptx/warp_matrix.hpp"
 
 namespace glm::kernels::decode {
-
-__device__ inline float relative_weight(float top, float highest) {
-  return top == -INFINITY ? 0.0f : ptx::power_of_two(top - highest);
-}
 
 struct LanePlace {
   int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
@@ -27,26 +23,26 @@ __device__ float2* merge_place(Shared<S>& shared, int32_t buffer, int32_t row,
 
 template <typename S>
 __device__ __forceinline__ void hand_over(Shared<S>& shared,
-                                          const State<S>& state,
-                                          Cursor<1>& merges) {
+                                          const State<S>& state, int32_t group,
+                                          int32_t number) {
   const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32;
   const LanePlace place;
-  ptx::barrier_wait(&shared.merge_empty, merges.parity ^ 1);
+  ptx::barrier_wait(&shared.merge_empty, (number & 1) ^ 1);
   if (place.lane % 4 == 0) {
-    shared.warp_weights[warp][place.row(0)] =
+    shared.warp_weights[place.row(0)][warp] =
         make_float2(state.top[0], state.total[0]);
-    shared.warp_weights[warp][place.row(1)] =
+    shared.warp_weights[place.row(1)][warp] =
         make_float2(state.top[1], state.total[1]);
   }
 #pragma unroll
   for (int32_t i = 0; i < S::kTiles * 2; ++i) {
     const int32_t part = i % 2;
+    if (place.row(part) >= group) continue;
     const int32_t dim = Products<S>::dim_of(i / 2, place.lane);
     *merge_place(shared, warp, place.row(part), dim) =
         Products<S>::pair_of(state, i / 2, part);
   }
   ptx::warp_arrive(&shared.merge_full);
-  merges.advance(1);
 }
 
 __device__ inline void store_values(const Arguments& args, int64_t head,
@@ -89,61 +85,134 @@ __device__ inline float inverse_total(float total) {
 }
 
 template <typename S>
-__device__ float4 merged_quad(Shared<S>& shared, int32_t row, int32_t dim,
-                              int32_t first_warp, float2& weight) {
-  float2 weights[S::kWarps];
+struct PartWeights {
+  static constexpr int32_t kRows = 32 / S::kWarps;
+
+  float factor;
+  float2 merged;
+
+  __device__ static PartWeights of_rows(const Shared<S>& shared, int32_t row,
+                                        int32_t step, int32_t group,
+                                        int32_t first_warp) {
+    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+    const int32_t warp = (first_warp + lane) & (S::kWarps - 1);
+    const int32_t own_row = min(row + lane / S::kWarps * step, group - 1);
+    const float2 own = shared.warp_weights[own_row][warp];
+    PartWeights weights;
+    float highest = own.x;
+#pragma unroll
+    for (int32_t i = 1; i < S::kWarps; i *= 2)
+      highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, i));
+    weights.factor = relative_weight(own.x, highest);
+    float total = __fmul_rn(own.y, weights.factor);
+#pragma unroll
+    for (int32_t i = 1; i < S::kWarps; i *= 2)
+      total = __fadd_rn(total, __shfl_xor_sync(~0u, total, i));
+    weights.merged = make_float2(highest, total);
+    return weights;
+  }
+};
+
+template <typename S>
+__device__ __forceinline__ Folded merged_quad(Shared<S>& shared, int32_t row,
+                                              int32_t dim, int32_t first_warp,
+                                              const PartWeights<S>& weights,
+                                              int32_t first_lane) {
   float4 quads[S::kWarps];
-  float highest = -INFINITY;
 #pragma unroll
-  for (int32_t i = 0; i < S::kWarps; ++i) {
-    const int32_t warp = (first_warp + i) & (S::kWarps - 1);
-    weights[i] = shared.warp_weights[warp][row];
-    quads[i] =
-        *reinterpret_cast<const float4*>(merge_place(shared, warp, row, dim));
-    highest = fmaxf(highest, weights[i].x);
-  }
-  float4 sum = make_float4(0, 0, 0, 0);
-  float total = 0.0f;
+  for (int32_t i = 0; i < S::kWarps; ++i)
+    quads[i] = *reinterpret_cast<const float4*>(
+        merge_place(shared, (first_warp + i) & (S::kWarps - 1), row, dim));
+  Folded own = {make_float4(0, 0, 0, 0), {}};
 #pragma unroll
-  for (int32_t i = 0; i < S::kWarps; ++i) {
-    const float factor = relative_weight(weights[i].x, highest);
-    total += weights[i].y * factor;
-    add(sum, quads[i], factor);
-  }
-  weight = make_float2(highest, total);
-  return sum;
+  for (int32_t i = 0; i < S::kWarps; ++i)
+    add(own.sum, quads[i], __shfl_sync(~0u, weights.factor, first_lane + i));
+  own.weight.x = __shfl_sync(~0u, weights.merged.x, first_lane);
+  own.weight.y = __shfl_sync(~0u, weights.merged.y, first_lane);
+  return own;
 }
 
 template <typename S>
-__device__ void merge_item(const Arguments& args, Shared<S>& shared,
-                           const Item& item, int32_t first_warp, int32_t thread,
-                           int32_t num_threads) {
-  constexpr int32_t kQuads = S::kDims / 4;
-  const int64_t base = int64_t{item.partial} * args.group;
-  const float scale = scale_of<S>(args.value_scale, item.kv_head);
-  for (int32_t i = thread; i < args.group * kQuads; i += num_threads) {
-    const int32_t row = i / kQuads;
-    const int32_t dim = i % kQuads * 4;
-    float2 weight;
-    const float4 sum = merged_quad<S>(shared, row, dim, first_warp, weight);
-    if (item.num_chunks == 1) {
-      store_output(args, item, row, dim,
-                   times(sum, inverse_total(weight.y) * scale));
-      continue;
+__device__ void store_partial(const Arguments& args, int32_t slot, int32_t row,
+                              int32_t dim, const Folded& folded) {
+  const int64_t place = int64_t{slot} * args.group + row;
+  __stcg(reinterpret_cast<float4*>(args.sums + place * S::kDims + dim),
+         folded.sum);
+  if (dim == 0) __stcg(args.weights + place, folded.weight);
+}
+
+struct Split {
+  const Item& item;
+  int32_t number;
+  int32_t slot;
+
+  __device__ Split(const Arguments& args, const Item& item, int32_t number)
+      : item(item), number(number), slot(slot_of(args, item, number)) {}
+
+  __device__ bool has_before() const { return item.is_folded() && number > 0; }
+
+  __device__ bool has_more() const {
+    return item.is_folded() && !item.is_last(number);
+  }
+};
+
+template <typename S>
+__device__ void put_quad(const Arguments& args, Shared<S>& shared,
+                         const Split& split, int32_t row, int32_t dim,
+                         const Folded& folded) {
+  if (split.has_more()) {
+    *reinterpret_cast<float4*>(&shared.folded_sums[row][dim]) = folded.sum;
+    if (dim == 0) shared.folded_weights[row] = folded.weight;
+  } else if (split.item.is_whole()) {
+    const float scale = scale_of<S>(args.value_scale, split.item.kv_head);
+    store_output(args, split.item, row, dim,
+                 times(folded.sum, inverse_total(folded.weight.y) * scale));
+  } else {
+    store_partial<S>(args, split.slot, row, dim, folded);
+  }
+}
+
+template <typename S>
+__device__ __forceinline__ void merge_row(const Arguments& args,
+                                          Shared<S>& shared, const Split& split,
+                                          int32_t first_warp, int32_t row,
+                                          const PartWeights<S>& weights,
+                                          int32_t first_lane) {
+  const float2 before = shared.folded_weights[row];
+  __syncwarp();
+#pragma unroll
+  for (int32_t quad = 0; quad < S::kLaneQuads; ++quad) {
+    const int32_t dim = quad * 128 + static_cast<int32_t>(threadIdx.x) % 32 * 4;
+    const int32_t place = min(dim, S::kDims - 4);
+    Folded own =
+        merged_quad(shared, row, place, first_warp, weights, first_lane);
+    if (split.has_before())
+      own = fold(
+          {*reinterpret_cast<const float4*>(&shared.folded_sums[row][place]),
+           before},
+          own);
+    if (dim < S::kDims) put_quad(args, shared, split, row, dim, own);
+  }
+}
+
+template <typename S>
+__device__ __forceinline__ void merge_split(const Arguments& args,
+                                            Shared<S>& shared,
+                                            const Split& split,
+                                            int32_t first_warp,
+                                            int32_t first_row, int32_t step) {
+  constexpr int32_t kRows = PartWeights<S>::kRows;
+  for (int32_t base = first_row; base < args.group; base += kRows * step) {
+    const auto weights =
+        PartWeights<S>::of_rows(shared, base, step, args.group, first_warp);
+    const int32_t end = min(base + kRows * step, args.group);
+    int32_t first_lane = 0;
+#pragma unroll 1
+    for (int32_t row = base; row < end; row += step) {
+      merge_row(args, shared, split, first_warp, row, weights, first_lane);
+      first_lane += S::kWarps;
     }
-    __stcg(reinterpret_cast<float4*>(args.sums + (base + row) * S::kDims + dim),
-           sum);
-    if (dim == 0) __stcg(args.weights + base + row, weight);
   }
-}
-
-template <typename S>
-__device__ void merge_last(const Arguments& args, Shared<S>& shared,
-                           const Item& item, int32_t first_warp, int32_t thread,
-                           uint32_t parity) {
-  ptx::barrier_wait(&shared.merge_full, parity);
-  merge_item<S>(args, shared, item, first_warp, thread,
-                S::kWarps * 32 + kMergeThreads);
 }
 
 }

@@ -2,6 +2,7 @@
 #define GLM_KERNELS_ATTENTION_DECODE_START_HPP
 
 #include "native/kernels/attention/decode_items.hpp"
+#include "native/kernels/attention/decode_share.hpp"
 #include "native/ptx/mbarrier.hpp"
 #include "native/ptx/warp_arrival.hpp"
 
@@ -9,9 +10,9 @@ namespace glm::kernels::decode {
 
 template <typename S>
 __device__ void init_barriers(Shared<S>& shared) {
-  const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32;
+  const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32 - 1;
   if (threadIdx.x % 32 != 0) return;
-  for (int32_t i = warp; i < S::kStages; i += S::kThreads / 32) {
+  for (int32_t i = warp; i < S::kStages; i += S::kThreads / 32 - 1) {
     ptx::barrier_init(&shared.full[i], 1);
     ptx::barrier_init(&shared.empty[i], ptx::kWarpArrivals);
   }
@@ -23,6 +24,7 @@ __device__ void init_barriers(Shared<S>& shared) {
   if (warp == kQueryBuffers) {
     ptx::barrier_init(&shared.merge_full, S::kWarps * ptx::kWarpArrivals);
     ptx::barrier_init(&shared.merge_empty, kMergeThreads);
+    ptx::barrier_init(&shared.last_full, S::kWarps * ptx::kWarpArrivals);
   }
   ptx::barrier_init_fence();
 }
@@ -35,48 +37,45 @@ __device__ void clear_queries(Shared<S>& shared) {
   ptx::proxy_fence();
 }
 
-template <typename S>
-__device__ void count_chunks(const Arguments& args, Shared<S>& shared) {
-  const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-  for (int32_t number = static_cast<int32_t>(threadIdx.x);
-       number - lane <= args.num_segments; number += S::kThreads) {
-    Segment segment = {};
-    if (number < args.num_segments) {
-      segment.context_length = args.context_length[number];
-      segment.table_row = args.table_row[number];
-    }
-    const int32_t own =
-        number < args.num_segments ? num_chunks(segment.context_length) : 0;
-    int32_t sum = own;
-    for (int32_t step = 1; step < 32; step *= 2) {
-      const int32_t before = __shfl_up_sync(~0u, sum, step);
-      if (lane >= step) sum += before;
-    }
-    segment.first_chunk = sum - own;
-    if (number <= args.num_segments) shared.segments[number] = segment;
-    if (lane == 31) shared.warp_chunks[number / 32] = sum;
+__device__ inline Segment segment_of(const Arguments& args, int32_t number) {
+  Segment segment = {};
+  if (number < args.num_segments) {
+    segment.context_length = args.context_length[number];
+    segment.table_row = args.table_row[number];
   }
+  return segment;
 }
 
 template <typename S>
-__device__ void add_chunks_before(const Arguments& args, Shared<S>& shared) {
+__device__ void count_blocks(const Arguments& args, Shared<S>& shared,
+                             Segment segment) {
+  const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
   for (int32_t number = static_cast<int32_t>(threadIdx.x);
-       number <= args.num_segments; number += S::kThreads) {
-    int32_t before = 0;
-    for (int32_t warp = 0; warp < number / 32; ++warp)
-      before += shared.warp_chunks[warp];
-    shared.segments[number].first_chunk += before;
+       number - lane < args.num_segments; number += S::kThreads) {
+    if (number >= S::kThreads) segment = segment_of(args, number);
+    const int32_t own =
+        number < args.num_segments ? counted_blocks(segment.context_length) : 0;
+    const int32_t sum = sum_up_to_lane(own);
+    const int32_t longest = __reduce_max_sync(~0u, own);
+    segment.begin_in_group = sum - own;
+    if (number < args.num_segments) shared.segments[number] = segment;
+    if (lane < 31) continue;
+    shared.group_blocks[number / 32] = sum;
+    shared.group_longest[number / 32] = longest;
   }
 }
 
 template <typename S>
 __device__ void prepare(const Arguments& args, Shared<S>& shared) {
-  count_chunks<S>(args, shared);
-  init_barriers<S>(shared);
-  clear_queries<S>(shared);
-  __syncthreads();
-  if (args.num_segments < 32) return;
-  add_chunks_before<S>(args, shared);
+  const Segment segment = segment_of(args, static_cast<int32_t>(threadIdx.x));
+  if (threadIdx.x >= 32) init_barriers<S>(shared);
+  if (args.head_dim < S::kDims) clear_queries<S>(shared);
+  count_blocks<S>(args, shared, segment);
+  if (args.num_segments > 32)
+    __syncthreads();
+  else
+    __syncwarp();
+  if (threadIdx.x < 32) find_ends<S>(args, shared);
   __syncthreads();
 }
 

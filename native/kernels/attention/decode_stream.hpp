@@ -8,13 +8,17 @@
 
 namespace glm::kernels::decode {
 
-template <typename S>
-__device__ const uint8_t* block_at(const Arguments& args, const Item& item,
-                                   int32_t block) {
-  const int32_t token = item.begin + block * kBlockTokens;
+__device__ inline int32_t page_at(const Arguments& args, const Item& item,
+                                  int32_t block) {
   const int32_t* table =
       args.page_table + int64_t{item.table_row} * args.page_table_stride;
-  const int64_t page = table[token / args.page_size];
+  return table[(item.begin + block * kBlockTokens) / args.page_size];
+}
+
+template <typename S>
+__device__ const uint8_t* block_at(const Arguments& args, const Item& item,
+                                   int32_t block, int64_t page) {
+  const int32_t token = item.begin + block * kBlockTokens;
   const int64_t blocks_of_page = args.page_size / kBlockTokens;
   const int64_t index =
       (page * args.num_kv_heads + item.kv_head) * blocks_of_page +
@@ -67,7 +71,7 @@ struct Stream {
     const int64_t head = int64_t{item.segment} * args.num_heads +
                          int64_t{item.kv_head} * args.group;
     send_rows(args.query + head * args.head_dim, shared.query[query.slot]);
-    query.advance(1);
+    query.template advance<1>();
   }
 
   __device__ bool send_block(const uint8_t* source) {
@@ -75,9 +79,14 @@ struct Stream {
     place.advance(lane);
     if (!ptx::barrier_test(&shared.empty[place.slot], place.parity ^ 1))
       return false;
-    ptx::barrier_expect(&shared.full[place.slot], S::kBlockBytes);
-    ptx::bulk_copy(shared.ring[place.slot], source, S::kBlockBytes,
-                   &shared.full[place.slot], ptx::kEvictFirst);
+    uint64_t* full = &shared.full[place.slot];
+    if (source == nullptr) {
+      ptx::barrier_arrive(full);
+      return true;
+    }
+    ptx::barrier_expect(full, S::kBlockBytes);
+    ptx::bulk_copy(shared.ring[place.slot], source, S::kBlockBytes, full,
+                   ptx::kEvictFirst);
     return true;
   }
 
@@ -99,33 +108,45 @@ struct Stream {
     }
   }
 
-  __device__ const uint8_t* first_sources(const Item& item) {
-    const int32_t last = item.num_blocks() - 1;
-    return last < 0 ? nullptr : block_at<S>(args, item, min(lane, last));
+  __device__ int32_t page_of_lane(const Item& item, int32_t begin) const {
+    const int32_t block = begin + lane;
+    return block < item.num_blocks() ? page_at(args, item, block) : 0;
+  }
+
+  __device__ const uint8_t* source_of_lane(const Item& item, int32_t begin,
+                                           int32_t page) const {
+    const int32_t block = begin + lane;
+    return block < item.num_blocks() ? block_at<S>(args, item, block, page)
+                                     : nullptr;
   }
 
   __device__ int32_t num_early(const Item& item, int32_t begin,
                                int32_t count) const {
     if (has_waited) return 0;
-    const int32_t is_newest = item.chunk + 1 == item.num_chunks;
-    const int32_t before_newest = item.num_blocks() - is_newest - begin;
+    const int32_t before_newest =
+        item.num_blocks() - (item.has_newest() ? 1 : 0) - begin;
     return max(min(min(count, before_newest), S::kStages - begin), 0);
   }
 
-  __device__ void send_item(const Item& item, const uint8_t* source) {
-    const int32_t num_blocks = item.num_blocks();
+  __device__ void send_item(const Item& item, int32_t page) {
+    const int32_t num_blocks = num_parts<S>(item.num_blocks()) * S::kStepBlocks;
     bool has_query = false;
     for (int32_t begin = 0; begin < num_blocks; begin += 32) {
-      if (begin > 0)
-        source = block_at<S>(args, item, min(begin + lane, num_blocks - 1));
+      const uint8_t* source = source_of_lane(item, begin, page);
+      page = page_of_lane(item, begin + 32);
       const int32_t count = min(32, num_blocks - begin);
-      const int32_t early = num_early(item, begin, count);
-      send_blocks(source, 0, early);
-      if (!has_query && (early < count || has_waited)) {
-        send_query(item);
-        has_query = true;
+      int32_t first = 0;
+      int32_t end = num_early(item, begin, count);
+      while (first < count) {
+        if (end == 0 && !has_query) {
+          send_query(item);
+          has_query = true;
+        }
+        if (end == 0) end = count;
+        send_blocks(source, first, end - first);
+        first = end;
+        end = 0;
       }
-      send_blocks(source, early, count - early);
     }
     if (!has_query) send_query(item);
   }

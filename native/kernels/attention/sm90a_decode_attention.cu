@@ -7,6 +7,7 @@
 #include "native/kernels/attention/decode_items.hpp"
 #include "native/kernels/attention/decode_merge.hpp"
 #include "native/kernels/attention/decode_products.hpp"
+#include "native/kernels/attention/decode_share.hpp"
 #include "native/kernels/attention/decode_start.hpp"
 #include "native/kernels/attention/decode_stream.hpp"
 #include "native/kernels/kv_cache.hpp"
@@ -16,73 +17,91 @@ namespace {
 
 using namespace decode;
 
-constexpr int64_t kGridBarrierBytes = 256;
 constexpr int32_t kFewRows = 16;
 constexpr float kLog2E = 1.4426950408889634f;
 
 template <typename S>
-__device__ void stream_items(const Arguments& args, Shared<S>& shared,
-                             int32_t num_items) {
-  const int32_t stride = static_cast<int32_t>(gridDim.x);
-  int32_t index = static_cast<int32_t>(blockIdx.x);
+__device__ Progress stream_items(const Arguments& args, Shared<S>& shared) {
   Stream<S> stream = {args, shared, static_cast<int32_t>(threadIdx.x) % 32,
                       args.waits_first};
-  if (index < num_items) {
-    Item item = item_at(args, shared.segments, index);
-    const uint8_t* source = stream.first_sources(item);
-    for (index += stride; index < num_items; index += stride) {
-      const Item next = item_at(args, shared.segments, index);
-      const uint8_t* next_source = stream.first_sources(next);
-      stream.send_item(item, source);
-      item = next;
-      source = next_source;
-    }
-    stream.send_item(item, source);
+  Walk walk(args, shared);
+  Progress progress;
+  Item next = walk.take_or_nothing();
+  int32_t next_page = stream.page_of_lane(next, 0);
+  while (next.has_splits()) {
+    const Item item = next;
+    const int32_t page = next_page;
+    next = walk.take_or_nothing();
+    next_page = stream.page_of_lane(next, 0);
+    stream.send_item(item, page);
+    progress.num_splits += item.end_split - item.first_split;
+    progress.num_parts += num_parts<S>(item.num_blocks());
   }
   stream.wait();
+  return progress;
 }
 
 template <typename S>
-__device__ void attend_items(const Arguments& args, Shared<S>& shared,
-                             int32_t num_items) {
-  const int32_t thread = static_cast<int32_t>(threadIdx.x);
-  const int32_t stride = static_cast<int32_t>(gridDim.x);
-  Consumer<S> consumer = {args, shared, thread / 32};
-  consumer.ring.slot = thread / 32;
-  Cursor<1> merges;
-  for (int32_t index = static_cast<int32_t>(blockIdx.x); index < num_items;
-       index += stride) {
-    const Item item = item_at(args, shared.segments, index);
-    const int32_t first_warp = consumer.first_warp;
-    const uint32_t parity = merges.parity;
-    State<S> state;
-    consumer.attend(item, state);
-    hand_over<S>(shared, state, merges);
-    if (index + stride >= num_items)
-      merge_last<S>(args, shared, item, first_warp, thread, parity);
+__device__ Progress attend_items(const Arguments& args, Shared<S>& shared) {
+  Consumer<S> consumer = {args, shared};
+  consumer.ring.slot = static_cast<int32_t>(threadIdx.x) / 32 * S::kStepBlocks;
+  Progress progress;
+  for (Walk walk(args, shared); !walk.is_done();) {
+    const Item item = walk.take();
+    const float scale = args.scale * scale_of<S>(args.key_scale, item.kv_head);
+    uint32_t query[S::kSteps][4];
+    consumer.take_query(query);
+    int32_t rest = item.end - item.begin;
+    do {
+      State<S> state;
+      consumer.attend(query, scale, min(rest, kSplitTokens), progress.num_parts,
+                      state);
+      hand_over<S>(shared, state, args.group, progress.num_splits);
+      progress.num_parts +=
+          num_parts<S>(num_blocks_of(min(rest, kSplitTokens)));
+      ++progress.num_splits;
+      rest -= kSplitTokens;
+    } while (rest > 0);
   }
+  ptx::warp_arrive(&shared.last_full);
+  return progress;
 }
 
 template <typename S>
-__device__ void merge_items(const Arguments& args, Shared<S>& shared,
-                            int32_t num_items) {
-  const int32_t thread =
-      static_cast<int32_t>(threadIdx.x) - S::kFirstMergeThread;
-  const int32_t stride = static_cast<int32_t>(gridDim.x);
-  Cursor<1> merges;
-  Cursor<S::kWarps> first_warp;
-  for (int32_t index = static_cast<int32_t>(blockIdx.x); index < num_items;
-       index += stride) {
-    const Item item = item_at(args, shared.segments, index);
-    if (index + stride >= num_items)
-      return merge_last<S>(args, shared, item, first_warp.slot,
-                           S::kWarps * 32 + thread, merges.parity);
-    ptx::barrier_wait(&shared.merge_full, merges.parity);
-    merge_item<S>(args, shared, item, first_warp.slot, thread, kMergeThreads);
-    ptx::warp_arrive(&shared.merge_empty);
-    merges.advance(1);
-    first_warp.advance(item.num_blocks());
+__device__ Progress merge_items(const Arguments& args, Shared<S>& shared) {
+  const int32_t warp =
+      (static_cast<int32_t>(threadIdx.x) - S::kFirstMergeThread) / 32;
+  Progress progress;
+  for (Walk walk(args, shared); !walk.is_done();) {
+    const Item item = walk.take();
+#pragma unroll 1
+    for (int32_t split = item.first_split; split < item.end_split; ++split) {
+      if (!walk.is_done() || !item.is_last(split)) {
+        const Split merged(args, item, split);
+        ptx::barrier_wait(&shared.merge_full, progress.num_splits & 1);
+        merge_split<S>(args, shared, merged, progress.num_parts, warp,
+                       kMergeThreads / 32);
+        ptx::warp_arrive(&shared.merge_empty);
+      }
+      progress.num_parts += num_parts<S>(item.blocks_of(split));
+      ++progress.num_splits;
+    }
   }
+  return progress;
+}
+
+template <typename S>
+__device__ void merge_last(const Arguments& args, Shared<S>& shared,
+                           const Progress& progress) {
+  if (progress.num_splits == 0) return;
+  const Item item = last_item(args, shared);
+  const int32_t split = item.end_split - 1;
+  const int32_t parts_before =
+      progress.num_parts - num_parts<S>(item.blocks_of(split));
+  const Split merged(args, item, split);
+  ptx::barrier_wait(&shared.last_full, 0);
+  merge_split<S>(args, shared, merged, parts_before,
+                 static_cast<int32_t>(threadIdx.x) / 32, S::kThreads / 32);
 }
 
 template <typename S>
@@ -93,20 +112,19 @@ __global__ __launch_bounds__(S::kThreads,
   if (args.has_few_rows) ptx::let_successor_start();
   if (args.waits_first) ptx::wait_for_predecessor();
   prepare<S>(args, shared);
-  const int32_t num_items =
-      shared.segments[args.num_segments].first_chunk * args.num_kv_heads;
   const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32;
+  Progress progress;
   if (warp == S::kWarps) {
-    stream_items<S>(args, shared, num_items);
+    progress = stream_items<S>(args, shared);
+    list_open_contexts<S>(args, shared);
   } else {
     ptx::wait_for_predecessor();
     if (!args.has_few_rows) ptx::let_successor_start();
-    if (warp < S::kWarps)
-      attend_items<S>(args, shared, num_items);
-    else
-      merge_items<S>(args, shared, num_items);
+    progress = warp < S::kWarps ? attend_items<S>(args, shared)
+                                : merge_items<S>(args, shared);
   }
-  combine_chunks<S>(args, shared);
+  merge_last<S>(args, shared, progress);
+  combine_contexts<S>(args, shared);
 }
 
 constexpr int32_t padded_dims(int32_t dtype, int32_t head_dim) {
@@ -114,19 +132,42 @@ constexpr int32_t padded_dims(int32_t dtype, int32_t head_dim) {
 }
 
 struct ScratchLayout {
+  int64_t splits_of_share;
   int64_t weights;
   int64_t sums;
   int64_t bytes;
 };
 
-ScratchLayout scratch_layout(int64_t num_segments, int64_t chunks_of_segment,
-                             int64_t num_heads, int32_t head_dim) {
-  const int64_t rows = num_segments * chunks_of_segment * num_heads;
-  const int64_t dims = padded_dims(GLM_DTYPE_F8_E4M3, head_dim);
-  ScratchLayout layout;
-  layout.weights = kGridBarrierBytes;
+struct ScratchShape {
+  int64_t num_segments;
+  int64_t splits_of_context;
+  int64_t num_heads;
+  int64_t num_kv_heads;
+  int32_t head_dim;
+};
+
+ScratchLayout layout_of_slots(const ScratchShape& shape, int64_t num_slots) {
+  const int64_t rows = num_slots * (shape.num_heads / shape.num_kv_heads);
+  const int64_t dims = padded_dims(GLM_DTYPE_F8_E4M3, shape.head_dim);
+  ScratchLayout layout = {};
+  layout.weights = int64_t{kMostShares} * kCounterStride * 4;
   layout.sums = layout.weights + round_up(rows * 8, 256);
   layout.bytes = layout.sums + rows * dims * 4;
+  return layout;
+}
+
+int64_t most_splits(const ScratchShape& shape) {
+  const int64_t splits =
+      shape.num_segments * shape.num_kv_heads * shape.splits_of_context;
+  return ceil_divide(splits * kShareSlack, kShareSlack - 1);
+}
+
+ScratchLayout scratch_layout(const ScratchShape& shape, int64_t num_blocks) {
+  const int64_t splits_of_share = std::min(
+      shape.splits_of_context, ceil_divide(most_splits(shape), num_blocks) + 2);
+  ScratchLayout layout =
+      layout_of_slots(shape, num_blocks * (splits_of_share + 1));
+  layout.splits_of_share = splits_of_share;
   return layout;
 }
 
@@ -151,10 +192,9 @@ Arguments arguments_of(const glm_attention_args& args) {
 
 template <typename S>
 void launch_segments(const Context& context, const Arguments& arguments,
-                     int64_t max_items) {
+                     int64_t num_blocks) {
   LaunchShape shape;
-  shape.grid = dim3(static_cast<uint32_t>(
-      std::min<int64_t>(max_items, context.num_multiprocessors)));
+  shape.grid = dim3(static_cast<uint32_t>(num_blocks));
   shape.block = dim3(S::kThreads);
   shape.shared_bytes = static_cast<int64_t>(
       sizeof(Shared<S>) + arguments.num_segments * sizeof(Segment));
@@ -181,18 +221,37 @@ Launcher launcher_of(const glm_kv_cache& cache) {
                                        : kF8Launchers[index];
 }
 
-int32_t most_chunks(const glm_attention_args& args) {
-  const int64_t context =
-      int64_t{args.segments.page_table_stride} * args.cache->page_size;
-  return num_chunks(
-      static_cast<int32_t>(std::min<int64_t>(context, INT32_MAX)));
+ScratchShape scratch_shape(const glm_attention_args& args) {
+  const int64_t context = std::min<int64_t>(
+      int64_t{args.segments.page_table_stride} * args.cache->page_size,
+      INT32_MAX);
+  ScratchShape shape = {};
+  shape.splits_of_context =
+      num_splits(counted_blocks(static_cast<int32_t>(context)));
+  shape.num_heads = args.num_heads;
+  shape.num_kv_heads = args.cache->num_kv_heads;
+  shape.head_dim = args.cache->head_dim;
+  return shape;
 }
 
-int32_t rows_at_once(const Context& context, const glm_attention_args& args,
-                     int32_t chunks, const DecodeRows& rows) {
+int64_t blocks_of_grid(const Context& context, const ScratchShape& shape) {
+  const int64_t splits =
+      shape.num_segments * shape.num_kv_heads * shape.splits_of_context;
+  const int64_t blocks =
+      std::min<int64_t>(context.num_multiprocessors, kMostShares);
+  return std::min(splits, blocks);
+}
+
+ScratchLayout scratch_layout(const Context& context,
+                             const ScratchShape& shape) {
+  return scratch_layout(shape, blocks_of_grid(context, shape));
+}
+
+int32_t rows_at_once(const Context& context, ScratchShape shape,
+                     const DecodeRows& rows) {
   const auto bytes_of = [&](int64_t count) {
-    return scratch_layout(count, chunks, args.num_heads, args.cache->head_dim)
-        .bytes;
+    shape.num_segments = count;
+    return scratch_layout(context, shape).bytes;
   };
   int32_t count = std::min(rows.count, kSegmentsOfLaunch);
   while (count > 1 && bytes_of(count) > context.scratch.bytes)
@@ -205,12 +264,29 @@ int32_t rows_at_once(const Context& context, const glm_attention_args& args,
   return count;
 }
 
-void place_scratch(const Context& context, const glm_attention_args& args,
-                   int32_t chunks, Arguments& arguments) {
-  const ScratchLayout layout = scratch_layout(
-      arguments.num_segments, chunks, args.num_heads, args.cache->head_dim);
+int64_t whole_shares(int64_t num_contexts, int64_t num_blocks) {
+  if (num_contexts <= num_blocks)
+    return num_blocks / num_contexts * num_contexts;
+  return ceil_divide(num_contexts, ceil_divide(num_contexts, num_blocks));
+}
+
+void divide(const Context& context, const ScratchShape& shape,
+            Arguments& arguments) {
+  const int64_t num_blocks = blocks_of_grid(context, shape);
+  const int64_t whole =
+      whole_shares(shape.num_segments * shape.num_kv_heads, num_blocks);
+  const bool is_even = whole * kShareSlack >= num_blocks * (kShareSlack - 1);
+  arguments.num_shares = static_cast<int32_t>(is_even ? whole : num_blocks);
+  arguments.inverse_shares = 1.0 / arguments.num_shares;
+  arguments.inverse_segments = 1.0f / static_cast<float>(shape.num_segments);
+}
+
+void place_scratch(const Context& context, const ScratchShape& shape,
+                   Arguments& arguments) {
+  const ScratchLayout layout = scratch_layout(context, shape);
   auto* scratch = static_cast<uint8_t*>(context.scratch.data);
-  arguments.grid_barrier = reinterpret_cast<uint32_t*>(scratch);
+  arguments.splits_of_share = static_cast<int32_t>(layout.splits_of_share);
+  arguments.counters = reinterpret_cast<uint32_t*>(scratch);
   arguments.weights = reinterpret_cast<float2*>(scratch + layout.weights);
   arguments.sums = reinterpret_cast<float*>(scratch + layout.sums);
 }
@@ -219,34 +295,40 @@ void place_scratch(const Context& context, const glm_attention_args& args,
 
 void decode_attention(const Context& context, const glm_attention_args& args,
                       const DecodeRows& rows) {
-  const glm_kv_cache& cache = *args.cache;
-  const int64_t width = int64_t{args.num_heads} * cache.head_dim;
-  const int32_t chunks = most_chunks(args);
-  const int32_t at_once = rows_at_once(context, args, chunks, rows);
+  const int64_t width = int64_t{args.num_heads} * args.cache->head_dim;
+  ScratchShape shape = scratch_shape(args);
+  const int32_t at_once = rows_at_once(context, shape, rows);
   Arguments arguments = arguments_of(args);
   arguments.waits_first = rows.waits_first;
   arguments.has_few_rows = rows.count <= kFewRows;
   for (int32_t begin = 0; begin < rows.count; begin += at_once) {
     arguments.num_segments = std::min(at_once, rows.count - begin);
+    shape.num_segments = arguments.num_segments;
     arguments.query = static_cast<const __nv_bfloat16*>(args.query) +
                       (rows.first + begin) * width;
     arguments.output =
         static_cast<__nv_bfloat16*>(args.output) + (rows.first + begin) * width;
     arguments.context_length = rows.context_length + begin;
     arguments.table_row = rows.table_row + begin;
-    place_scratch(context, args, chunks, arguments);
-    launcher_of(cache)(
-        context, arguments,
-        int64_t{arguments.num_segments} * chunks * cache.num_kv_heads);
+    divide(context, shape, arguments);
+    place_scratch(context, shape, arguments);
+    launcher_of (*args.cache)(context, arguments,
+                              blocks_of_grid(context, shape));
   }
 }
 
 int64_t decode_attention_scratch_bytes(const glm_workspace_shape& shape) {
-  const int64_t segments =
-      std::min<int64_t>(shape.max_sequences, kSegmentsOfLaunch);
-  return scratch_layout(segments, num_chunks(shape.max_context) + 1,
-                        shape.num_heads, shape.head_dim)
-      .bytes;
+  ScratchShape most = {};
+  most.num_segments = std::min<int64_t>(shape.max_sequences, kSegmentsOfLaunch);
+  most.splits_of_context = num_splits(counted_blocks(shape.max_context)) + 1;
+  most.num_heads = shape.num_heads;
+  most.num_kv_heads = shape.num_kv_heads;
+  most.head_dim = shape.head_dim;
+  const int64_t num_slots =
+      std::min(kMostShares * most.splits_of_context,
+               most_splits(most) + 3 * int64_t{kMostShares}) +
+      kMostShares;
+  return layout_of_slots(most, num_slots).bytes;
 }
 
 }

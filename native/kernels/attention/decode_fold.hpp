@@ -1,0 +1,61 @@
+#ifndef GLM_KERNELS_ATTENTION_DECODE_FOLD_HPP
+#define GLM_KERNELS_ATTENTION_DECODE_FOLD_HPP
+
+#include "native/kernels/attention/decode_items.hpp"
+#include "native/ptx/warp_matrix.hpp"
+
+namespace glm::kernels::decode {
+
+struct Folded {
+  float4 sum;
+  float2 weight;
+};
+
+__device__ inline float relative_weight(float top, float highest) {
+  return top == -INFINITY ? 0.0f : ptx::power_of_two(top - highest);
+}
+
+__device__ inline float weighted(float before, float of_before, float next,
+                                 float of_next) {
+  return __fmaf_rn(next, of_next, __fmul_rn(before, of_before));
+}
+
+__device__ inline float4 weighted(float4 before, float of_before, float4 next,
+                                  float of_next) {
+  return make_float4(weighted(before.x, of_before, next.x, of_next),
+                     weighted(before.y, of_before, next.y, of_next),
+                     weighted(before.z, of_before, next.z, of_next),
+                     weighted(before.w, of_before, next.w, of_next));
+}
+
+__device__ inline Folded fold(const Folded& before, const Folded& next) {
+  const float highest = fmaxf(before.weight.x, next.weight.x);
+  const float of_before = relative_weight(before.weight.x, highest);
+  const float of_next = relative_weight(next.weight.x, highest);
+  Folded result;
+  result.sum = weighted(before.sum, of_before, next.sum, of_next);
+  result.weight = make_float2(
+      highest, weighted(before.weight.y, of_before, next.weight.y, of_next));
+  return result;
+}
+
+__device__ inline int32_t slot_of_split(const Arguments& args, int32_t share,
+                                        int32_t split_of_share) {
+  return share * args.splits_of_share + split_of_share;
+}
+
+__device__ inline int32_t slot_of_fold(const Arguments& args, int32_t share) {
+  return static_cast<int32_t>(gridDim.x) * args.splits_of_share + share;
+}
+
+__device__ inline int32_t slot_of(const Arguments& args, const Item& item,
+                                  int32_t split) {
+  const int32_t share = static_cast<int32_t>(blockIdx.x);
+  return item.is_folded()
+             ? slot_of_fold(args, share)
+             : slot_of_split(args, share, split - item.first_split);
+}
+
+}
+
+#endif
