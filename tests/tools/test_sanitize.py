@@ -151,6 +151,15 @@ def test_the_form_that_is_understood():
     assert understood.count(text, lambda _: {}) is None, "without a disassembly nothing is"
 
 
+def test_stores_that_a_fence_follows_are_of_the_form():
+    text = log_of((KERNEL, 0x10, 0x20)).replace("Read access", "Write access")
+    copies = {0x10: "UBLKCP", 0x20: "STS", 0x30: "FENCE", 0x40: "SYNCS"}
+    assert understood.count(text, lambda _: copies) == 1
+    assert understood.count(text, lambda _: copies | {0x30: "SYNCS", 0x40: "FENCE"}) is None
+    assert understood.count(text, lambda _: copies | {0x10: "STS"}) is None
+    assert understood.count(text, lambda _: copies | {0x20: "STG"}) is None
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -1,10 +1,11 @@
 """Reports of racecheck that are known to be the tool's, checked instruction by instruction.
 
 Two forms are taken (README.md says why they are ordered): in decode attention, a bulk copy into a
-slot of its ring against matrix loads of that slot; in the experts' kernel, a bulk copy against
-loads that stand before a barrier of the whole block, behind which the copy stands. Any other
-instruction, kernel or report stays an error, and so does everything where the library cannot be
-disassembled.
+slot of its ring against matrix loads of that slot, and against stores that clear the slot's tail
+and that a fence follows before the next barrier in shared memory; in the experts' kernel, a bulk
+copy against loads that stand before a barrier of the whole block, behind which the copy stands.
+Any other instruction, kernel or report stays an error, and so does everything where the library
+cannot be disassembled.
 """
 
 import re
@@ -22,6 +23,8 @@ DISPLAYED = re.compile(r"RACECHECK SUMMARY: (\d+) hazards? displayed \((\d+) err
 INSTRUCTION = re.compile(r"/\*([0-9a-f]+)\*/\s+(@!?\w+\s+)?([A-Z0-9_]+)([^;]*);")
 WHOLE_BLOCK = re.compile(r"\.SYNC\S*\s+0x0\s*")
 BLOCK_BARRIER = "barrier of the whole block"
+FENCE = "FENCE"
+SHARED_BARRIER = "SYNCS"
 DISASSEMBLER = "cuobjdump"
 ARCHITECTURE = "sm_90a"
 
@@ -31,10 +34,11 @@ class Form:
     read: str
     behind_barrier: bool
     write: str = "UBLKCP"
+    fenced_write: str | None = None
 
 
 FORMS = {
-    "decode_attention_kernel": Form("LDSM", behind_barrier=False),
+    "decode_attention_kernel": Form("LDSM", behind_barrier=False, fenced_write="STS"),
     "experts_kernel": Form("LDS", behind_barrier=True),
 }
 
@@ -91,6 +95,21 @@ def is_barrier_between(report: Sequence[Access], codes: dict[int, str]) -> bool:
     )
 
 
+def is_fenced(place: int, codes: dict[int, str]) -> bool:
+    """Whether a fence comes before the next operation on a barrier in shared memory."""
+    behind = (codes[other] for other in sorted(codes) if other > place)
+    return next((code for code in behind if code in (FENCE, SHARED_BARRIER)), None) == FENCE
+
+
+def is_of_form(access: Access, form: Form, codes: dict[int, str]) -> bool:
+    code = codes.get(access.place)
+    if access.kind == "Read":
+        return code == form.read
+    if code == form.write:
+        return True
+    return code is not None and code == form.fenced_write and is_fenced(access.place, codes)
+
+
 def is_understood(
     report: Sequence[Access], opcodes_of_kernel: Callable[[str], dict[int, str]]
 ) -> bool:
@@ -99,8 +118,9 @@ def is_understood(
     if form is None or any(access.kernel != kernel for access in report):
         return False
     codes = opcodes_of_kernel(kernel)
-    wanted = {"Read": form.read, "Write": form.write}
-    if any(codes.get(access.place) != wanted[access.kind] for access in report):
+    if not all(is_of_form(access, form, codes) for access in report):
+        return False
+    if all(codes.get(access.place) != form.write for access in report):
         return False
     return not form.behind_barrier or is_barrier_between(report, codes)
 
