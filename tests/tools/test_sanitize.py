@@ -78,6 +78,18 @@ def test_kernels_that_an_h200_cannot_run_are_left_out(monkeypatch):
     assert kernels.kernels_of(Path()) == {"glm::kernels::(anonymous namespace)::gather"}
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("void glm::kernels::stream::split_product<1>(glm::Product)", True),
+        ("void cutlass::device_kernel<glm::kernels::blackwell::Product>(int)", False),
+        ("_INTERNAL_8998d013_2_cu::cuda::std::__4::in_place", False),
+    ],
+)
+def test_which_names_are_kernels_that_run(name, expected):
+    assert kernels.is_run(name) is expected
+
+
 def test_names_come_from_read_only_data(tmp_path):
     assert b"\0" in kernels.read_only_data(Path(_ctypes.__file__).read_bytes())
     other = tmp_path / "text"

@@ -49,8 +49,13 @@ def demangled(names: list[str]) -> list[str]:
 
 
 def kernels_of(library: Path) -> set[str]:
-    """The kernels that an H200 can run: all but those of Blackwell's namespace."""
-    return {plain(name) for name in demangled(mangled(library)) if NEVER_RUN not in name}
+    """The kernels that an H200 can run: functions, but those of Blackwell's namespace."""
+    return {plain(name) for name in demangled(mangled(library)) if is_run(name)}
+
+
+def is_run(name: str) -> bool:
+    """Names of device variables end without parentheses."""
+    return name.endswith(")") and NEVER_RUN not in name
 
 
 def without_parameters(name: str) -> str:
