@@ -29,9 +29,11 @@ WEIGHTS = {
     "few_rows": ((258, 1104), BROAD_ROWS, (1, 65, 150, 300)),
     "odd_rows": ((8459, 144), DECODE_ROWS, (3, 300)),
     "many_rounds": ((25480, 80), (9, 129, 257), (70,)),
+    "whole_tokens": ((1026, 2192), (97, 129, 193), (3,)),
     "one_wave": ((16914, 80), DECODE_ROWS, (3,)),
     "odd_width": ((258, 333), (9, 65), (3,)),
 }
+SHAPES_OF_HEADS = [(258, 512), (1026, 1104), (8459, 144), (16914, 80)]
 DISTINCT_ROWS = 130
 ROW_WIDTHS = (24, 13, 8200, 8201, 16392, 16393, 32776, 32777)
 EXPERTS = {
@@ -114,7 +116,7 @@ def test_gate_up(device, shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
-@pytest.mark.parametrize("shape", [(258, 512), (8459, 144), (16914, 80)], ids=shapes.shape_name)
+@pytest.mark.parametrize("shape", SHAPES_OF_HEADS, ids=shapes.shape_name)
 def test_logits(device, shape, dtype):
     array, _, exact = repeated_weight(*shape, dtype)
     placed = Matrix(device, array, dtype)
