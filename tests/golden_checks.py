@@ -6,7 +6,7 @@ tests of tests/reference hold against transformers) at more.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,9 @@ from tests.reference.cases import kind_of, stored_positions, texts_of
 from tests.reference.checkpoint import Checkpoint, read_checkpoint
 from tests.reference.compare import Measured, assert_end_to_end
 from tests.reference.golden import ONE_RANK, Split, has_pytorch, oracle_logits, stored_logits
-from tests.reference.model import Options, ReferenceModel
+from tests.reference.model import Options, ReferenceModel, Trace
+
+BF16_ROUTE_MARGIN = 1e-3
 
 Expected = Mapping[int, tuple[Sequence[int], np.ndarray]]
 
@@ -31,6 +33,43 @@ def numpy_logits(
 ) -> list[np.ndarray]:
     options = Options(world_size=split.world_size, expert_layout=split.expert_layout)
     return ReferenceModel(cached_checkpoint(directory), options).batch_logits(texts)
+
+
+def nearest_logits(
+    directory: Path, texts: Sequence[Sequence[int]], actual: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """The numpy model's logits at the last positions of each text, as many as `actual` has.
+
+    BF16 mathematics may choose the other expert where two scores nearly tie: a row whose margin is
+    below BF16_ROUTE_MARGIN counts as the nearer of both choices, so that it is compared as tightly.
+    """
+    model = ReferenceModel(cached_checkpoint(directory))
+    found = []
+    for text, rows in zip(texts, actual, strict=True):
+        trace, first = Trace(), len(text) - len(rows)
+        expected = model.logits(text, trace)[first:]
+        for layer, row in close_routes(trace, first) if is_rounded() else ():
+            other = model.logits(text, other_routes={layer: [row]})[row]
+            both = (expected[row - first], other)
+            expected[row - first] = min(both, key=partial(distance, rows[row - first]))
+        found.append(expected)
+    return found
+
+
+def close_routes(trace: Trace, first: int) -> list[tuple[int, int]]:
+    """(layer, row) of each choice of experts from row `first` on that nearly ties."""
+    suffix = ".route_margins"
+    return [
+        (int(name.removesuffix(suffix).removeprefix("layers.")), int(row))
+        for name in trace
+        if name.endswith(suffix)
+        for row in np.flatnonzero(trace[name] < BF16_ROUTE_MARGIN)
+        if row >= first
+    ]
+
+
+def distance(actual: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.linalg.norm(actual - expected))
 
 
 @cache

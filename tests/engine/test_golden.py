@@ -9,7 +9,7 @@ import pytest
 from glm_engine.engine import Engine, Request
 from tests.devices import is_rounded
 from tests.engine.running import open_engine, run_requests
-from tests.golden_checks import check_logits, numpy_logits
+from tests.golden_checks import check_logits, nearest_logits
 from tests.reference.capitals import CAPITALS
 from tests.reference.cases import (
     CAPITALS_NAME,
@@ -100,5 +100,5 @@ def test_requests_in_flight_together_give_the_references_logits(name, checkpoint
     texts = [
         [*prompt, *result.tokens[:-1]] for prompt, result in zip(prompts, finished, strict=True)
     ]
-    expected = [rows[-NUM_NEW_TOKENS:] for rows in numpy_logits(directory, texts)]
+    expected = nearest_logits(directory, texts, logits)
     assert_end_to_end(logits, expected, kind_of(name, is_rounded()), name)

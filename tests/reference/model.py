@@ -1,8 +1,9 @@
 """The whole forward pass of glm4_moe in numpy, with every stage's input and output on request."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from tests.reference.norm import rms_norm
 from tests.reference.rope import rotate
 from tests.reference.router import route
 from tests.reference.variants import Variant
+
+NO_ROUTES: Mapping[int, Sequence[int]] = MappingProxyType({})
 
 
 class ExpertLayout(Enum):
@@ -137,13 +140,21 @@ class ReferenceModel:
         head = "model.embed_tokens" if config.get("tie_word_embeddings") else "lm_head"
         self.head = checkpoint.vector(f"{head}.weight", options.dtype)
 
-    def logits(self, tokens: Sequence[int], trace: Trace | None = None) -> np.ndarray:
-        """Token ids of one sequence → [tokens, vocab_size]."""
+    def logits(
+        self,
+        tokens: Sequence[int],
+        trace: Trace | None = None,
+        other_routes: Mapping[int, Sequence[int]] = NO_ROUTES,
+    ) -> np.ndarray:
+        """Token ids of one sequence → [tokens, vocab_size].
+
+        other_routes: layer → rows whose last chosen expert gives way to the next one.
+        """
         hidden = self.embedding[np.asarray(tokens, dtype=np.int64)]
         record = {} if trace is None else trace
         for number, layer in enumerate(self.layers):
             stages: dict[str, np.ndarray] = {}
-            hidden = self.layer_output(layer, hidden, stages)
+            hidden = self.layer_output(layer, hidden, stages, other_routes.get(number, ()))
             record.update({f"layers.{number}.{name}": array for name, array in stages.items()})
         record["final.input"] = hidden
         record["final.norm"] = self.norm(hidden, self.final_norm)
@@ -163,13 +174,15 @@ class ReferenceModel:
     def norm(self, rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
         return rms_norm(rows, weight, self.config["rms_norm_eps"], self.options.variant)
 
-    def layer_output(self, layer: Layer, hidden: np.ndarray, stages: dict) -> np.ndarray:
+    def layer_output(
+        self, layer: Layer, hidden: np.ndarray, stages: dict, other_rows: Sequence[int] = ()
+    ) -> np.ndarray:
         stages["input"] = hidden
         stages["attention_input"] = self.norm(hidden, layer.input_norm)
         stages["attention_output"] = self.attend(layer, stages["attention_input"], stages)
         stages["middle"] = hidden + stages["attention_output"]
         stages["mlp_input"] = self.norm(stages["middle"], layer.post_attention_norm)
-        stages["mlp_output"] = self.mix(layer, stages["mlp_input"], stages)
+        stages["mlp_output"] = self.mix(layer, stages["mlp_input"], stages, other_rows)
         return stages["middle"] + stages["mlp_output"]
 
     def attend(self, layer: Layer, rows: np.ndarray, stages: dict) -> np.ndarray:
@@ -199,7 +212,9 @@ class ReferenceModel:
         positions = np.arange(len(heads))
         return rotate(heads, positions, rope_theta(self.config), factor, self.options.variant)
 
-    def mix(self, layer: Layer, rows: np.ndarray, stages: dict) -> np.ndarray:
+    def mix(
+        self, layer: Layer, rows: np.ndarray, stages: dict, other_rows: Sequence[int] = ()
+    ) -> np.ndarray:
         """The dense layer, or the routed experts and the shared one."""
         options, variant = self.options, self.options.variant
         if layer.dense is not None:
@@ -213,6 +228,7 @@ class ReferenceModel:
             scaling,
             self.config["norm_topk_prob"],
             variant,
+            other_rows,
         )
         stages["route_experts"], stages["route_weights"] = routes.experts, routes.weights
         stages["route_margins"] = routes.margins

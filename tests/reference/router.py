@@ -1,5 +1,6 @@
 """Sigmoid router: the bias chooses, the unbiased sigmoids of the chosen weigh."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,11 +42,17 @@ def route(
     routed_scaling_factor: float,
     normalise: bool = True,
     variant: Variant = Variant.CORRECT,
+    other_rows: Sequence[int] = (),
 ) -> Routes:
-    """hidden [tokens, hidden_size], weight [experts, hidden_size], bias [experts]."""
+    """hidden [tokens, hidden_size], weight [experts, hidden_size], bias [experts].
+
+    other_rows: tokens whose k-th choice gives way to the best expert not chosen.
+    """
     scores = scores_of(hidden @ weight.T, variant)
     choice = scores if variant is Variant.NO_ROUTER_BIAS else scores + bias
-    experts = np.argsort(-choice, axis=-1, kind="stable")[:, :experts_per_token]
+    order = np.argsort(-choice, axis=-1, kind="stable")
+    experts = order[:, :experts_per_token].copy()
+    experts[list(other_rows), -1] = order[list(other_rows), experts_per_token]
     weighing = choice if variant is Variant.ROUTER_BIAS_IN_WEIGHTS else scores
     weights = np.take_along_axis(weighing, experts, axis=-1)
     if normalise and variant is not Variant.NO_TOP_K_NORMALISATION:
