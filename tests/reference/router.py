@@ -52,7 +52,8 @@ def route(
     choice = scores if variant is Variant.NO_ROUTER_BIAS else scores + bias
     order = np.argsort(-choice, axis=-1, kind="stable")
     experts = order[:, :experts_per_token].copy()
-    experts[list(other_rows), -1] = order[list(other_rows), experts_per_token]
+    for row in other_rows:
+        experts[row, -1] = order[row, experts_per_token]
     weighing = choice if variant is Variant.ROUTER_BIAS_IN_WEIGHTS else scores
     weights = np.take_along_axis(weighing, experts, axis=-1)
     if normalise and variant is not Variant.NO_TOP_K_NORMALISATION:
