@@ -11,8 +11,8 @@
 #include "native/ptx/dependent_launch.hpp"
 #include "native/ptx/tensor_copy.hpp"
 #include "native/ptx/warp_arrival.hpp"
-#include "native/ptx/wgmma_bf16_wide.hpp"
-#include "native/ptx/wgmma_e4m3_wide.hpp"
+#include "native/ptx/wgmma_bf16.hpp"
+#include "native/ptx/wgmma_e4m3.hpp"
 
 namespace glm::kernels::prefill {
 

@@ -3,6 +3,7 @@
 
 #include "native/kernels/prefill_attention/store.hpp"
 #include "native/ptx/wgmma_bf16.hpp"
+#include "native/ptx/wgmma_bf16_registers.hpp"
 
 namespace glm::kernels::prefill_attention_detail {
 
@@ -91,7 +92,7 @@ __device__ void Consumer<Tile>::multiply_values(Accumulators<Tile>& state,
   for (int32_t step = 0; step < Tile::kKeyBlocks; ++step)
 #pragma unroll
     for (int32_t part = 0; part < Tile::kValueParts; ++part)
-      ptx::WgmmaBf16<Tile::kValueColumns>::multiply_registers(
+      ptx::WgmmaBf16RegistersTransposed<Tile::kValueColumns>::multiply(
           state.output[part], state.weights[step],
           value + ((part * kPartBytes + step * kBlockHalfBytes) >> 4),
           accumulate || step > 0);

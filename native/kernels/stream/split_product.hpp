@@ -15,7 +15,7 @@
 #include "native/ptx/cluster.hpp"
 #include "native/ptx/dependent_launch.hpp"
 #include "native/ptx/tensor_copy.hpp"
-#include "native/ptx/wgmma_bf16_wide.hpp"
+#include "native/ptx/wgmma_bf16.hpp"
 
 namespace glm::kernels::stream {
 
