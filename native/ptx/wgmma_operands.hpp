@@ -69,4 +69,35 @@
 #define GLM_WGMMA_NAMES_128 GLM_WGMMA_NAMES_124 ", %124, %125, %126, %127"
 #define GLM_WGMMA_SUMS_128 GLM_WGMMA_SUMS_124, GLM_WGMMA_SUMS(124)
 
+#define GLM_WGMMA(name, form, tail, columns, count, a_at, b_at, flag_at)  \
+  template <>                                                             \
+  struct name<columns> {                                                  \
+    __device__ static void multiply(float (&sum)[count], uint64_t a,      \
+                                    uint64_t b, int32_t accumulate) {     \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #flag_at          \
+                   ", 0;\n"                                               \
+                   "wgmma.mma_async.sync.aligned.m64n" #columns form      \
+                   " {" GLM_WGMMA_NAMES_##count "}, %" #a_at ", %" #b_at  \
+                                                ", p, 1, 1" tail ";\n}\n" \
+                   : GLM_WGMMA_SUMS_##count                               \
+                   : "l"(a), "l"(b), "r"(accumulate));                    \
+    }                                                                     \
+  };
+
+#define GLM_WGMMA_SIZES(define)                                                \
+  define(8, 4, 4, 5, 6) define(16, 8, 8, 9, 10) define(24, 12, 12, 13, 14)     \
+      define(32, 16, 16, 17, 18) define(40, 20, 20, 21, 22)                    \
+          define(48, 24, 24, 25, 26) define(56, 28, 28, 29, 30) define(        \
+              64, 32, 32, 33, 34) define(72, 36, 36, 37, 38)                   \
+              define(80, 40, 40, 41, 42) define(88, 44, 44, 45, 46) define(    \
+                  96, 48, 48, 49, 50) define(104, 52, 52, 53, 54)              \
+                  define(112, 56, 56, 57, 58) define(120, 60, 60, 61, 62)      \
+                      define(128, 64, 64, 65, 66) define(144, 72, 72, 73, 74)  \
+                          define(160, 80, 80, 81, 82) define(                  \
+                              176, 88, 88, 89, 90) define(192, 96, 96, 97, 98) \
+                              define(208, 104, 104, 105, 106)                  \
+                                  define(224, 112, 112, 113, 114)              \
+                                      define(240, 120, 120, 121, 122)          \
+                                          define(256, 128, 128, 129, 130)
+
 #endif

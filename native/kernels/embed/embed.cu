@@ -67,9 +67,8 @@ void launch_embed(const Context& context, const EmbedRows& args) {
       shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
         auto kernel = embed_rows<Element, decltype(chunks)::value,
                                  decltype(is_fast)::value>;
-        launch(kWhere, context.stream,
-               rows::grid_of(context, kWhere, args.num_tokens, shape, kernel),
-               kernel, args);
+        rows::launch_rows(kWhere, context, args.num_tokens, shape, kernel,
+                          args);
       });
 }
 

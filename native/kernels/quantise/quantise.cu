@@ -73,9 +73,8 @@ void quantise(const Context& context, const glm_quantise_args& args) {
       shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
         auto kernel =
             quantise_rows<decltype(chunks)::value, decltype(is_fast)::value>;
-        launch(kWhere, context.stream,
-               rows::grid_of(context, kWhere, given.num_tokens, shape, kernel),
-               kernel, given);
+        rows::launch_rows(kWhere, context, given.num_tokens, shape, kernel,
+                          given);
       });
 }
 

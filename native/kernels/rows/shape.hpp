@@ -89,6 +89,13 @@ LaunchShape grid_of(const Context& context, const char* where, int64_t num_rows,
           dim3(static_cast<uint32_t>(shape.num_threads))};
 }
 
+template <typename Kernel, typename Given>
+void launch_rows(const char* where, const Context& context, int64_t num_rows,
+                 const RowShape& shape, Kernel kernel, const Given& given) {
+  launch(where, context.stream,
+         grid_of(context, where, num_rows, shape, kernel), kernel, given);
+}
+
 }
 
 #endif

@@ -100,9 +100,8 @@ void swiglu_quantise(const Context& context,
       shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
         auto kernel =
             gate_rows<decltype(chunks)::value, decltype(is_fast)::value>;
-        launch(kWhere, context.stream,
-               rows::grid_of(context, kWhere, given.num_tokens, shape, kernel),
-               kernel, given);
+        rows::launch_rows(kWhere, context, given.num_tokens, shape, kernel,
+                          given);
       });
 }
 
