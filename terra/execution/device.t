@@ -107,7 +107,8 @@ terra Library:load(was_automatic : bool, message : &C.glm_message) : int32
       hint = "an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); "
     end
     return status.fail(
-      message, C.GLM_NOT_SUPPORTED, "%sthe library of device %s cannot be opened: %.700s", hint, &self.kind[0], C.dlerror()
+      message, C.GLM_NOT_SUPPORTED, "%sthe library of device %s cannot be opened: %.700s; `scons engine %s` builds it", hint,
+      &self.kind[0], C.dlerror(), &self.kind[0]
     )
   end
   var symbol = C.dlsym(self.handle, open_symbol)

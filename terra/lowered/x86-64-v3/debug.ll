@@ -585,7 +585,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.462" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
 @"$string.463" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
 @"$string.464" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.465" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
+@"$string.465" = private unnamed_addr constant [81 x i8] c"%sthe library of device %s cannot be opened: %.700s; `scons engine %s` builds it\00", align 1
 @"$string.466" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
 @"$string.467" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
 @"$string.468" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
@@ -45478,7 +45478,11 @@ then5:                                            ; preds = %merge1
   %35 = getelementptr [16 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
   %37 = call ptr @dlerror()
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.465", ptr %32, ptr %36, ptr %37)
+  %38 = load ptr, ptr %self, align 8
+  %39 = getelementptr %2, ptr %38, i32 0, i32 2
+  %40 = getelementptr [16 x i8], ptr %39, i32 0, i32 0
+  %41 = getelementptr i8, ptr %40, i64 0
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.465", ptr %32, ptr %36, ptr %37, ptr %41)
   br label %merge4
 
 else6:                                            ; preds = %merge1
@@ -45494,36 +45498,36 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %2, ptr %39, i32 0, i32 0
-  %41 = load ptr, ptr %40, align 8
-  %42 = call ptr @dlsym(ptr %41, ptr @"$string.466")
-  store ptr %42, ptr %symbol, align 8
-  %43 = load ptr, ptr %symbol, align 8
-  %44 = icmp eq ptr %43, null
-  %45 = zext i1 %44 to i8
-  %46 = trunc i8 %45 to i1
-  br i1 %46, label %then8, label %else9
+  %43 = load ptr, ptr %self, align 8
+  %44 = getelementptr %2, ptr %43, i32 0, i32 0
+  %45 = load ptr, ptr %44, align 8
+  %46 = call ptr @dlsym(ptr %45, ptr @"$string.466")
+  store ptr %46, ptr %symbol, align 8
+  %47 = load ptr, ptr %symbol, align 8
+  %48 = icmp eq ptr %47, null
+  %49 = zext i1 %48 to i8
+  %50 = trunc i8 %49 to i1
+  br i1 %50, label %then8, label %else9
 
 then8:                                            ; preds = %merge
-  %47 = load ptr, ptr %message, align 8
-  store ptr %47, ptr %target10, align 8
-  %48 = load ptr, ptr %target10, align 8
-  %49 = icmp ne ptr %48, null
-  %50 = zext i1 %49 to i8
-  %51 = trunc i8 %50 to i1
-  br i1 %51, label %then12, label %else13
+  %51 = load ptr, ptr %message, align 8
+  store ptr %51, ptr %target10, align 8
+  %52 = load ptr, ptr %target10, align 8
+  %53 = icmp ne ptr %52, null
+  %54 = zext i1 %53 to i8
+  %55 = trunc i8 %54 to i1
+  br i1 %55, label %then12, label %else13
 
 then12:                                           ; preds = %then8
-  %52 = load ptr, ptr %target10, align 8
-  %53 = getelementptr %0, ptr %52, i32 0, i32 0
-  %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
-  %55 = getelementptr i8, ptr %54, i64 0
-  %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %2, ptr %56, i32 0, i32 3
-  %58 = getelementptr [4096 x i8], ptr %57, i32 0, i32 0
+  %56 = load ptr, ptr %target10, align 8
+  %57 = getelementptr %0, ptr %56, i32 0, i32 0
+  %58 = getelementptr [1024 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.467", ptr %59, ptr @"$string.466")
+  %60 = load ptr, ptr %self, align 8
+  %61 = getelementptr %2, ptr %60, i32 0, i32 3
+  %62 = getelementptr [4096 x i8], ptr %61, i32 0, i32 0
+  %63 = getelementptr i8, ptr %62, i64 0
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.467", ptr %63, ptr @"$string.466")
   br label %merge11
 
 else13:                                           ; preds = %then8
@@ -45539,23 +45543,23 @@ else9:                                            ; preds = %merge
   br label %merge7
 
 merge7:                                           ; preds = %else9, %dead14
-  %61 = load ptr, ptr %symbol, align 8
-  store ptr %61, ptr %open, align 8
-  %62 = load ptr, ptr %open, align 8
-  %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %2, ptr %63, i32 0, i32 1
-  %65 = load ptr, ptr %message, align 8
-  %66 = call i32 %62(i32 4, ptr %64, ptr %65)
-  store i32 %66, ptr %code, align 4
-  %67 = load i32, ptr %code, align 4
-  %68 = icmp ne i32 %67, 0
-  %69 = zext i1 %68 to i8
-  %70 = trunc i8 %69 to i1
-  br i1 %70, label %then16, label %else17
+  %65 = load ptr, ptr %symbol, align 8
+  store ptr %65, ptr %open, align 8
+  %66 = load ptr, ptr %open, align 8
+  %67 = load ptr, ptr %self, align 8
+  %68 = getelementptr %2, ptr %67, i32 0, i32 1
+  %69 = load ptr, ptr %message, align 8
+  %70 = call i32 %66(i32 4, ptr %68, ptr %69)
+  store i32 %70, ptr %code, align 4
+  %71 = load i32, ptr %code, align 4
+  %72 = icmp ne i32 %71, 0
+  %73 = zext i1 %72 to i8
+  %74 = trunc i8 %73 to i1
+  br i1 %74, label %then16, label %else17
 
 then16:                                           ; preds = %merge7
-  %71 = load i32, ptr %code, align 4
-  ret i32 %71
+  %75 = load i32, ptr %code, align 4
+  ret i32 %75
 
 dead18:                                           ; No predecessors!
   br label %merge15
@@ -45564,56 +45568,56 @@ else17:                                           ; preds = %merge7
   br label %merge15
 
 merge15:                                          ; preds = %else17, %dead18
-  %72 = load ptr, ptr %self, align 8
-  %73 = getelementptr %2, ptr %72, i32 0, i32 1
-  %74 = load ptr, ptr %73, align 8
-  %75 = icmp eq ptr %74, null
-  %76 = zext i1 %75 to i8
-  %77 = trunc i8 %76 to i1
-  br i1 %77, label %then20, label %or.lhs.false22
+  %76 = load ptr, ptr %self, align 8
+  %77 = getelementptr %2, ptr %76, i32 0, i32 1
+  %78 = load ptr, ptr %77, align 8
+  %79 = icmp eq ptr %78, null
+  %80 = zext i1 %79 to i8
+  %81 = trunc i8 %80 to i1
+  br i1 %81, label %then20, label %or.lhs.false22
 
 then20:                                           ; preds = %or.lhs.false, %or.lhs.false22, %merge15
-  %78 = load ptr, ptr %message, align 8
-  store ptr %78, ptr %target23, align 8
-  %79 = load ptr, ptr %target23, align 8
-  %80 = icmp ne ptr %79, null
-  %81 = zext i1 %80 to i8
-  %82 = trunc i8 %81 to i1
-  br i1 %82, label %then25, label %else26
+  %82 = load ptr, ptr %message, align 8
+  store ptr %82, ptr %target23, align 8
+  %83 = load ptr, ptr %target23, align 8
+  %84 = icmp ne ptr %83, null
+  %85 = zext i1 %84 to i8
+  %86 = trunc i8 %85 to i1
+  br i1 %86, label %then25, label %else26
 
 or.lhs.false:                                     ; preds = %or.lhs.false22
-  %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %2, ptr %83, i32 0, i32 1
-  %85 = load ptr, ptr %84, align 8
-  %86 = getelementptr %56, ptr %85, i32 0, i32 1
-  %87 = load i32, ptr %86, align 4
-  %88 = zext i32 %87 to i64
-  %89 = icmp ne i64 %88, 448
-  %90 = zext i1 %89 to i8
-  %91 = trunc i8 %90 to i1
-  br i1 %91, label %then20, label %else21
+  %87 = load ptr, ptr %self, align 8
+  %88 = getelementptr %2, ptr %87, i32 0, i32 1
+  %89 = load ptr, ptr %88, align 8
+  %90 = getelementptr %56, ptr %89, i32 0, i32 1
+  %91 = load i32, ptr %90, align 4
+  %92 = zext i32 %91 to i64
+  %93 = icmp ne i64 %92, 448
+  %94 = zext i1 %93 to i8
+  %95 = trunc i8 %94 to i1
+  br i1 %95, label %then20, label %else21
 
 or.lhs.false22:                                   ; preds = %merge15
-  %92 = load ptr, ptr %self, align 8
-  %93 = getelementptr %2, ptr %92, i32 0, i32 1
-  %94 = load ptr, ptr %93, align 8
-  %95 = getelementptr %56, ptr %94, i32 0, i32 0
-  %96 = load i32, ptr %95, align 4
-  %97 = icmp ne i32 %96, 4
-  %98 = zext i1 %97 to i8
-  %99 = trunc i8 %98 to i1
-  br i1 %99, label %then20, label %or.lhs.false
+  %96 = load ptr, ptr %self, align 8
+  %97 = getelementptr %2, ptr %96, i32 0, i32 1
+  %98 = load ptr, ptr %97, align 8
+  %99 = getelementptr %56, ptr %98, i32 0, i32 0
+  %100 = load i32, ptr %99, align 4
+  %101 = icmp ne i32 %100, 4
+  %102 = zext i1 %101 to i8
+  %103 = trunc i8 %102 to i1
+  br i1 %103, label %then20, label %or.lhs.false
 
 then25:                                           ; preds = %then20
-  %100 = load ptr, ptr %target23, align 8
-  %101 = getelementptr %0, ptr %100, i32 0, i32 0
-  %102 = getelementptr [1024 x i8], ptr %101, i32 0, i32 0
-  %103 = getelementptr i8, ptr %102, i64 0
-  %104 = load ptr, ptr %self, align 8
-  %105 = getelementptr %2, ptr %104, i32 0, i32 3
-  %106 = getelementptr [4096 x i8], ptr %105, i32 0, i32 0
+  %104 = load ptr, ptr %target23, align 8
+  %105 = getelementptr %0, ptr %104, i32 0, i32 0
+  %106 = getelementptr [1024 x i8], ptr %105, i32 0, i32 0
   %107 = getelementptr i8, ptr %106, i64 0
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.468", ptr %107)
+  %108 = load ptr, ptr %self, align 8
+  %109 = getelementptr %2, ptr %108, i32 0, i32 3
+  %110 = getelementptr [4096 x i8], ptr %109, i32 0, i32 0
+  %111 = getelementptr i8, ptr %110, i64 0
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.468", ptr %111)
   br label %merge24
 
 else26:                                           ; preds = %then20

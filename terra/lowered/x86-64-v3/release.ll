@@ -456,7 +456,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.422" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
 @"$string.423" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
 @"$string.424" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.425" = private unnamed_addr constant [52 x i8] c"%sthe library of device %s cannot be opened: %.700s\00", align 1
+@"$string.425" = private unnamed_addr constant [81 x i8] c"%sthe library of device %s cannot be opened: %.700s; `scons engine %s` builds it\00", align 1
 @"$string.426" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
 @"$string.427" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
 @"$string.428" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
@@ -28595,8 +28595,8 @@ then.i39:                                         ; preds = %"$device.is_automat
 
 merge1.i:                                         ; preds = %and.lhs.true.i41, %then.i39
   %hint.0.i = phi ptr [ @"$string.55", %then.i39 ], [ %spec.select.i, %and.lhs.true.i41 ]
-  %.not56.i = icmp eq ptr %3, null
-  br i1 %.not56.i, label %then8, label %then5.i40
+  %.not57.i = icmp eq ptr %3, null
+  br i1 %.not57.i, label %then8, label %then5.i40
 
 and.lhs.true.i41:                                 ; preds = %then.i39
   %66 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.415")
@@ -28606,7 +28606,7 @@ and.lhs.true.i41:                                 ; preds = %then.i39
 
 then5.i40:                                        ; preds = %merge1.i
   %68 = call ptr @dlerror()
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.425", ptr nonnull %hint.0.i, ptr %4, ptr %68)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.425", ptr nonnull %hint.0.i, ptr %4, ptr %68, ptr %4)
   br label %then8
 
 merge.i32:                                        ; preds = %"$device.is_automatic.exit"
@@ -28615,8 +28615,8 @@ merge.i32:                                        ; preds = %"$device.is_automat
   br i1 %71, label %then8.i37, label %merge7.i33
 
 then8.i37:                                        ; preds = %merge.i32
-  %.not55.i = icmp eq ptr %3, null
-  br i1 %.not55.i, label %then8, label %then12.i38
+  %.not56.i = icmp eq ptr %3, null
+  br i1 %.not56.i, label %then8, label %then12.i38
 
 then12.i38:                                       ; preds = %then8.i37
   %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.427", ptr %63, ptr nonnull @"$string.426")
@@ -28634,19 +28634,19 @@ merge15.i:                                        ; preds = %merge7.i33
   br i1 %76, label %then20.i, label %or.lhs.false22.i
 
 then20.i:                                         ; preds = %or.lhs.false22.i, %or.lhs.false.i36, %merge15.i
-  %.not54.i = icmp eq ptr %3, null
-  br i1 %.not54.i, label %then8, label %then25.i
+  %.not55.i = icmp eq ptr %3, null
+  br i1 %.not55.i, label %then8, label %then25.i
 
 or.lhs.false.i36:                                 ; preds = %or.lhs.false22.i
   %77 = getelementptr i8, ptr %75, i64 4
   %78 = load i32, ptr %77, align 4
-  %.not53.i = icmp eq i32 %78, 448
-  br i1 %.not53.i, label %common.ret, label %then20.i
+  %.not54.i = icmp eq i32 %78, 448
+  br i1 %.not54.i, label %common.ret, label %then20.i
 
 or.lhs.false22.i:                                 ; preds = %merge15.i
   %79 = load i32, ptr %75, align 4
-  %.not52.i = icmp eq i32 %79, 4
-  br i1 %.not52.i, label %or.lhs.false.i36, label %then20.i
+  %.not53.i = icmp eq i32 %79, 4
+  br i1 %.not53.i, label %or.lhs.false.i36, label %then20.i
 
 then25.i:                                         ; preds = %then20.i
   %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.428", ptr %63)
