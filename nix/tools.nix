@@ -4,25 +4,40 @@ let
   cuda = pkgs.cudaPackages_12_8;
 
   runModules = modules: [
+    modules.aiohttp
     modules.click
+    modules.fastapi
+    modules.httptools
     modules.jinja2
+    modules.llguidance
     modules.numpy
+    modules.orjson
+    modules.prometheus-client
+    modules.pydantic
     modules.rich
     modules.safetensors
+    modules.structlog
     modules.tokenizers
+    modules.uvicorn
+    modules.uvloop
   ];
 
   developModules =
     modules:
     runModules modules
     ++ [
+      modules.anthropic
+      modules.httpx
       modules.hypothesis
+      modules.jsonschema
       modules.llvmlite
+      modules.openai
       modules.psutil
       modules.pygments
       modules.pygraphviz
       modules.pytest
       modules.pytest-timeout
+      modules.schemathesis
       (modules.toPythonModule (pkgs.scons.override { python3Packages = modules; }))
     ];
 in

@@ -24,19 +24,34 @@ let
         value = named "python-${name}";
       })
       [
+        "aiohttp"
+        "anthropic"
         "click"
+        "fastapi"
+        "httptools"
+        "httpx"
         "hypothesis"
         "jinja2"
+        "jsonschema"
+        "llguidance"
         "llvmlite"
         "numpy"
+        "openai"
+        "orjson"
+        "prometheus-client"
         "psutil"
+        "pydantic"
         "pygments"
         "pygraphviz"
         "pytest"
         "pytest-timeout"
         "rich"
         "safetensors"
+        "schemathesis"
+        "structlog"
         "tokenizers"
+        "uvicorn"
+        "uvloop"
       ]
     // {
       toPythonModule = package: package;
