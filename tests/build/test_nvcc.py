@@ -5,6 +5,8 @@ import shutil
 import nvcc
 import pytest
 
+from tests.build.checkouts import small_checkout
+
 
 def test_headers_are_found_in_the_first_folder_that_has_them(tmp_path):
     for folder, name in (("a", "cuda.h"), ("b", "cuda.h"), ("b", "nvrtc.h")):
@@ -49,16 +51,41 @@ def test_host_code_of_the_cuda_back_end_compiles(built_small):
     assert built_small.would_build("futhark_cuda") == set()
 
 
-@pytest.mark.skipif(not shutil.which("nvcc"), reason="nvcc is not on the PATH")
-def test_device_code_is_compiled_for_the_named_architecture(built_small):
-    script = built_small.path / "native/SConscript"
+needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="nvcc is not on the PATH")
+
+
+def compiled_kernel(checkout, code):
+    """The object of one .cu file, compiled by the project's own builder in this checkout."""
+    script = checkout.path / "native/SConscript"
     text = script.read_text()
-    built_small.write("native/kernels/scale.cu", "__global__ void scale(float *x) { *x *= 2; }\n")
+    checkout.write("native/kernels/scale.cu", code)
     script.write_text(text + '\nenv.Alias("kernel", env.DeviceObjects("kernels/scale.cu"))\n')
     try:
-        built_small.scons("kernel")
+        checkout.scons("kernel", status=None)
     finally:
         script.write_text(text)
-        shutil.rmtree(built_small.path / "native/kernels")
-    code = (built_small.path / "build/obj/native/kernels/scale.cu.o").read_bytes()
-    assert b"sm_90a" in code
+        shutil.rmtree(checkout.path / "native/kernels")
+    made = checkout.path / "build/obj/native/kernels"
+    assert not (made / "scale.cu.o.parts").exists()
+    return (made / "scale.cu.o").read_bytes() if (made / "scale.cu.o").exists() else None
+
+
+@needs_nvcc
+def test_device_code_is_compiled_for_the_named_architecture(built_small):
+    assert b"sm_90a" in compiled_kernel(built_small, "__global__ void scale(float *x) { *x *= 2; }")
+
+
+@needs_nvcc
+def test_device_code_that_does_not_compile_is_an_error(built_small):
+    shutil.rmtree(built_small.path / "build/obj/native/kernels", ignore_errors=True)
+    assert compiled_kernel(built_small, "__global__ void scale(float *x) { *x *= ; }") is None
+
+
+@needs_nvcc
+def test_hidden_device_code_has_the_same_bytes_in_any_folder(tmp_path):
+    code = "namespace { __global__ void scale(float *x) { *x *= 2; } }\n"
+    code += "void launch(float *x) { scale<<<1, 1>>>(x); }\n"
+    folders = (tmp_path / "a", tmp_path / "another" / "place")
+    first, second = (compiled_kernel(small_checkout(folder), code) for folder in folders)
+    assert b"scale" in first
+    assert first == second

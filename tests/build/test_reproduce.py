@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 import reproduce
@@ -15,17 +16,24 @@ def commit(path):
         subprocess.run(["git", *command], cwd=path, check=True)
 
 
+def without_nvcc():
+    """A PATH on which nvcc is not: the small checkout has no kernels."""
+    folders = os.environ["PATH"].split(os.pathsep)
+    return {"PATH": os.pathsep.join(each for each in folders if not Path(each, "nvcc").exists())}
+
+
 def test_two_clones_of_a_commit_are_the_same(tmp_path):
-    checkout = small_checkout(tmp_path)
+    checkout = small_checkout(tmp_path, without_nvcc())
     commit(tmp_path)
     printed = checkout.scons("reproduce")
+    assert "skipped: the CUDA device library: nvcc is not on the PATH" in printed
     for name in ("libglm_cpu.so", "libglm_futhark_cpu.so", "engine.so", "debug/engine.so"):
         assert any(line.startswith("same") and line.endswith(name) for line in printed.splitlines())
     assert "skipped: lowering again" in printed
 
 
 def test_a_path_in_a_library_is_found(tmp_path):
-    checkout = small_checkout(tmp_path)
+    checkout = small_checkout(tmp_path, without_nvcc())
     script = "native/SConscript"
     text = (tmp_path / script).read_text()
     leak = "env.Append(NATIVE_FLAGS=[f\"-DGLM_ANSWER={len(env.Dir('#').abspath)}\"])\n"

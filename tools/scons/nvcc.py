@@ -19,9 +19,12 @@ HEADERS = ("cuda.h", "cuda_runtime.h", "nvrtc.h")
 ARCHITECTURES = ("90a", "100a")
 RUNTIME = "libcudart_static.a"
 DEVICE_FLAGS = ["-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden"]
+SAME_NAMES = "-Xcudafe --orig_src_path_name=$SOURCE -keep -keep-dir ${TARGET}.parts"
 COMPILE = (
-    "$NVCC $NVCC_FLAGS $NVCC_ARCHITECTURES $NATIVE_INCLUDES "
-    "$( $CUDA_INCLUDES $) -c -o $TARGET $SOURCE"
+    "mkdir -p ${TARGET}.parts; "
+    f"$NVCC $NVCC_FLAGS $NVCC_ARCHITECTURES {SAME_NAMES} $NATIVE_INCLUDES "
+    "$( $CUDA_INCLUDES $) -c -o $TARGET $SOURCE; "
+    "status=$$?; rm -r ${TARGET}.parts; exit $$status"
 )
 NEWEST_MAJOR = 13
 TOOLKIT = re.compile(r"^#\$ TOP=(.+)$", re.M)

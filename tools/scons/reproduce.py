@@ -37,8 +37,16 @@ def run(command, folder, variables):
 
 
 def targets(env):
-    """Every library that this machine can build but nvcc's: its names depend on the folder."""
-    return ["libraries", "futhark_cpu"] + ([] if env.CudaProblem() else ["futhark_cuda"])
+    """Every library that this machine can build."""
+    names = ["libraries", "futhark_cpu"]
+    if not env.CudaProblem():
+        names.append("futhark_cuda")
+    problem = env.ToolkitProblem() or env.CutlassProblem()
+    if problem:
+        print(f"skipped: the CUDA device library: {problem}")
+    else:
+        names.append("cuda")
+    return names
 
 
 def build_clone(root, commit, folder, variables, names):
@@ -57,6 +65,8 @@ def clone_variables(env):
     variables = command_variables(env) | {"GLM_BUILD_CACHE": "off"}
     for name in ("PYTHONPATH", "GLM_ROOT", "GLM_BUILD_DIR"):
         variables.pop(name, None)
+    if env["CUTLASS_FOLDER"]:
+        variables["CUTLASS_HOME"] = str(env["CUTLASS_FOLDER"].parent)
     return variables
 
 
