@@ -22,7 +22,7 @@ HANGING_APT = (
         (["--with"], "--with needs a group"),
         (
             ["--with", "gpu", "true"],
-            "unknown group 'gpu': expected oracle, fuzz, cuda, modal or nix",
+            "unknown group 'gpu': expected oracle, fuzz, cuda, modal, nix or browser",
         ),
         (["--wiht", "oracle", "true"], "unknown option '--wiht'"),
         (["--print-environment", "true"], "--print-environment takes no command"),
@@ -44,7 +44,8 @@ def test_wrong_group_in_variable_is_refused(recorded):
 def test_help_names_every_group(recorded):
     done = recorded.run("--help")
     assert done.returncode == 0
-    assert all(f"  {group} " in done.stdout for group in ("oracle", "fuzz", "cuda", "modal", "nix"))
+    groups = ("oracle", "fuzz", "cuda", "modal", "nix", "browser")
+    assert all(f"  {group} " in done.stdout for group in groups)
 
 
 def test_installs_once(recorded):

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ROOT / "tools" / "toolchain" / "locks"
 VERSIONS = ("3.11", "3.12")
 BASE_GROUPS = ("build", "test", "check")
-GROUPS = ("oracle", "modal", "cuda", "cutlass")
+GROUPS = ("oracle", "modal", "browser", "cuda", "cutlass")
 PIN = re.compile(r"^([a-z0-9.-]+)==(\S+) \\$")
 HASH = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
 
@@ -88,4 +88,4 @@ def test_debian_packages_are_pinned():
     header, *rows = (ROOT / "tools/toolchain/packages.tsv").read_text().splitlines()
     assert header.split("\t") == ["set", "suite", "package", "version"]
     assert all(len(row.split("\t")) == 4 and row.endswith("*") for row in rows)
-    assert {row.split("\t")[0] for row in rows} == {"futhark", "machine", "fuzz", "nix"}
+    assert {row.split("\t")[0] for row in rows} == {"futhark", "machine", "fuzz", "nix", "chromium"}

@@ -3,6 +3,7 @@
 import os
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLCHAIN = ROOT / "tools" / "toolchain"
@@ -103,6 +104,24 @@ def test_compiler_launcher_passes_arguments_on(tmp_path):
         "-c",
         "a b.c",
     ]
+
+
+def test_browser_launcher_names_its_own_fonts(tmp_path):
+    tree, final = tmp_path / "tree", tmp_path / "final"
+    (tree / "bin").mkdir(parents=True)
+    call('launch_chromium "$1" "$2"', tree, final)
+    browser = final / "usr" / "lib" / "chromium" / "chromium-headless-shell"
+    browser.parent.mkdir(parents=True)
+    browser.write_text('#!/bin/sh\nprintf "%s\\n" "$FONTCONFIG_FILE" "$@"\n')
+    browser.chmod(0o755)
+    said = subprocess.run(
+        [tree / "bin" / "chromium", "--headless", "a b"], capture_output=True, text=True, check=True
+    )
+    assert said.stdout.splitlines() == [f"{final}/etc/fonts/browser.conf", "--headless", "a b"]
+    fonts = ElementTree.parse(tree / "etc" / "fonts" / "browser.conf").getroot()
+    assert fonts.findtext("dir") == f"{final}/usr/share/fonts"
+    aliases = {one.findtext("family"): one.findtext("prefer/family") for one in fonts.iter("alias")}
+    assert aliases["system-ui"] == aliases["sans-serif"] == "Inter"
 
 
 def test_python_of_another_version_does_not_fit(programs, tmp_path):

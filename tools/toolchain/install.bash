@@ -182,6 +182,9 @@ bring_overlay() {
     modal)
       stage "modal packages" make_overlay "$venv/bin/python" "$futhark" "$work/tree" "$here/locks/modal-$version.lock"
       ;;
+    browser)
+      stage "Playwright" make_overlay "$venv/bin/python" "$futhark" "$work/tree" "$here/locks/browser-$version.lock"
+      ;;
   esac
   adopt "$overlay"
 }
@@ -194,6 +197,12 @@ bring_fuzz() {
 bring_nix() {
   nix=$(packages_folder nix)
   bring_packages nix "nix-instantiate from Debian" "$nix"
+}
+
+bring_browser() {
+  chromium=$(packages_folder chromium)
+  bring_packages chromium "headless Chromium from Debian" "$chromium"
+  bring_overlay browser
 }
 
 write_environment() {
@@ -215,6 +224,7 @@ write_environment() {
     printf 'export PYTHONNOUSERSITE=1\n'
     printf 'unset PYTHONHOME\n'
     [[ -z $clang ]] || printf 'export CLANG=%q\n' "$clang/bin/clang"
+    [[ -z $chromium ]] || printf 'export GLM_CHROMIUM=%q\n' "$chromium/bin/chromium"
     [[ -z $cuda ]] || printf 'export CUDA_HOME=%q\n' "$cuda/nvidia/cu13"
   } >"$work/environment"
   mv -T "$work/environment" "$environment"
@@ -222,7 +232,7 @@ write_environment() {
 
 unused_folders() {
   local folder other
-  for folder in "$futhark" "$machine" "$nix" "$clang" "$venv" ${overlays[@]+"${overlays[@]}"}; do
+  for folder in "$futhark" "$machine" "$nix" "$clang" "$chromium" "$venv" ${overlays[@]+"${overlays[@]}"}; do
     for other in "${folder%-*}"-*; do
       if [[ -n $folder && -d $other && $other != "$folder" ]]; then
         printf '%s\n' "$other"
@@ -269,7 +279,7 @@ install() {
   bring_base
   for group in ${groups[@]+"${groups[@]}"}; do
     case $group in
-      fuzz | nix) "bring_$group" ;;
+      fuzz | nix | browser) "bring_$group" ;;
       *) bring_overlay "$group" ;;
     esac
   done
@@ -282,6 +292,7 @@ work=
 machine=
 nix=
 clang=
+chromium=
 cuda=
 overlays=()
 prepare_home

@@ -43,6 +43,26 @@ launch_nix() {
   ln -s ../usr/bin/nix-instantiate "$1/bin/nix-instantiate"
 }
 
+launch_chromium() {
+  local tree=$1 final=$2
+  mkdir -p "$tree/etc/fonts"
+  cat >"$tree/etc/fonts/browser.conf" <<END
+<?xml version="1.0"?>
+<fontconfig>
+  <dir>$final/usr/share/fonts</dir>
+  <cachedir>$final/var/cache/fontconfig</cachedir>
+  <alias><family>sans-serif</family><prefer><family>Inter</family></prefer></alias>
+  <alias><family>system-ui</family><prefer><family>Inter</family></prefer></alias>
+  <alias><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias>
+</fontconfig>
+END
+  write_program "$tree/bin/chromium" <<END
+#!/bin/sh
+export FONTCONFIG_FILE="$final/etc/fonts/browser.conf"
+exec "$final/usr/lib/chromium/chromium-headless-shell" "\$@"
+END
+}
+
 launch_glm() {
   write_program "$1/bin/glm" <<END
 #!/bin/sh
