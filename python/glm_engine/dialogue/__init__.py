@@ -1,0 +1,23 @@
+"""A model's text as reasoning, content and tool calls, while it arrives."""
+
+from glm_engine.dialogue.deltas import (
+    CallArguments,
+    CallBegin,
+    CallEnd,
+    Content,
+    Delta,
+    Reasoning,
+)
+from glm_engine.dialogue.parser import DialogueParser
+from glm_engine.dialogue.tags import starts_in_reasoning
+
+__all__ = [
+    "CallArguments",
+    "CallBegin",
+    "CallEnd",
+    "Content",
+    "Delta",
+    "DialogueParser",
+    "Reasoning",
+    "starts_in_reasoning",
+]

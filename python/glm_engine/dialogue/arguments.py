@@ -1,0 +1,68 @@
+"""Writes the arguments of one call as JSON text, piece by piece."""
+
+from json import JSONEncoder
+
+from glm_engine.dialogue.schema import argument_types, is_json_of, is_string
+from glm_engine.dialogue.tags import SPACES
+
+quoted = JSONEncoder(ensure_ascii=False).encode
+
+
+def escaped(text):
+    """Return text as it stands between the quotes of a JSON string."""
+    return quoted(text)[1:-1]
+
+
+class ArgumentsWriter:
+    """Turns keys and values into the pieces of one JSON object.
+
+    A value that can only be a string is written as it comes; any other is gathered, and written
+    when it is whole.
+    """
+
+    def __init__(self, parameters):
+        self.parameters = parameters
+        self.separator = "{"
+        self.key = []
+        self.value = []
+        self.types = None
+
+    def push_key(self, text):
+        """Take a piece of a key; nothing is written before the key is whole."""
+        self.key.append(text)
+        return ""
+
+    def begin_value(self):
+        """Return the key, now whole, and the quote if the value is written as it comes."""
+        key = "".join(self.key)
+        self.types = argument_types(self.parameters, key)
+        text = f"{self.separator}{quoted(key)}: "
+        self.separator, self.key = ", ", []
+        return text + '"' if is_string(self.types) else text
+
+    def push_value(self, text):
+        if is_string(self.types):
+            return escaped(text)
+        self.value.append(text)
+        return ""
+
+    def end_value(self):
+        if is_string(self.types):
+            return '"'
+        text, self.value = "".join(self.value), []
+        bare = text.strip(SPACES)
+        return bare if is_json_of(bare, self.types) else quoted(text)
+
+    def close(self):
+        """Return the end of the object."""
+        return "{}" if self.separator == "{" else "}"
+
+    def unfinished_key(self):
+        """Return a key that text ended in; its string and its object stay open."""
+        return f'{self.separator}"{escaped("".join(self.key))}'
+
+    def unfinished_value(self):
+        """Return the value that text ended in; its string and its object stay open."""
+        if is_string(self.types):
+            return ""
+        return f'"{escaped("".join(self.value))}'

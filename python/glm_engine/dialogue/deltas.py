@@ -1,0 +1,68 @@
+"""What a parser hands out: pieces of text, and calls with pieces of their arguments."""
+
+from dataclasses import dataclass
+from itertools import groupby
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """A piece of the thought."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A piece of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallBegin:
+    """Call `index` of the turn, from 0, begins; its name is whole."""
+
+    index: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """A piece of the JSON text of a call's arguments."""
+
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnd:
+    """The call is complete; its pieces make one JSON object."""
+
+    index: int
+
+
+Delta = Reasoning | Content | CallBegin | CallArguments | CallEnd
+TEXT_DELTAS = (Reasoning, Content, CallArguments)
+
+
+def joined(deltas):
+    """Return the deltas with neighbours of one kind and one call made into one."""
+    if len(deltas) < 2:
+        return deltas
+    result = []
+    for _, run in groupby(deltas, key=run_key):
+        first, *rest = run
+        result.append(with_text(first, rest) if rest else first)
+    return result
+
+
+def run_key(delta):
+    """Texts of one stream have one key; everything else differs from its neighbours."""
+    if isinstance(delta, TEXT_DELTAS):
+        return type(delta), getattr(delta, "index", None)
+    return id(delta)
+
+
+def with_text(first, rest):
+    text = "".join([first.text, *(delta.text for delta in rest)])
+    return CallArguments(first.index, text) if type(first) is CallArguments else type(first)(text)

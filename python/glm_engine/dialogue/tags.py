@@ -1,0 +1,101 @@
+"""The tags of GLM-4.5, 4.6 and 4.7, and a reader that finds them in arriving text."""
+
+import re
+
+ASSISTANT = "<|assistant|>"
+THINK = "<think>"
+THINK_END = "</think>"
+TOOL_CALL = "<tool_call>"
+TOOL_CALL_END = "</tool_call>"
+ARG_KEY = "<arg_key>"
+ARG_KEY_END = "</arg_key>"
+ARG_VALUE = "<arg_value>"
+ARG_VALUE_END = "</arg_value>"
+
+SPACES = " \t\r\n"
+SPACE_RUN = re.compile(f"[{SPACES}]*")
+NAME_RUN = re.compile(f"[^<{SPACES}]*")
+NOTHING = re.compile(r"(?!)")
+
+
+def starts_in_reasoning(prompt_text):
+    """Say whether the assistant's turn that a rendered prompt ends in has an open thought."""
+    turn = prompt_text.rpartition(ASSISTANT)[2]
+    return turn.rfind(THINK) > turn.rfind(THINK_END)
+
+
+class TagSet:
+    """Tags that mean something at one place of the grammar; `<` only begins a tag."""
+
+    def __init__(self, *tags):
+        self.longest = max(map(len, tags), default=0)
+        self.pattern = re.compile("|".join(map(re.escape, tags))) if tags else NOTHING
+        self.beginnings = frozenset(tag[:size] for tag in tags for size in range(1, len(tag)))
+
+
+class TagReader:
+    """Text that has arrived and was not read yet.
+
+    Its methods are generators: they yield when they need more text, and return what they read.
+    After `end` they never yield.
+    """
+
+    def __init__(self):
+        self.text = ""
+        self.at = 0
+        self.ended = False
+
+    def push(self, text):
+        self.text = self.text[self.at :] + text
+        self.at = 0
+
+    def end(self):
+        self.ended = True
+
+    def drop_rest_at_end(self):
+        if self.ended:
+            self.at = len(self.text)
+
+    def until(self, tags):
+        """Read some text and the tag after it; the tag is "" where only text is certain yet.
+
+        Empty text without a tag means the end.
+        """
+        while True:
+            match = tags.pattern.search(self.text, self.at)
+            end = match.start() if match else self.certain_end(tags)
+            text, self.at = self.text[self.at : end], match.end() if match else end
+            if text or match or self.ended:
+                return text, match.group() if match else ""
+            yield
+
+    def tag(self, tags):
+        """Read the tag that stands here; return "" where none of them does."""
+        while True:
+            if match := tags.pattern.match(self.text, self.at):
+                self.at = match.end()
+                return match.group()
+            here = self.text[self.at : self.at + tags.longest]
+            if self.ended or (here and here not in tags.beginnings):
+                return ""
+            yield
+
+    def run(self, pattern, longest=None):
+        """Read characters as long as the pattern takes them, hardly more than `longest`."""
+        pieces, length = [], 0
+        while True:
+            end = pattern.match(self.text, self.at).end()
+            pieces.append(self.text[self.at : end])
+            length, self.at = length + end - self.at, end
+            is_over = end < len(self.text) or (longest is not None and length > longest)
+            if is_over or self.ended:
+                return "".join(pieces)
+            yield
+
+    def certain_end(self, tags):
+        """Return where the text ends that cannot be the beginning of a tag."""
+        end = len(self.text)
+        if self.ended:
+            return end
+        begin = self.text.rfind("<", max(self.at, end - tags.longest))
+        return begin if begin >= 0 and self.text[begin:] in tags.beginnings else end

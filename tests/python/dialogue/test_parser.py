@@ -1,0 +1,237 @@
+"""Single rules of the grammar, each with a text that shows it."""
+
+import json
+import time
+
+import pytest
+
+from glm_engine.dialogue import (
+    CallArguments,
+    CallBegin,
+    CallEnd,
+    Content,
+    DialogueParser,
+    Reasoning,
+    starts_in_reasoning,
+)
+from tests.python.dialogue.folding import folded, parsed, tool
+
+CALL = "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("<|user|>q<|assistant|><think>", True),
+        ("<|user|>q<|assistant|></think>", False),
+        ("<|user|>q<|assistant|>\n<think></think>", False),
+        ("<|user|>what is <think>?<|assistant|>", False),
+        ("<|assistant|><think>x</think>y<|user|>q<|assistant|><think>\nSo far", True),
+        ("", False),
+    ],
+)
+def test_prompt_tells_whether_a_thought_is_open(prompt, expected):
+    assert starts_in_reasoning(prompt) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "in_reasoning", "expected"),
+    [
+        ("a\n</think>\n\nb", True, [["reasoning", "a"], ["content", "b"]]),
+        ("\n<think>a</think>\nb", False, [["reasoning", "a"], ["content", "b"]]),
+        ("<think>\na</think>b", True, [["reasoning", "a"], ["content", "b"]]),
+        ("</think>b", True, [["content", "b"]]),
+        ("\n</think>\nb", False, [["content", "b"]]),
+        ("a, never closed \n", True, [["reasoning", "a, never closed \n"]]),
+        ("b </think> c <think> d\n", False, [["content", "b </think> c <think> d\n"]]),
+        ("a</think>b</think>", True, [["reasoning", "a"], ["content", "b</think>"]]),
+        ("a </thin", True, [["reasoning", "a </thin"]]),
+        ("", True, []),
+        (" \n", False, []),
+    ],
+)
+def test_thoughts(text, in_reasoning, expected):
+    assert folded(parsed(text, in_reasoning)) == expected
+
+
+def test_call_inside_a_thought_is_thought():
+    parts = folded(parsed(f"I could {CALL} here.</think>{CALL}", in_reasoning=True))
+    assert parts == [["reasoning", f"I could {CALL} here."], ["call", "f", '{"a": 1}', True]]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<tool_call>f</tool_call>", [["call", "f", "{}", True]]),
+        ("<tool_call>f\n</tool_call>", [["call", "f", "{}", True]]),
+        ("<tool_call>\nf \n</tool_call> ", [["call", "f", "{}", True]]),
+        (CALL * 2, [["call", "f", '{"a": 1}', True]] * 2),
+        (
+            f"Now:\n\n{CALL}\n and \n{CALL}\ndone\n",
+            [
+                ["content", "Now:"],
+                ["call", "f", '{"a": 1}', True],
+                ["content", "and"],
+                ["call", "f", '{"a": 1}', True],
+                ["content", "done\n"],
+            ],
+        ),
+    ],
+)
+def test_calls(text, expected):
+    assert folded(parsed(text)) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the tag <tool_call> opens a call",
+        "<tool_call></tool_call>",
+        "<tool_call>two words</tool_call>",
+        "<tool_call>f<arg_value>",
+        "<tool_call>f",
+        "<tool_call>f <arg_",
+        "<tool_call>" + "n" * 257 + "</tool_call>",
+        "</tool_call> <arg_key>a</arg_key>",
+        "a < b </ c <tool",
+    ],
+)
+def test_what_is_no_call_is_content(text):
+    assert folded(parsed(text)) == [["content", text]]
+
+
+def test_a_call_after_what_only_looked_like_one():
+    parts = folded(parsed(f"<tool_call>x \n{CALL}"))
+    assert parts == [["content", "<tool_call>x"], ["call", "f", '{"a": 1}', True]]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("", " \n", "a < b", "</", "</arg_value", "</arg_value>", "x</arg_value> y", "<arg_key>"),
+        *(
+            "<tool_call>g</tool_call>",
+            "</tool_call>",
+            "</think>",
+            '"quoted"',
+            "\\",
+            "\u2028\x01é😀",
+        ),
+        *("123", "true", "null", "{}", "</arg_value></arg_value>"),
+    ],
+)
+@pytest.mark.parametrize(
+    "follower", ["</tool_call>", "\n<arg_key>b</arg_key><arg_value>2</arg_value>"]
+)
+def test_string_values_come_back_exactly(value, follower):
+    end = follower if follower == "</tool_call>" else f"{follower}</tool_call>"
+    text = f"<tool_call>f<arg_key>a</arg_key><arg_value>{value}</arg_value>{end}"
+    [call] = folded(parsed(text, tools=[tool("f", a="string", b="integer")]))
+    assert json.loads(call[2])["a"] == value
+    assert call[3]
+
+
+@pytest.mark.parametrize("key", ["", "a b", "é", '"', "<x>", "</arg_key>", "<arg_value>", "a\nb"])
+def test_keys_come_back_exactly(key):
+    text = f"<tool_call>f<arg_key>{key}</arg_key>\n<arg_value>1</arg_value></tool_call>"
+    [call] = folded(parsed(text))
+    assert json.loads(call[2]) == {key: 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("<tool_call>f<arg_key>", '{"'),
+        ("<tool_call>f<arg_key>ke", '{"ke'),
+        ("<tool_call>f<arg_key>ke</arg_key>\n", '{"ke'),
+        ("<tool_call>f<arg_key>s</arg_key><arg_value>a\nb", '{"s": "a\\nb'),
+        ("<tool_call>f<arg_key>s</arg_key><arg_value>a</arg", '{"s": "a</arg'),
+        ("<tool_call>f<arg_key>s</arg_key><arg_value>a</arg_value>", '{"s": "a"'),
+        ("<tool_call>f<arg_key>n</arg_key><arg_value>12", '{"n": "12'),
+        ("<tool_call>f<arg_key>n</arg_key><arg_value>12</arg_value>\n</tool_c", '{"n": 12'),
+        ("<tool_call>f<arg_key>n</arg_key><arg_value>1</arg_value><arg_key>m", '{"n": 1, "m'),
+    ],
+)
+def test_unfinished_call_stays_open(text, arguments):
+    deltas = parsed(f"Yes. {text}", tools=[tool("f", s="string")])
+    assert folded(deltas) == [["content", "Yes."], ["call", "f", arguments, False]]
+    assert not any(isinstance(delta, CallEnd) for delta in deltas)
+
+
+def test_string_values_stream_and_others_come_whole():
+    parser = DialogueParser(False, [tool("f", s="string", n="array")])
+    assert parser.push("<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>") == [
+        CallBegin(0, "f"),
+        CallArguments(0, '{"s": "'),
+    ]
+    assert parser.push('a"\n😀') == [CallArguments(0, 'a\\"\\n😀')]
+    assert parser.push("</arg_value>\n<arg_key>n</arg_key>\n<arg_value>") == [
+        CallArguments(0, '", "n": ')
+    ]
+    assert parser.push("[1,") == []
+    assert parser.push(" 2]\n</arg_value>\n</tool_call>") == [
+        CallArguments(0, "[1, 2]}"),
+        CallEnd(0),
+    ]
+    assert parser.finish() == []
+
+
+def test_only_what_may_be_a_tag_is_held_back():
+    parser = DialogueParser(True)
+    assert parser.push("a<") == [Reasoning("a")]
+    assert parser.push("b") == [Reasoning("<b")]
+    assert parser.push("<tool_call>") == [Reasoning("<tool_call>")]
+    assert parser.push("</think>x") == [Content("x")]
+    assert parser.push("</tool") == [Content("</tool")]
+    assert parser.push("y \n") == [Content("y")]
+    assert parser.push("<tool_c") == []
+    assert parser.push("ar>") == [Content(" \n<tool_car>")]
+
+
+def test_without_calls_their_tags_are_content():
+    parser = DialogueParser(False, parses_tool_calls=False)
+    assert parser.push(f"x {CALL} ") == [Content(f"x {CALL} ")]
+    assert parser.finish() == []
+
+
+def test_continued_turn_keeps_its_first_spaces():
+    assert parsed([" Paris"], continues_turn=True) == [Content(" Paris")]
+    assert parsed(["\n", "so</think>x"], True, continues_turn=True) == [
+        Reasoning("\nso"),
+        Content("x"),
+    ]
+
+
+def test_nothing_comes_after_the_end():
+    parser = DialogueParser(False)
+    assert parser.push("") == []
+    assert parser.finish() == []
+    assert parser.finish() == []
+    with pytest.raises(ValueError, match="push after finish"):
+        parser.push("x")
+
+
+MEGABYTE = 1 << 20
+VALUE_BEGIN = "<tool_call>f<arg_key>a</arg_key><arg_value>"
+
+
+@pytest.mark.parametrize("size", [50, MEGABYTE])
+@pytest.mark.parametrize(
+    ("opening", "unit"),
+    [
+        ("", "some words < and </ <tool_ca "),
+        ("", "<tool_call>a b "),
+        ("<think>", "</thin <tool_call>"),
+        ("x", " \n"),
+        ("<tool_call>", "n"),
+        (VALUE_BEGIN, "x<y </arg_value>\n<arg_ke> "),
+        (f"{VALUE_BEGIN}[", "1, "),
+        ("<tool_call>f<arg_key>", "</arg_key> k"),
+        ("", CALL),
+    ],
+)
+def test_time_is_linear(opening, unit, size):
+    text = opening + unit * (MEGABYTE // len(unit))
+    begin = time.process_time()
+    parsed(text[at : at + size] for at in range(0, len(text), size))
+    assert time.process_time() - begin < 10
