@@ -14,10 +14,12 @@ TRACEBACK_VARIABLE = "GLM_TRACEBACK"
 COMMANDS = {
     "smoke": "Continue “The capital of France is” and fail unless Paris comes.",
     "generate": "Continue a prompt, streaming.",
+    "serve": "Serve OpenAI's HTTP interface.",
     "inspect": "List a checkpoint's tensors and its problems.",
     "plan": "Say what fits before anything is loaded.",
     "evaluate": "Measure the accuracy on the capitals, all at once.",
     "bench": "Measure prefill and decode beside the memory's floor.",
+    "load": "Load a server, or the engine itself, with requests on their own clock.",
     "doctor": "Show the toolchain, devices and libraries found, and how.",
 }
 

@@ -48,10 +48,14 @@ class IncrementalDetokenizer:
 
 
 class StopMatcher:
-    """Holds text back while it may still be the beginning of a stop sequence."""
+    """Holds text back while it may still be the beginning of a stop sequence.
 
-    def __init__(self, stops):
+    The stop itself is dropped, or with `keeps_stop` the last text that comes.
+    """
+
+    def __init__(self, stops, keeps_stop=False):
         self.stops = [stop for stop in stops if stop]
+        self.keeps_stop = keeps_stop
         self.held = ""
         self.stopped = False
 
@@ -60,10 +64,11 @@ class StopMatcher:
         if self.stopped:
             return ""
         self.held += text
-        found = [at for stop in self.stops if (at := self.held.find(stop)) >= 0]
+        found = [(at, stop) for stop in self.stops if (at := self.held.find(stop)) >= 0]
         if found:
             self.stopped = True
-            return self.release(min(found), drop_rest=True)
+            at, stop = min(found)
+            return self.release(at + len(stop) * self.keeps_stop, drop_rest=True)
         return self.release(len(self.held) - self.open_prefix())
 
     def finish(self):

@@ -1,0 +1,124 @@
+"""`glm serve`: OpenAI's HTTP interface over one engine."""
+
+from pathlib import Path
+
+import click
+
+from glm_engine import options
+from glm_engine.bench.costs import SYNTHETIC, config_path
+from glm_engine.errors import BadInputError
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+SECONDS = click.FloatRange(min=0)
+DEFAULT_MAX_QUEUE = 1024
+
+
+@click.command("serve")
+@click.option(
+    "--model",
+    "model_dir",
+    envvar="GLM_MODEL",
+    show_default="GLM_MODEL, else checkpoints/capitals",
+    help="Folder of the checkpoint.",
+)
+@click.option(
+    "--synthetic",
+    help=f"Random weights in the shapes of {', '.join(SYNTHETIC)} or a config.json.",
+)
+@click.option("--layers", "num_layers", type=options.POSITIVE, help="Cut a synthetic model.")
+@click.option(
+    "--tokenizer",
+    "tokenizer_dir",
+    help="Folder of the tokenizer and chat template [default: the checkpoint's].",
+)
+@click.option("--served-name", help="The model's name in requests [default: the folder's].")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free."
+)
+@click.option(
+    "--api-key-file",
+    type=click.Path(),
+    help="A key, or sha256:HEX of one, on a line; GLM_API_KEYS adds more [default: no keys].",
+)
+@click.option(
+    "--max-queue",
+    type=options.POSITIVE,
+    default=DEFAULT_MAX_QUEUE,
+    show_default=True,
+    help="Requests that wait at most; more are refused with 429.",
+)
+@click.option(
+    "--request-timeout",
+    "request_seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds a request may take [default: no limit].",
+)
+@click.option(
+    "--drain-seconds",
+    type=SECONDS,
+    default=30.0,
+    show_default=True,
+    help="Time for running requests after SIGTERM.",
+)
+@click.option(
+    "--max-body-size",
+    "max_body_bytes",
+    type=options.ByteSize(),
+    default="4MiB",
+    show_default=True,
+    help="Greatest body of a request.",
+)
+@click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", show_default=True)
+@options.engine_options
+def command(model_dir, synthetic, tokenizer_dir, api_key_file, served_name, **values):
+    """Serve completions and chat until SIGTERM or Ctrl-C, which finish what runs first."""
+    from glm_engine.server import lifecycle, logs
+    from glm_engine.server.auth import KeyRing
+    from glm_engine.server.settings import Settings
+
+    engine_values = values.pop("engine_values")
+    max_queue, num_layers = values.pop("max_queue"), values.pop("num_layers")
+    source, chosen = chosen_engine(model_dir, synthetic, num_layers, engine_values, max_queue)
+    settings = Settings(model_name=served_name or name_of(source), **values)
+    logs.configure(settings.log_level)
+    keys = KeyRing(api_key_file)
+    listener = lifecycle.bind(settings)
+    folder = tokenizer_dir or (str(options.CAPITALS) if synthetic else source)
+    return run(settings, chosen, folder, config_path(source), keys, listener)
+
+
+def chosen_engine(model_dir, synthetic, num_layers, engine_values, max_queue):
+    """Return what is served, and the engine's options for it."""
+    if model_dir and synthetic:
+        raise BadInputError("--model and --synthetic exclude each other")
+    source = synthetic or model_dir or str(options.CAPITALS)
+    chosen = options.make_engine_options(
+        config_path(source) if synthetic else source,
+        engine_values,
+        synthetic=bool(synthetic),
+        num_layers=num_layers,
+        max_queue=max_queue,
+    )
+    return source, chosen
+
+
+def name_of(source):
+    """Return the name of a checkpoint's folder, or of a synthetic model."""
+    return source if source in SYNTHETIC else Path(source).resolve().name
+
+
+def run(settings, chosen, tokenizer_dir, config, keys, listener):
+    from glm_engine.loading import load_engine
+    from glm_engine.server.app import create_app
+    from glm_engine.server.lifecycle import serve
+    from glm_engine.server.service import ModelFiles, Service
+    from glm_engine.tokenizer import GlmTokenizer
+
+    with listener:
+        tokenizer = GlmTokenizer(tokenizer_dir)
+        model = ModelFiles(tokenizer_dir, config, chosen.max_queue)
+        engine, _ = load_engine(chosen)
+        with engine:
+            service = Service(settings, engine, tokenizer, model, keys)
+            return serve(create_app(service), service, listener)

@@ -1,0 +1,1 @@
+"""The HTTP server: OpenAI's interface over the engine's asynchronous face."""

@@ -1,0 +1,80 @@
+"""API keys: kept as SHA-256 digests, compared in constant time."""
+
+import hashlib
+import hmac
+import os
+from pathlib import Path
+
+from glm_engine.errors import BadInputError
+from glm_engine.server.errors import ApiError
+
+VARIABLE = "GLM_API_KEYS"
+HASHED = "sha256:"
+LOGGED_DIGITS = 8
+GUARDED = ("/v1/", "/tokenize", "/detokenize")
+
+
+def digest_of(key):
+    return hashlib.sha256(key.encode("utf-8")).digest()
+
+
+def digest_of_line(line, source):
+    """Return the digest of a key, or the one that the line states as sha256:HEX."""
+    if not line.startswith(HASHED):
+        return digest_of(line)
+    try:
+        digest = bytes.fromhex(line.removeprefix(HASHED))
+    except ValueError:
+        digest = b""
+    if len(digest) != hashlib.sha256().digest_size:
+        raise BadInputError(
+            f"{source}: a line begins with {HASHED}, but 64 hex digits do not follow"
+        )
+    return digest
+
+
+def read_lines(path):
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{path}: not a readable file of API keys: {error}") from error
+
+
+class KeyRing:
+    """The digests of the keys that open the server; without any, all are let in."""
+
+    def __init__(self, path=None, environment=os.environ):
+        lines = [(line.strip(), str(path)) for line in (read_lines(path) if path else [])]
+        lines += [(key, VARIABLE) for key in environment.get(VARIABLE, "").split()]
+        self.digests = [digest_of_line(line, source) for line, source in lines if line]
+        if path and not self.digests:
+            raise BadInputError(f"{path}: holds no API key; expected one on a line")
+
+    def check(self, path, headers):
+        """Return how the log names the key; ApiError 401 where there is none that fits."""
+        if not self.digests or not path.startswith(GUARDED):
+            return None
+        key = presented_key(headers)
+        if key is None:
+            raise refusal("no API key: expected Authorization: Bearer KEY, or x-api-key: KEY")
+        digest = digest_of(key)
+        matches = [hmac.compare_digest(digest, known) for known in self.digests]
+        if not any(matches):
+            raise refusal("this API key is not known here")
+        return digest.hex()[:LOGGED_DIGITS]
+
+
+def refusal(message):
+    headers = {"www-authenticate": "Bearer"}
+    return ApiError(401, message, code="invalid_api_key", headers=headers)
+
+
+def presented_key(headers):
+    """Return the key of a Bearer or an x-api-key header, or None."""
+    for name, value in headers:
+        text = value.decode("latin-1")
+        if name == b"x-api-key":
+            return text.strip()
+        if name == b"authorization" and text[:7].lower() == "bearer ":
+            return text[7:].strip()
+    return None

@@ -1,0 +1,119 @@
+"""The asyncio side of the engine: one reader of its event descriptor, one dispatch a wake."""
+
+import asyncio
+import ctypes
+
+import numpy
+
+from glm_engine import abi
+from glm_engine.requests import finish_reason
+
+COLUMNS = (
+    "request_id",
+    "kind",
+    "token_id",
+    "finish_reason",
+    "status",
+    "cached_tokens",
+    "num_logprobs",
+)
+
+
+class Inbox:
+    """Choices that have news, for the one task that reads them."""
+
+    def __init__(self):
+        self.ready = {}
+        self.waiter = None
+
+    def add(self, choice):
+        self.ready[choice] = True
+
+    def wake(self):
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+    async def take(self):
+        """Return the choices with news; none when it was only woken."""
+        if not self.ready:
+            self.waiter = asyncio.get_running_loop().create_future()
+            await self.waiter
+        taken, self.ready = self.ready, {}
+        return taken
+
+
+class EngineBridge:
+    """Submits choices and hands them the events of the engine.
+
+    All calls are made on the event loop's thread.
+    """
+
+    def __init__(self, engine):
+        self.engine = engine
+        self.routes = {}
+        self.loop = None
+
+    def open(self):
+        self.loop = asyncio.get_running_loop()
+        self.loop.add_reader(self.engine.event_fd(), self.deliver)
+
+    def close(self):
+        self.loop.remove_reader(self.engine.event_fd())
+
+    def submit(self, choice, inbox):
+        """Queue the request of a choice; EngineError when the engine refuses it."""
+        choice.request_id = self.engine.submit(choice.request)
+        self.routes[choice.request_id] = (choice, inbox)
+
+    def cancel(self, choice):
+        """Take a choice off the engine; its later events are nobody's."""
+        if self.routes.pop(choice.request_id, None):
+            self.engine.cancel_quietly(choice.request_id)
+
+    def deliver(self):
+        """Take all events in one go and wake each inbox once."""
+        records = poll_records(self.engine)
+        touched = {}
+        rows = zip(*[records[name].tolist() for name in COLUMNS], strict=True)
+        for at, (request_id, kind, *values) in enumerate(rows):
+            route = self.routes.get(request_id)
+            if route is None:
+                continue
+            choice, inbox = route
+            take_event(choice, kind, values, records, at)
+            if kind != abi.EVENT_TOKEN:
+                del self.routes[request_id]
+            inbox.ready[choice] = True
+            touched[inbox] = True
+        for inbox in touched:
+            inbox.wake()
+
+
+def take_event(choice, kind, values, records, at):
+    token_id, reason, status, cached_tokens, num_logprobs = values
+    if kind == abi.EVENT_TOKEN:
+        choice.cached_tokens = cached_tokens
+        choice.arrived.append(token_id)
+        if num_logprobs >= 0:
+            choice.logprobs.append(logprob_row(records[at], num_logprobs))
+        return
+    message = bytes(records[at]["message"]).rstrip(b"\0").decode("utf-8", "replace")
+    name = "failed" if kind == abi.EVENT_FAILED else finish_reason(reason)
+    choice.ending = (name, status, message)
+
+
+def logprob_row(record, count):
+    """Return (log-probability, [(token id, log-probability) of the best])."""
+    ids, values = record["top_ids"][:count].tolist(), record["top_logprobs"][:count].tolist()
+    return float(record["logprob"]), list(zip(ids, values, strict=True))
+
+
+EVENT_DTYPE = numpy.dtype(abi.EventStruct)
+CAPACITY = 1024
+EVENTS = (abi.EventStruct * CAPACITY)()
+
+
+def poll_records(engine):
+    count = ctypes.c_int32()
+    engine.library.engine_poll(engine.handle, EVENTS, CAPACITY, ctypes.byref(count))
+    return numpy.frombuffer(EVENTS, dtype=EVENT_DTYPE, count=count.value)

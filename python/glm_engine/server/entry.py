@@ -1,0 +1,67 @@
+"""The outermost ASGI layer: each request gets its visit, passes the gate, and is logged."""
+
+from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError, response_of
+from glm_engine.server.limits import BoundedReceive, declared_length, too_large
+from glm_engine.server.logs import log_visit
+from glm_engine.server.visits import Visit
+
+OTHER = "other"
+REQUEST_ID = b"x-request-id"
+
+
+class Entry:
+    """Wraps the application; pure ASGI, so that a streamed chunk passes one small function."""
+
+    def __init__(self, app, service, endpoints):
+        self.app = app
+        self.service = service
+        self.endpoints = frozenset(endpoints)
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        path = scope["path"]
+        visit = Visit(path if path in self.endpoints else OTHER)
+        scope["visit"] = visit
+        try:
+            await self.admit(scope, receive, self.labelled(send, visit), visit)
+        finally:
+            self.record(visit)
+
+    async def admit(self, scope, receive, send, visit):
+        gate, path = self.service.gate, scope["path"]
+        if not gate.is_guarded(path):
+            await self.app(scope, receive, send)
+            return
+        gate.enter()
+        try:
+            self.check(scope, visit)
+            await self.app(scope, BoundedReceive(receive, self.service.settings), send)
+        except ApiError as error:
+            await response_of(error, path)(scope, receive, send)
+        finally:
+            gate.leave()
+
+    def check(self, scope, visit):
+        visit.api_key = self.service.keys.check(scope["path"], scope["headers"])
+        self.service.gate.check()
+        if declared_length(scope["headers"]) > self.service.settings.max_body_bytes:
+            raise too_large(self.service.settings)
+
+    def labelled(self, send, visit):
+        """Add the request's id to its answer and note the status."""
+
+        async def send_labelled(message):
+            if message["type"] == "http.response.start":
+                visit.status = message["status"]
+                label = (REQUEST_ID, visit.request_id.encode())
+                message["headers"] = [*message.get("headers", ()), label]
+            await send(message)
+
+        return send_labelled
+
+    def record(self, visit):
+        visit.status = visit.status or CLIENT_CLOSED_REQUEST
+        self.service.metrics.take_visit(visit)
+        log_visit(visit)

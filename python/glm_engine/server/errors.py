@@ -1,0 +1,146 @@
+"""Errors as a client sees them: a status, OpenAI's form, never a stack trace."""
+
+from http import HTTPStatus
+
+import orjson
+import structlog
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from glm_engine.errors import BadInputError, EngineError, Status
+
+log = structlog.get_logger("server")
+
+CLIENT_CLOSED_REQUEST = 499
+NO_RETRY = {"x-should-retry": "false"}
+TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "service_unavailable_error",
+}
+ENGINE_STATUSES = {
+    Status.GLM_INVALID_ARGUMENT: 400,
+    Status.GLM_NOT_SUPPORTED: 400,
+    Status.GLM_OUT_OF_MEMORY: 400,
+    Status.GLM_QUEUE_FULL: 429,
+    Status.GLM_DEVICE_ERROR: 503,
+}
+
+
+class ApiError(HTTPException):
+    """What the client is told; `param` is the path of a field of its request."""
+
+    def __init__(self, status, message, param=None, code=None, headers=None):
+        super().__init__(status, message, headers)
+        self.param = param
+        self.code = code
+
+    @property
+    def kind(self):
+        other = "invalid_request_error" if self.status_code < 500 else "server_error"
+        return TYPES.get(self.status_code, other)
+
+    def as_dict(self):
+        return {
+            "message": self.detail,
+            "type": self.kind,
+            "param": self.param,
+            "code": self.code,
+        }
+
+
+def openai_body(error):
+    return {"error": error.as_dict()}
+
+
+BODIES_BY_PREFIX = {"": openai_body}
+
+
+def body_of(error, path):
+    """Return the JSON bytes of an error in the form that clients of this path expect."""
+    prefix = max((one for one in BODIES_BY_PREFIX if path.startswith(one)), key=len)
+    return orjson.dumps(BODIES_BY_PREFIX[prefix](error))
+
+
+def response_of(error, path):
+    body = body_of(error, path)
+    return Response(body, error.status_code, error.headers, "application/json")
+
+
+def of_engine(error, settings):
+    """Turn a refusal of the engine into what the client is told."""
+    status = ENGINE_STATUSES.get(error.status, 500)
+    if status == 429:
+        retry = {"retry-after": str(settings.retry_after_seconds)}
+        return ApiError(429, f"the queue is full: {error}", code="queue_full", headers=retry)
+    if error.status == Status.GLM_OUT_OF_MEMORY:
+        return ApiError(400, str(error), code="context_length_exceeded")
+    return ApiError(status, str(error), code=getattr(error.status, "name", None))
+
+
+def of_bad_input(error, param=None):
+    return ApiError(400, str(error), param)
+
+
+def of_validation(error):
+    """Name the first field that pydantic refused, and count the others."""
+    found = error.errors()
+    first = found[0]
+    path = [str(part) for part in first["loc"] if part != "body"]
+    if first["type"] == "json_invalid":
+        message = f"the body is not valid JSON: {first['ctx']['error']}"
+        return ApiError(400, message, code="invalid_json")
+    param = ".".join(path) or None
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return ApiError(400, f"{param or 'the body'}: {plain_message(first)}{more}", param)
+
+
+def plain_message(found):
+    if found["type"] == "extra_forbidden":
+        return "this field is not known here, and a field that is ignored would mislead"
+    return found["msg"].removeprefix("Value error, ")
+
+
+def of_http(error):
+    """Give Starlette's own errors (no such route, wrong method) the same form."""
+    if isinstance(error, ApiError):
+        return error
+    detail = str(error.detail or HTTPStatus(error.status_code).phrase)
+    return ApiError(error.status_code, detail, headers=error.headers)
+
+
+CONVERSIONS = {
+    RequestValidationError: of_validation,
+    HTTPException: of_http,
+    BadInputError: of_bad_input,
+}
+
+
+def register(app, settings):
+    """Give every exception that a handler may raise its answer."""
+
+    def handler_of(convert):
+        async def handle(request, error):
+            return response_of(convert(error), request.url.path)
+
+        return handle
+
+    for kind, convert in CONVERSIONS.items():
+        app.add_exception_handler(kind, handler_of(convert))
+    app.add_exception_handler(EngineError, handler_of(lambda error: of_engine(error, settings)))
+    app.add_exception_handler(Exception, answer_unexpected)
+
+
+async def answer_unexpected(request, error):
+    """Say no more than that it happened; the log has the rest, under the same request_id."""
+    visit = request.scope.get("visit")
+    request_id = visit.request_id if visit else None
+    log.error("unexpected error", request_id=request_id, exc_info=error)
+    message = f"an error inside the server; its log has it under request {request_id}"
+    return response_of(ApiError(500, message, code="internal_error"), request.url.path)

@@ -1,0 +1,165 @@
+"""A job: the choices of one HTTP request, from submission to pieces of certain text."""
+
+import time
+from dataclasses import dataclass, field
+
+from glm_engine.detokenizer import StopMatcher
+from glm_engine.server.bridge import Inbox
+from glm_engine.server.errors import NO_RETRY, ApiError
+
+FINISH_REASONS = {
+    "stop_token": "stop",
+    "stop_sequence": "stop",
+    "length": "length",
+}
+
+
+class DisconnectedError(Exception):
+    """The client has gone; nobody reads the answer any more."""
+
+
+@dataclass(slots=True)
+class Piece:
+    """What became certain of a choice since the piece before.
+
+    `logprobs` holds (token id, log-probability, best tokens) for each of its tokens.
+    """
+
+    text: str
+    num_tokens: int
+    logprobs: list
+    finish_reason: str | None
+
+
+@dataclass(slots=True, eq=False)
+class Choice:
+    """One sequence on the engine, and how its tokens become text."""
+
+    index: int
+    request: object
+    detokenizer: object
+    matcher: StopMatcher | None
+    ending_ids: frozenset
+    shows_ending: bool = False
+    counts_prompt: bool = True
+    request_id: int = 0
+    arrived: list = field(default_factory=list)
+    logprobs: list = field(default_factory=list)
+    ending: tuple | None = None
+    num_tokens: int = 0
+    cached_tokens: int = 0
+    token_at: float | None = None
+    finish_reason: str | None = None
+
+    def advance(self):
+        """Return the piece that the events since the last call make; its text may be empty."""
+        tokens, self.arrived = self.arrived, []
+        rows, self.logprobs = self.logprobs, []
+        texts, kept_rows, before = [], [], self.num_tokens
+        for at, token_id in enumerate(tokens):
+            self.num_tokens += 1
+            if token_id in self.ending_ids and not self.shows_ending:
+                continue
+            texts.append(self.certain(self.detokenizer.push(token_id)))
+            if rows:
+                kept_rows.append((token_id, *rows[at]))
+            if self.matcher and self.matcher.stopped:
+                self.finish_reason = "stop"
+                break
+        if self.ending and not self.finish_reason:
+            texts.append(self.finish())
+        return Piece("".join(texts), self.num_tokens - before, kept_rows, self.finish_reason)
+
+    def certain(self, text):
+        return self.matcher.push(text) if self.matcher else text
+
+    def finish(self):
+        """Return the text that was held back; ApiError where the choice did not end well."""
+        reason, status, message = self.ending
+        if reason not in FINISH_REASONS:
+            raise failure_of(reason, status, message)
+        rest = self.certain(self.detokenizer.finish())
+        if self.matcher:
+            rest += self.matcher.finish()
+        stopped = self.matcher and self.matcher.stopped
+        self.finish_reason = "stop" if stopped else FINISH_REASONS[reason]
+        return rest
+
+
+def failure_of(reason, status, message):
+    if reason == "deadline":
+        text = "the request's deadline passed before its answer was complete"
+        return ApiError(408, text, code="deadline_exceeded", headers=NO_RETRY)
+    if reason == "cancelled":
+        return ApiError(503, "the server cancelled the request", code="cancelled")
+    text = f"the engine failed this request (status {status}): {message}"
+    return ApiError(500, text, code="engine_error")
+
+
+class Job:
+    """The choices of one request; leaving it takes what still runs off the engine."""
+
+    def __init__(self, service, choices, visit):
+        self.bridge = service.bridge
+        self.metrics = service.metrics
+        self.choices = choices
+        self.visit = visit
+        self.inbox = Inbox()
+        self.is_abandoned = False
+        self.failure = None
+
+    def submit(self):
+        """Queue all choices, or none of them where the engine refuses one."""
+        try:
+            for choice in self.choices:
+                self.bridge.submit(choice, self.inbox)
+        except BaseException:
+            self.cancel()
+            raise
+
+    def cancel(self):
+        for choice in self.choices:
+            if choice.request_id:
+                self.bridge.cancel(choice)
+
+    def abandon(self):
+        """Give up because nobody reads any more."""
+        self.is_abandoned = True
+        self.cancel()
+        self.inbox.wake()
+
+    def fail(self, error):
+        """End every choice with an error, for a reason outside the engine."""
+        self.failure = error
+        self.cancel()
+        self.inbox.wake()
+
+    async def wakes(self):
+        """Yield lists of (choice, piece); an empty list where the job was only woken."""
+        num_open = len(self.choices)
+        while num_open:
+            taken = await self.inbox.take()
+            if self.is_abandoned:
+                raise DisconnectedError
+            if self.failure:
+                raise self.failure
+            pieces = [(choice, choice.advance()) for choice in taken if not choice.finish_reason]
+            self.measure(pieces)
+            for choice, piece in pieces:
+                if piece.finish_reason:
+                    num_open -= 1
+                    self.bridge.cancel(choice)
+            yield pieces
+        self.visit.finish_reason = ",".join(sorted({one.finish_reason for one in self.choices}))
+
+    def measure(self, pieces):
+        now = time.monotonic()
+        for choice, piece in pieces:
+            if not piece.num_tokens:
+                continue
+            if choice.token_at is None and choice.counts_prompt:
+                self.visit.cached_tokens += choice.cached_tokens
+                self.metrics.take_prompt(len(choice.request.prompt), choice.cached_tokens, now)
+            self.visit.take_tokens(piece.num_tokens, now)
+            self.metrics.take_tokens(piece.num_tokens, now, choice.token_at, self.visit)
+            choice.token_at = now

@@ -1,0 +1,41 @@
+"""Health, metrics and live figures."""
+
+from fastapi import APIRouter
+from starlette.responses import JSONResponse, Response
+
+from glm_engine.server.gauges import gauges
+
+PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def health_router(service):
+    router = APIRouter(tags=["operation"])
+
+    def state(is_fine, name):
+        return JSONResponse({"status": name}, 200 if is_fine else 503)
+
+    @router.get("/healthz")
+    async def healthz():
+        """Say whether the process and its engine live."""
+        is_usable = service.is_usable()
+        return state(is_usable, "ok" if is_usable else "the engine is lost")
+
+    @router.get("/readyz")
+    async def readyz():
+        """Say whether requests are taken."""
+        if service.gate.is_draining:
+            return state(False, "draining")
+        is_usable = service.is_usable()
+        return state(is_usable, "ready" if is_usable else "the engine is lost")
+
+    @router.get("/metrics")
+    async def metrics():
+        """Prometheus's text."""
+        return Response(service.metrics_page.text(), media_type=PROMETHEUS_TEXT)
+
+    @router.get("/gauges")
+    async def show_gauges():
+        """Live figures; rates and percentiles of the last minute."""
+        return JSONResponse(gauges(service))
+
+    return router

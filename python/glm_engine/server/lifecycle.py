@@ -1,0 +1,124 @@
+"""From a bound socket to an exit code: start, signals, drain."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import socket
+import sys
+
+import structlog
+import uvicorn
+
+from glm_engine.errors import BadInputError, ExitCode
+from glm_engine.server.connection import bounded
+from glm_engine.server.errors import ApiError
+from glm_engine.server.streaming import look_after_streams
+
+log = structlog.get_logger("server")
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+CUT_OFF_SECONDS = 5
+MILLISECONDS = 1000
+
+
+def bind(settings):
+    """Return a listening socket; a port in use is one clear line."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    patience = int(settings.stalled_write_seconds * MILLISECONDS)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, patience)
+    try:
+        listener.bind((settings.host, settings.port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = getattr(error, "strerror", None) or error
+        raise BadInputError(
+            f"cannot listen on {settings.host}:{settings.port}: {reason}"
+        ) from error
+    return listener
+
+
+def address_of(listener):
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class Server(uvicorn.Server):
+    """uvicorn whose signals drain: the first waits for what runs, the second ends at once."""
+
+    def __init__(self, app, service, listener):
+        settings = service.settings
+        super().__init__(
+            uvicorn.Config(
+                app,
+                loop="uvloop",
+                http=bounded(settings),
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=settings.idle_seconds,
+                timeout_graceful_shutdown=CUT_OFF_SECONDS,
+            )
+        )
+        self.service = service
+        self.listener = listener
+        self.draining = None
+        self.exit_code = ExitCode.OK
+
+    async def startup(self, sockets=None):
+        self.service.bridge.open()
+        self.care = asyncio.create_task(look_after_streams(self.service))
+        await super().startup(sockets)
+        line = f"glm: serving {self.service.model_name} on {address_of(self.listener)}"
+        print(line, file=sys.stderr, flush=True)
+
+    async def shutdown(self, sockets=None):
+        await super().shutdown(sockets)
+        self.care.cancel()
+        self.service.bridge.close()
+        self.service.encoder.close()
+
+    @contextlib.contextmanager
+    def capture_signals(self):
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self.take_signal, number)
+        yield
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+    def take_signal(self, number):
+        if self.draining is not None:
+            log.warning("second signal, ending at once", signal=signal.Signals(number).name)
+            os._exit(ExitCode.INTERRUPTED)
+        self.draining = asyncio.get_running_loop().create_task(self.drain(number))
+
+    async def drain(self, number):
+        """Finish what runs within the time for it, cut the rest off, then stop."""
+        service, seconds = self.service, self.service.settings.drain_seconds
+        log.info(
+            "draining",
+            signal=signal.Signals(number).name,
+            inside=service.gate.num_inside,
+            seconds=seconds,
+        )
+        if not await service.gate.drain(seconds):
+            self.exit_code = ExitCode.FAILED
+            log.warning("cut off", requests=service.gate.num_inside)
+            service.cut_off(ApiError(503, "the server is shutting down", code="draining"))
+        self.should_exit = True
+
+
+def serve(app, service, listener):
+    """Serve until a signal ends it; returns the exit code."""
+    gc.collect()
+    gc.freeze()
+    server = Server(app, service, listener)
+    server.run(sockets=[listener])
+    return server.exit_code

@@ -1,0 +1,42 @@
+"""Structured logs: one JSON object a line, on standard error."""
+
+import logging
+import sys
+
+import orjson
+import structlog
+
+QUIET_ENDPOINTS = ("/healthz", "/readyz", "/metrics", "/gauges", "/", "/page.js")
+log = structlog.get_logger("server")
+
+
+def configure(level):
+    """Send this package's and uvicorn's logs through one renderer."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(serializer=orjson.dumps),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer),
+        cache_logger_on_first_use=True,
+    )
+    root = logging.getLogger()
+    root.handlers = [StructuredHandler()]
+    root.setLevel(max(number, logging.WARNING))
+
+
+class StructuredHandler(logging.Handler):
+    """Hands records of the standard library's logging to structlog."""
+
+    def emit(self, record):
+        log.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
+
+
+def log_visit(visit):
+    """Log a request that has ended; probes of monitoring only when they are watched for."""
+    write = log.debug if visit.endpoint in QUIET_ENDPOINTS else log.info
+    write("request", **visit.as_fields())

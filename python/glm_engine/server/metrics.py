@@ -1,0 +1,141 @@
+"""What the server counts, and its Prometheus text."""
+
+import time
+from collections import Counter
+
+from prometheus_client import (
+    CollectorRegistry,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+
+from glm_engine.server.windows import RecentCount, SecondsHistogram
+
+EVERY_BOUND = 5
+OUTCOMES = ((500, "failed"), (499, "disconnected"), (400, "refused"), (0, "finished"))
+PAGE_STATES = ("free", "owned", "cached")
+
+
+def outcome_of(status):
+    """Return the word of a status."""
+    return next(word for least, word in OUTCOMES if status >= least)
+
+
+class Metrics:
+    """Counts of this process; the engine's own come from `info` when asked."""
+
+    def __init__(self):
+        self.began = time.monotonic()
+        self.requests = Counter()
+        self.prompt_tokens = RecentCount()
+        self.cached_tokens = 0
+        self.generated_tokens = RecentCount()
+        self.time_to_first_token = SecondsHistogram()
+        self.inter_token = SecondsHistogram()
+        self.request_seconds = SecondsHistogram()
+
+    def take_tokens(self, count, now, before, visit):
+        """Count tokens that came together; `before` is when their choice had its last ones."""
+        self.generated_tokens.add(count, now)
+        if before is not None:
+            self.inter_token.add((now - before) / count, now, count)
+        elif visit.completion_tokens == count:
+            self.time_to_first_token.add(now - visit.began, now)
+
+    def take_prompt(self, num_tokens, num_cached, now):
+        """Count a prompt once the engine has read it."""
+        self.prompt_tokens.add(num_tokens, now)
+        self.cached_tokens += num_cached
+
+    def take_visit(self, visit):
+        now = time.monotonic()
+        self.requests[visit.endpoint, outcome_of(visit.status)] += 1
+        self.request_seconds.add(now - visit.began, now)
+
+
+def counters(metrics, info):
+    return {
+        "glm_prompt_tokens": metrics.prompt_tokens.total,
+        "glm_cached_prompt_tokens": metrics.cached_tokens,
+        "glm_generated_tokens": metrics.generated_tokens.total,
+        "glm_steps": info["num_steps"],
+        "glm_preemptions": info["num_preemptions"],
+        "glm_evictions": info["num_evictions"],
+    }
+
+
+def gauges(service, info):
+    return {
+        "glm_requests_live": info["live_requests"],
+        "glm_requests_waiting": info["waiting_requests"],
+        "glm_open_streams": len(service.streams),
+        "glm_kv_utilisation": info["owned_pages"] / max(1, info["total_pages"]),
+        "glm_batch_occupancy": running(info) / max(1, info["max_batch"]),
+        "glm_draining": float(service.gate.is_draining),
+    }
+
+
+def running(info):
+    """Requests that take part in steps."""
+    return max(0, info["live_requests"] - info["waiting_requests"])
+
+
+class ServiceCollector:
+    """Reads the counts of a service when Prometheus asks."""
+
+    def __init__(self, service):
+        self.service = service
+
+    def collect(self):
+        metrics, info = self.service.metrics, self.service.engine.info()
+        requests = CounterMetricFamily(
+            "glm_requests", "HTTP requests answered.", labels=("endpoint", "outcome")
+        )
+        for labels, count in metrics.requests.items():
+            requests.add_metric(labels, count)
+        yield requests
+        for name, value in counters(metrics, info).items():
+            yield CounterMetricFamily(name, name.replace("_", " "), value=value)
+        for name, value in gauges(self.service, info).items():
+            yield GaugeMetricFamily(name, name.replace("_", " "), value=value)
+        yield pages_of(info)
+        yield from histograms(metrics)
+
+
+def pages_of(info):
+    pages = GaugeMetricFamily("glm_kv_pages", "KV pages by state.", labels=("state",))
+    for state in PAGE_STATES:
+        pages.add_metric((state,), info[f"{state}_pages"])
+    return pages
+
+
+def histograms(metrics):
+    for name, histogram in (
+        ("glm_time_to_first_token_seconds", metrics.time_to_first_token),
+        ("glm_inter_token_seconds", metrics.inter_token),
+        ("glm_request_seconds", metrics.request_seconds),
+    ):
+        family = HistogramMetricFamily(name, name.replace("_", " "))
+        family.add_metric((), histogram.cumulative(EVERY_BOUND), histogram.sum)
+        yield family
+
+
+class MetricsPage:
+    """The text of /metrics."""
+
+    def __init__(self, service):
+        self.registry = CollectorRegistry()
+        self.registry.register(ServiceCollector(service))
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+
+    def text(self):
+        return generate_latest(self.registry)

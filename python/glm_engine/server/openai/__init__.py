@@ -1,0 +1,1 @@
+"""OpenAI's endpoints: what their requests hold, and how answers are written."""

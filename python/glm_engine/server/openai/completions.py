@@ -1,0 +1,176 @@
+"""POST /v1/completions."""
+
+import time
+from typing import Annotated
+
+import orjson
+from fastapi import APIRouter, Request
+from pydantic import Field, PlainValidator, WithJsonSchema
+
+from glm_engine.server.errors import ApiError
+from glm_engine.server.generation import Job
+from glm_engine.server.limits import JsonRoute
+from glm_engine.server.openai.answers import RESPONSES
+from glm_engine.server.openai.fields import MAX_LOGPROBS, Harmless, SamplingFields, only
+from glm_engine.server.openai.logprobs import completion_logprobs
+from glm_engine.server.openai.requests import check_model, make_choices
+from glm_engine.server.openai.usage import usage_of, wants_usage
+from glm_engine.server.streaming import EventStream, WholeAnswer
+
+DEFAULT_MAX_TOKENS = 16
+MAX_PROMPTS = 256
+
+
+def is_ids(value):
+    return isinstance(value, list) and all(type(one) is int for one in value)
+
+
+def prompt_list(value):
+    """Return a list of prompts, each a text or a list of token ids."""
+    prompts = [value] if isinstance(value, str) or (value and is_ids(value)) else value
+    if not isinstance(prompts, list) or not all(
+        isinstance(one, str) or is_ids(one) for one in prompts
+    ):
+        raise ValueError(
+            "expected a text, a list of texts, a list of token ids, or a list of these"
+        )
+    if not 1 <= len(prompts) <= MAX_PROMPTS:
+        raise ValueError(f"holds {len(prompts)} prompts, expected 1 to {MAX_PROMPTS}")
+    return prompts
+
+
+IDS_SCHEMA = {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}
+PROMPT_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "minLength": 1},
+        {"type": "array", "minItems": 1, "maxItems": MAX_PROMPTS, "items": {"type": "string"}},
+        IDS_SCHEMA,
+        {"type": "array", "minItems": 1, "maxItems": MAX_PROMPTS, "items": IDS_SCHEMA},
+    ]
+}
+
+
+class CompletionRequest(SamplingFields):
+    prompt: Annotated[list, PlainValidator(prompt_list), WithJsonSchema(PROMPT_SCHEMA)]
+    logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
+    echo: bool | None = False
+    add_special_tokens: bool | None = True
+    best_of: only(1) = None
+    suffix: only("") = None
+    detokenize: Harmless = None
+
+
+class CompletionPresenter:
+    """Writes the answer of a completion job, whole or as events."""
+
+    def __init__(self, service, job, fields, echoes):
+        self.job = job
+        self.service = service
+        self.wants_usage = wants_usage(fields)
+        self.wants_logprobs = fields.logprobs is not None
+        self.echoes = echoes
+        self.head = {
+            "id": f"cmpl-{job.visit.request_id}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": service.model_name,
+        }
+        opening = orjson.dumps(self.head)[:-1]
+        self.before = [
+            b'data: %s,"choices":[{"index":%d,"text":' % (opening, choice.index)
+            for choice in job.choices
+        ]
+        self.after = b'}],"usage":null}\n\n' if self.wants_usage else b"}]}\n\n"
+        self.offsets = [len(echo) for echo in echoes]
+        self.pieces = [[] for _ in job.choices]
+
+    def event(self, choice, piece):
+        """Return the server-sent event of a piece; empty where it says nothing."""
+        index = choice.index
+        echo, self.echoes[index] = self.echoes[index], ""
+        text = echo + piece.text
+        if not (text or piece.logprobs or piece.finish_reason):
+            return b""
+        reason = b'"%s"' % piece.finish_reason.encode() if piece.finish_reason else b"null"
+        logprobs = orjson.dumps(self.logprobs(index, piece.logprobs))
+        return b'%s%s,"logprobs":%s,"finish_reason":%s%s' % (
+            self.before[index],
+            orjson.dumps(text),
+            logprobs,
+            reason,
+            self.after,
+        )
+
+    def logprobs(self, index, rows):
+        if not self.wants_logprobs:
+            return None
+        made, self.offsets[index] = completion_logprobs(self.service, rows, self.offsets[index])
+        return made
+
+    def closing(self):
+        """Return the last event: usage where it was asked for."""
+        done = b"data: [DONE]\n\n"
+        if not self.wants_usage:
+            return done
+        body = {**self.head, "choices": [], "usage": usage_of(self.job)}
+        return b"data: %s\n\n%s" % (orjson.dumps(body), done)
+
+    def take(self, choice, piece):
+        self.pieces[choice.index].append(piece)
+
+    def choice_body(self, choice):
+        pieces = self.pieces[choice.index]
+        rows = [row for piece in pieces for row in piece.logprobs]
+        return {
+            "index": choice.index,
+            "text": self.echoes[choice.index] + "".join(piece.text for piece in pieces),
+            "logprobs": self.logprobs(choice.index, rows),
+            "finish_reason": choice.finish_reason,
+        }
+
+    def body(self):
+        choices = [self.choice_body(choice) for choice in self.job.choices]
+        return orjson.dumps({**self.head, "choices": choices, "usage": usage_of(self.job)})
+
+
+async def encode_prompt(service, prompt, add_special_tokens):
+    if isinstance(prompt, str):
+        prompt = await service.encoder.encode(prompt, add_special_tokens)
+    service.encoder.check_ids(prompt, service.vocab_size)
+    return prompt
+
+
+async def make_job(service, fields, visit):
+    """Return the job of a request and the texts that its choices repeat first."""
+    if fields.echo and fields.logprobs is not None:
+        message = (
+            "echo with logprobs needs log-probabilities of the prompt, which are not supported"
+        )
+        raise ApiError(400, message, "echo")
+    choices, echoes, num_prompt_tokens = [], [], 0
+    for prompt in fields.prompt:
+        ids = await encode_prompt(service, prompt, fields.add_special_tokens is not False)
+        num_prompt_tokens += len(ids)
+        room = service.encoder.output_room(len(ids), fields.max_tokens, DEFAULT_MAX_TOKENS)
+        num_logprobs = -1 if fields.logprobs is None else fields.logprobs
+        made = make_choices(service, fields, ids, room, num_logprobs, len(choices))
+        text = prompt if isinstance(prompt, str) else service.decode(ids)
+        echoes += [text if fields.echo else ""] * len(made)
+        choices += made
+    visit.prompt_tokens = num_prompt_tokens
+    return Job(service, choices, visit), echoes
+
+
+def completions_router(service):
+    router = APIRouter(route_class=JsonRoute)
+
+    @router.post("/v1/completions", responses=RESPONSES, tags=["OpenAI"])
+    async def complete(fields: CompletionRequest, request: Request):
+        """Continue a prompt, or each of a list of prompts."""
+        check_model(service, fields.model)
+        job, echoes = await make_job(service, fields, request.scope["visit"])
+        presenter = CompletionPresenter(service, job, fields, echoes)
+        job.submit()
+        return (EventStream if fields.stream else WholeAnswer)(service, job, presenter)
+
+    return router

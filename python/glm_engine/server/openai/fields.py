@@ -1,0 +1,136 @@
+"""Fields that completions and chat share, with their bounds.
+
+A field that would change the result and is not supported takes its neutral value only; a
+field that nobody knows is refused by name.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+
+MAX_CHOICES = 128
+MAX_STOPS = 32
+MAX_STOP_CHARACTERS = 1024
+MAX_BIASES = 1024
+MAX_LOGPROBS = 20
+MAX_TOKENS = 2**31 - 1
+SEED_MASK = 2**64 - 1
+
+
+class StrictModel(BaseModel):
+    """No coercions: "1" is no number, 1 no truth value; unknown fields are refused."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+def only(*neutral):
+    """Return the type of a field that is not supported beyond its neutral values."""
+
+    def check(value):
+        if value is not None and value not in neutral:
+            allowed = " or ".join(repr(one) for one in neutral) or "null"
+            raise ValueError(f"not supported here; leave it out or set it to {allowed}")
+        return value
+
+    return Annotated[Any, PlainValidator(check), WithJsonSchema({"enum": [None, *neutral]})]
+
+
+def stop_list(value):
+    texts = [value] if isinstance(value, str) else value
+    return [] if texts is None else texts
+
+
+StopText = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARACTERS)]
+Stops = Annotated[
+    list[StopText],
+    BeforeValidator(stop_list),
+    Field(max_length=MAX_STOPS),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARACTERS},
+                {
+                    "type": "array",
+                    "maxItems": MAX_STOPS,
+                    "items": {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARACTERS},
+                },
+                {"type": "null"},
+            ]
+        }
+    ),
+]
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+Harmless = Any
+
+
+def bias_table(value):
+    """JSON's keys are texts; return {token id: bias}."""
+    if not isinstance(value, dict):
+        return value
+    wrong = [key for key in value if not (isinstance(key, str) and key.isascii() and key.isdigit())]
+    if wrong:
+        raise ValueError(f"key {wrong[0]!r} is no token id")
+    return {int(key): bias for key, bias in value.items()}
+
+
+Biases = Annotated[
+    dict[TokenId, Annotated[float, Field(ge=-100, le=100)]],
+    BeforeValidator(bias_table),
+    Field(max_length=MAX_BIASES),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "maxProperties": MAX_BIASES,
+            "propertyNames": {"pattern": "^[0-9]{1,9}$"},
+            "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
+        }
+    ),
+]
+
+
+class StreamOptions(StrictModel):
+    include_usage: bool | None = False
+    continuous_usage_stats: bool | None = False
+    include_obfuscation: Harmless = None
+
+
+class SamplingFields(StrictModel):
+    """How tokens are drawn and when they end; null stands for the default."""
+
+    model: str | None = None
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    n: int | None = Field(1, ge=1, le=MAX_CHOICES)
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, gt=0, le=1)
+    top_k: int | None = Field(None, ge=-1, le=MAX_TOKENS)
+    min_p: float | None = Field(0, ge=0, le=1)
+    repetition_penalty: float | None = Field(None, gt=0, le=100)
+    frequency_penalty: float | None = Field(0, ge=-2, le=2)
+    presence_penalty: float | None = Field(0, ge=-2, le=2)
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    stop: Stops | None = None
+    stop_token_ids: Annotated[list[TokenId], Field(max_length=MAX_STOPS)] | None = None
+    logit_bias: Biases | None = None
+    max_tokens: int | None = Field(None, ge=1, le=MAX_TOKENS)
+    min_tokens: int | None = Field(0, ge=0, le=MAX_TOKENS)
+    ignore_eos: bool | None = False
+    skip_special_tokens: bool | None = True
+    include_stop_str_in_output: bool | None = False
+    priority: int | None = Field(0, gt=-(2**31), lt=2**31)
+    timeout_seconds: float | None = Field(None, gt=0, le=86400)
+    user: Harmless = None
+    metadata: Harmless = None
+    store: Harmless = None
+    service_tier: Harmless = None
+    safety_identifier: Harmless = None
+    prompt_cache_key: Harmless = None
+    prompt_cache_retention: Harmless = None
+    request_id: Harmless = None
+    spaces_between_special_tokens: Harmless = None
+    use_beam_search: only(False) = None
+    length_penalty: only(1) = None
+    prompt_logprobs: only() = None
+    truncate_prompt_tokens: only() = None
+    allowed_token_ids: only() = None
+    bad_words: only([]) = None

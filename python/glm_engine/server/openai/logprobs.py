@@ -1,0 +1,49 @@
+"""Log-probabilities in the two forms of OpenAI's interface."""
+
+LEAST_LOGPROB = -9999.0
+
+
+def finite(value):
+    """A token that a mask or a bias forbids has minus infinity, which JSON cannot say."""
+    return max(value, LEAST_LOGPROB)
+
+
+def text_of(service, token_id):
+    return service.spelling(token_id).decode("utf-8", "replace")
+
+
+def chat_entry(service, token_id, logprob):
+    spelled = service.spelling(token_id)
+    return {
+        "token": spelled.decode("utf-8", "replace"),
+        "logprob": finite(logprob),
+        "bytes": list(spelled),
+    }
+
+
+def chat_logprobs(service, rows):
+    """Return {"content": one entry a token, each with its best alternatives}."""
+    return {
+        "content": [
+            {
+                **chat_entry(service, token_id, logprob),
+                "top_logprobs": [chat_entry(service, *best) for best in top],
+            }
+            for token_id, logprob, top in rows
+        ],
+        "refusal": None,
+    }
+
+
+def completion_logprobs(service, rows, offset):
+    """Return the four lists of completions; `offset` is where the first token's text begins."""
+    made = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    for token_id, logprob, top in rows:
+        text = text_of(service, token_id)
+        made["tokens"].append(text)
+        made["token_logprobs"].append(finite(logprob))
+        best = {text_of(service, one): finite(value) for one, value in top}
+        made["top_logprobs"].append({**best, text: finite(logprob)})
+        made["text_offset"].append(offset)
+        offset += len(text)
+    return made, offset

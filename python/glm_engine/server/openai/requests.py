@@ -1,0 +1,87 @@
+"""From the fields of a request to the engine's: defaults, seeds, ends."""
+
+import secrets
+import time
+
+from glm_engine.detokenizer import StopMatcher
+from glm_engine.requests import Request, Sampling
+from glm_engine.server.errors import ApiError
+from glm_engine.server.generation import Choice
+from glm_engine.server.openai.fields import SEED_MASK
+
+NANOSECONDS = 1_000_000_000
+
+
+def check_model(service, name):
+    if name is not None and name != service.model_name:
+        message = f"the model {name!r} does not exist; this server has {service.model_name!r}"
+        raise ApiError(404, message, "model", "model_not_found")
+
+
+def value_or(value, otherwise):
+    return otherwise if value is None else value
+
+
+def sampling_of(service, fields, seed, num_logprobs):
+    defaults = service.defaults
+    return Sampling(
+        temperature=value_or(fields.temperature, defaults["temperature"]),
+        top_p=value_or(fields.top_p, defaults["top_p"]),
+        min_p=value_or(fields.min_p, 0.0),
+        top_k=max(0, value_or(fields.top_k, defaults["top_k"])),
+        repetition_penalty=value_or(fields.repetition_penalty, defaults["repetition_penalty"]),
+        frequency_penalty=value_or(fields.frequency_penalty, 0.0),
+        presence_penalty=value_or(fields.presence_penalty, 0.0),
+        num_logprobs=num_logprobs,
+        seed=seed,
+    )
+
+
+def deadline_of(service, fields):
+    """Return nanoseconds of CLOCK_MONOTONIC, or 0 for none."""
+    limits = (fields.timeout_seconds, service.settings.request_seconds)
+    seconds = min((one for one in limits if one), default=None)
+    return 0 if seconds is None else time.monotonic_ns() + int(seconds * NANOSECONDS)
+
+
+def stop_ids(service, fields):
+    endings = frozenset() if fields.ignore_eos else service.ending_ids
+    return endings | frozenset(fields.stop_token_ids or ())
+
+
+def make_choices(service, fields, prompt, max_tokens, num_logprobs, first_index=0):
+    """Return the `n` choices of one prompt; the k-th draws with seed + k."""
+    min_tokens = value_or(fields.min_tokens, 0)
+    if min_tokens > max_tokens:
+        message = f"min_tokens is {min_tokens}, more than the {max_tokens} tokens that may come"
+        raise ApiError(400, message, "min_tokens")
+    seed = secrets.randbits(64) if fields.seed is None else fields.seed
+    deadline_ns = deadline_of(service, fields)
+    return [
+        Choice(
+            index=first_index + number,
+            request=Request(
+                prompt,
+                max_tokens=max_tokens,
+                min_tokens=min_tokens,
+                sampling=sampling_of(service, fields, (seed + number) & SEED_MASK, num_logprobs),
+                ignore_eos=bool(fields.ignore_eos),
+                stop_tokens=tuple(fields.stop_token_ids or ()),
+                biases=fields.logit_bias or {},
+                priority=-value_or(fields.priority, 0),
+                deadline_ns=deadline_ns,
+            ),
+            detokenizer=service.detokenizer(fields.skip_special_tokens is not False),
+            matcher=matcher_of(fields),
+            ending_ids=stop_ids(service, fields),
+            shows_ending=bool(fields.include_stop_str_in_output),
+            counts_prompt=number == 0,
+        )
+        for number in range(value_or(fields.n, 1))
+    ]
+
+
+def matcher_of(fields):
+    if not fields.stop:
+        return None
+    return StopMatcher(fields.stop, keeps_stop=bool(fields.include_stop_str_in_output))

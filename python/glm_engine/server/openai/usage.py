@@ -1,0 +1,18 @@
+"""The `usage` of an answer."""
+
+
+def usage_of(job, details=None):
+    """Return the counts of a job; a prompt counts once, however many choices it has."""
+    visit = job.visit
+    completion_tokens = sum(choice.num_tokens for choice in job.choices)
+    return {
+        "prompt_tokens": visit.prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": visit.prompt_tokens + completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": visit.cached_tokens},
+        **({"completion_tokens_details": details} if details else {}),
+    }
+
+
+def wants_usage(fields):
+    return bool(fields.stream_options and fields.stream_options.include_usage)

@@ -1,0 +1,81 @@
+"""Texts to token ids: hopeless ones are refused untokenized, long ones go to a thread."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from glm_engine.errors import BadInputError
+from glm_engine.server.errors import ApiError, of_bad_input
+
+CODE = "context_length_exceeded"
+
+
+def too_long(max_seq, found):
+    message = f"this model's maximum context length is {max_seq} tokens; {found}"
+    return ApiError(400, message, code=CODE)
+
+
+class PromptEncoder:
+    """Encodes prompts for a context of `max_seq` tokens."""
+
+    def __init__(self, tokenizer, max_seq, settings):
+        self.tokenizer = tokenizer
+        self.max_seq = max_seq
+        self.settings = settings
+        self.longest_token = longest_token(tokenizer)
+        self.pool = ThreadPoolExecutor(settings.tokenizer_threads, "glm-tokenizer")
+
+    def close(self):
+        self.pool.shutdown(wait=False, cancel_futures=True)
+
+    async def encode(self, text, add_special_tokens=True, param="prompt"):
+        """Return the ids of a text; ApiError 400 where they cannot fit the context."""
+        self.refuse_hopeless(text, param)
+        try:
+            if len(text) <= self.settings.inline_characters:
+                return self.tokenizer.encode(text, add_special_tokens)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(
+                self.pool, self.tokenizer.encode, text, add_special_tokens
+            )
+        except BadInputError as error:
+            raise of_bad_input(error, param) from error
+
+    def refuse_hopeless(self, text, param):
+        """A token spells at most `longest_token` characters: that bounds their number."""
+        least = -(-len(text) // self.longest_token)
+        if least > self.max_seq:
+            raise too_long(
+                self.max_seq,
+                f"{param} has {len(text)} characters, which are at least {least} tokens",
+            )
+
+    def check_ids(self, ids, vocab_size, param="prompt"):
+        """Refuse ids outside the vocabulary, and an empty list."""
+        if not ids:
+            raise ApiError(400, f"{param} is empty, expected at least one token", param)
+        least, greatest = min(ids), max(ids)
+        if least < 0 or greatest >= vocab_size:
+            wrong = least if least < 0 else greatest
+            message = f"{param} holds token {wrong}; the vocabulary has 0 to {vocab_size - 1}"
+            raise ApiError(400, message, param)
+
+    def output_room(self, num_prompt, max_tokens, otherwise):
+        """Return how many tokens may be generated after a prompt of so many."""
+        room = self.max_seq - num_prompt
+        if room < 1:
+            raise too_long(
+                self.max_seq, f"the prompt has {num_prompt} tokens, which leaves no room"
+            )
+        if max_tokens is None:
+            return min(room, otherwise or room)
+        if max_tokens > room:
+            asked = num_prompt + max_tokens
+            found = f"{num_prompt} of the prompt and {max_tokens} to generate are {asked}"
+            raise too_long(self.max_seq, found)
+        return max_tokens
+
+
+def longest_token(tokenizer):
+    """Return the most characters that one token can spell."""
+    numbers = tokenizer.tokenizer.get_vocab(with_added_tokens=True).values()
+    return max(len(tokenizer.bytes_of(number)) for number in numbers)

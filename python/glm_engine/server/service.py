@@ -1,0 +1,115 @@
+"""What all endpoints share: engine, tokenizer, limits, counts."""
+
+import json
+from pathlib import Path
+
+from glm_engine.chat import ChatTemplate
+from glm_engine.detokenizer import IncrementalDetokenizer
+from glm_engine.errors import BadInputError
+from glm_engine.server.admission import Gate
+from glm_engine.server.bridge import EngineBridge
+from glm_engine.server.metrics import Metrics, MetricsPage
+from glm_engine.server.prompts import PromptEncoder
+
+UNKNOWN_TOKEN = "\ufffd".encode()
+OPENAI_DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "repetition_penalty": 1.0}
+
+
+class Service:
+    """One engine with everything that serving it needs."""
+
+    def __init__(self, settings, engine, tokenizer, model, keys):
+        info = engine.info()
+        self.settings = settings
+        self.engine = engine
+        self.tokenizer = tokenizer
+        self.model_name = settings.model_name
+        self.max_seq = info["max_seq"]
+        self.vocab_size = info["vocab_size"]
+        self.max_queue = model.max_queue
+        self.template = model.template
+        self.ending_ids = model.ending_ids
+        self.defaults = model.defaults
+        self.keys = keys
+        self.bridge = EngineBridge(engine)
+        self.encoder = PromptEncoder(tokenizer, self.max_seq, settings)
+        self.metrics = Metrics()
+        self.metrics_page = MetricsPage(self)
+        self.gate = Gate(info["max_batch"] + self.max_queue, settings)
+        self.streams = set()
+        self.jobs = set()
+
+    def spelling(self, token_id):
+        """Return a token's bytes; an id that only the weights know is U+FFFD."""
+        try:
+            return self.tokenizer.bytes_of(token_id)
+        except BadInputError:
+            return UNKNOWN_TOKEN
+
+    def detokenizer(self, skip_special_tokens=True):
+        skipped = self.tokenizer.special_ids if skip_special_tokens else frozenset()
+        return IncrementalDetokenizer(self.spelling, skipped)
+
+    def decode(self, ids, skip_special_tokens=False):
+        detokenizer = self.detokenizer(skip_special_tokens)
+        return "".join(map(detokenizer.push, ids)) + detokenizer.finish()
+
+    def cut_off(self, error):
+        """End every job with an error."""
+        for job in list(self.jobs):
+            job.fail(error)
+
+    def is_usable(self):
+        return bool(self.engine.info()["is_usable"])
+
+
+class ModelFiles:
+    """What the server reads of a checkpoint's folder beside its weights."""
+
+    def __init__(self, tokenizer_dir, config_path, max_queue):
+        folder = Path(tokenizer_dir)
+        self.max_queue = max_queue
+        self.template = template_of(folder)
+        self.ending_ids = ending_ids(read_json(Path(config_path)))
+        self.defaults = sampling_defaults(read_json(folder / "generation_config.json"))
+
+
+def template_of(folder):
+    """Return the chat template, or None for a checkpoint that has none."""
+    try:
+        return ChatTemplate(folder)
+    except BadInputError:
+        if (folder / "chat_template.jinja").is_file():
+            raise
+        return None
+
+
+def read_json(path):
+    """Return the object of a JSON file; empty where there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadInputError(f"{path}: not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise BadInputError(f"{path}: expected an object, found {type(found).__name__}")
+    return found
+
+
+def ending_ids(config):
+    """Return the ids that end a text, as the engine reads them from config.json."""
+    found = config.get("eos_token_id")
+    numbers = found if isinstance(found, list) else [found]
+    return frozenset(number for number in numbers if isinstance(number, int))
+
+
+def sampling_defaults(generation_config):
+    """Return what a request that names no value gets: the checkpoint's, else OpenAI's."""
+    chosen = {name: generation_config.get(name) for name in OPENAI_DEFAULTS}
+    defaults = {
+        name: OPENAI_DEFAULTS[name] if value is None else value for name, value in chosen.items()
+    }
+    if generation_config.get("do_sample") is False:
+        defaults["temperature"] = 0.0
+    return defaults

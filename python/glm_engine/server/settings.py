@@ -1,0 +1,28 @@
+"""Every limit of the server in one place; seconds, bytes and counts are in the names."""
+
+from dataclasses import dataclass
+
+KIBIBYTE = 1024
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `glm serve` was told, and what it takes where it was told nothing."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    model_name: str = "glm"
+    drain_seconds: float = 30.0
+    request_seconds: float | None = None
+    max_body_bytes: int = 4096 * KIBIBYTE
+    max_header_bytes: int = 64 * KIBIBYTE
+    header_seconds: float = 15.0
+    body_seconds: float = 60.0
+    idle_seconds: int = 30
+    stalled_write_seconds: float = 30.0
+    keep_alive_comment_seconds: float = 15.0
+    retry_after_seconds: int = 1
+    max_json_depth: int = 64
+    inline_characters: int = 512
+    tokenizer_threads: int = 2
+    log_level: str = "info"

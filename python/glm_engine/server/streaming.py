@@ -1,0 +1,134 @@
+"""Answers of a job: server-sent events as tokens come, or one JSON body at the end.
+
+Both notice that the client has gone while they wait, and take the job off the engine.
+"""
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+
+from starlette.responses import Response
+
+from glm_engine.server.connection import abort_of
+from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError, body_of
+from glm_engine.server.generation import DisconnectedError
+
+COMMENT = b": keep-alive\n\n"
+STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+@asynccontextmanager
+async def watched(job, receive):
+    """Abandon the job when the client goes; leave nothing on the engine at the end."""
+    watch = asyncio.get_running_loop().create_task(wait_for_disconnect(receive))
+    watch.add_done_callback(lambda task: None if task.cancelled() else job.abandon())
+    try:
+        yield
+    finally:
+        watch.cancel()
+        job.cancel()
+
+
+async def wait_for_disconnect(receive):
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class JobResponse(Response):
+    """An answer that runs its job while it is sent."""
+
+    def __init__(self, service, job, presenter):
+        self.service = service
+        self.job = job
+        self.presenter = presenter
+        self.status_code = 200
+        self.background = None
+        self.raw_headers = []
+        self.abort = None
+
+    async def __call__(self, scope, receive, send):
+        self.abort = abort_of(scope)
+        self.service.jobs.add(self.job)
+        try:
+            async with watched(self.job, receive):
+                await self.answer(scope["path"], send)
+        except DisconnectedError:
+            self.job.visit.status = CLIENT_CLOSED_REQUEST
+        finally:
+            self.service.jobs.discard(self.job)
+
+    async def answer(self, path, send):
+        raise NotImplementedError
+
+
+class WholeAnswer(JobResponse):
+    """One JSON body when the job has ended; `presenter` gives `take` and `body`."""
+
+    async def answer(self, _path, send):
+        async for pieces in self.job.wakes():
+            for choice, piece in pieces:
+                self.presenter.take(choice, piece)
+        body = self.presenter.body()
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+class EventStream(JobResponse):
+    """Server-sent events; `presenter` gives `event` and `closing` as bytes."""
+
+    def __init__(self, service, job, presenter):
+        super().__init__(service, job, presenter)
+        self.writing_since = None
+        self.wrote_at = time.monotonic()
+
+    async def answer(self, path, send):
+        self.service.streams.add(self)
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+            await self.send_events(path, send)
+        finally:
+            self.service.streams.discard(self)
+
+    async def send_events(self, path, send):
+        event = self.presenter.event
+        try:
+            async for pieces in self.job.wakes():
+                chunk = b"".join([event(choice, piece) for choice, piece in pieces])
+                if chunk or not pieces:
+                    await self.write(send, chunk or COMMENT)
+            closing = self.presenter.closing()
+        except ApiError as error:
+            self.job.visit.status = error.status_code
+            closing = b"data: " + body_of(error, path) + b"\n\n"
+        await send({"type": "http.response.body", "body": closing, "more_body": False})
+
+    async def write(self, send, chunk):
+        self.writing_since = time.monotonic()
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        self.wrote_at = self.writing_since
+        self.writing_since = None
+
+    def look_after(self, now, settings):
+        """Break off a reader that stalls; say something to one that waits long."""
+        if self.writing_since is not None:
+            if now - self.writing_since > settings.stalled_write_seconds:
+                self.abort()
+        elif now - self.wrote_at > settings.keep_alive_comment_seconds:
+            self.job.inbox.wake()
+
+
+async def look_after_streams(service, period_seconds=1.0):
+    """Look after all open streams, once a period, for as long as the server runs."""
+    while True:
+        await asyncio.sleep(period_seconds)
+        now = time.monotonic()
+        for stream in list(service.streams):
+            stream.look_after(now, service.settings)

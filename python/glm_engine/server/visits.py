@@ -1,0 +1,57 @@
+"""One HTTP request on its way through the server, and what its log line will say."""
+
+import time
+import uuid
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Visit:
+    """What is known of a request so far; times are monotonic seconds."""
+
+    endpoint: str
+    request_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    began: float = field(default_factory=time.monotonic)
+    status: int = 0
+    api_key: str | None = None
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    first_token_at: float | None = None
+    last_token_at: float | None = None
+    finish_reason: str | None = None
+
+    def take_tokens(self, count, now):
+        self.completion_tokens += count
+        self.last_token_at = now
+        if self.first_token_at is None:
+            self.first_token_at = now
+
+    def time_to_first_token(self):
+        return None if self.first_token_at is None else self.first_token_at - self.began
+
+    def decode_rate(self):
+        """Tokens per second after the first, or None."""
+        if self.completion_tokens < 2 or self.last_token_at <= self.first_token_at:
+            return None
+        return (self.completion_tokens - 1) / (self.last_token_at - self.first_token_at)
+
+    def as_fields(self):
+        """Return what a log line holds, without what was never known."""
+        first = self.time_to_first_token()
+        rate = self.decode_rate()
+        fields = {
+            "request_id": self.request_id,
+            "endpoint": self.endpoint,
+            "status": self.status,
+            "seconds": round(time.monotonic() - self.began, 4),
+            "api_key": self.api_key,
+            "finish_reason": self.finish_reason,
+            "ttft_ms": None if first is None else round(first * 1000, 2),
+            "tokens_per_second": None if rate is None else round(rate, 1),
+        }
+        if self.prompt_tokens:
+            fields["prompt_tokens"] = self.prompt_tokens
+            fields["cached_tokens"] = self.cached_tokens
+            fields["completion_tokens"] = self.completion_tokens
+        return {name: value for name, value in fields.items() if value is not None}

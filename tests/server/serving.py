@@ -1,0 +1,97 @@
+"""Starts `glm serve` as a process of its own and talks to it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import openai
+
+ROOT = Path(__file__).resolve().parents[2]
+PATHS = os.pathsep.join(filter(None, (str(ROOT / "python"), os.environ.get("PYTHONPATH"))))
+ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}
+COMMAND = (sys.executable, "-m", "glm_engine", "serve")
+CPU = ("--device", "cpu", "--threads", "1")
+READY = re.compile(r"^glm: serving (\S+) on (http://\S+)$", re.MULTILINE)
+START_SECONDS = 60
+QUESTION = "The capital of France is"
+MODEL = "capitals"
+
+
+class ServerProcess:
+    """A running `glm serve`; its standard error goes to a file."""
+
+    def __init__(self, folder, *arguments, environment=None):
+        self.log_path = Path(folder) / "serve.log"
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                [*COMMAND, *CPU, "--port", "0", *map(str, arguments)],
+                cwd=ROOT,
+                env={**ENVIRONMENT, **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self.model, self.url = self.wait_until_ready()
+        self.http = httpx.Client(base_url=self.url, timeout=60)
+
+    def wait_until_ready(self):
+        until = time.monotonic() + START_SECONDS
+        while time.monotonic() < until:
+            found = READY.search(self.log())
+            if found:
+                return found.groups()
+            assert self.process.poll() is None, self.log()
+            time.sleep(0.02)
+        raise TimeoutError(self.log())
+
+    def log(self):
+        return self.log_path.read_text(encoding="utf-8")
+
+    def openai(self, **options):
+        return openai.OpenAI(
+            base_url=f"{self.url}/v1",
+            **{"api_key": "none", "max_retries": 0, "timeout": 60, **options},
+        )
+
+    def gauges(self):
+        answer = self.http.get("/gauges")
+        answer.raise_for_status()
+        return answer.json()
+
+    def wait_for_gauges(self, seconds=10, **wanted):
+        """Wait until these gauges have these values, and return all gauges."""
+        until = time.monotonic() + seconds
+        while True:
+            found = self.gauges()
+            wrong = {name: found[name] for name in wanted if found[name] != wanted[name]}
+            if not wrong:
+                return found
+            assert time.monotonic() < until, f"{wrong}, expected {wanted}"
+            time.sleep(0.01)
+
+    def wait_until_idle(self):
+        """Wait until no request, no page and no stream is left."""
+        found = self.wait_for_gauges(live_requests=0, waiting_requests=0, open_streams=0)
+        assert found["free_pages"] + found["cached_pages"] == found["total_pages"]
+
+    def send_signal(self, number):
+        self.process.send_signal(number)
+
+    def wait(self, seconds=30):
+        return self.process.wait(seconds)
+
+    def stop(self):
+        """End the process; returns its exit code."""
+        self.http.close()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
