@@ -1,0 +1,178 @@
+"""`glm load`: requests that arrive on their own clock, at a server or straight in an engine."""
+
+import os
+import secrets
+
+import click
+
+from glm_engine import options
+from glm_engine.bench.costs import SYNTHETIC, config_path
+from glm_engine.console import print_json
+from glm_engine.errors import BadInputError, ExitCode
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+DEFAULT_REQUESTS = 100
+FILE = "file:"
+
+
+@click.command("load")
+@click.argument("url", metavar="[URL]", default=DEFAULT_URL)
+@click.option("--rate", "rates", default="inf", show_default=True, help="1/s, such as 1,2,4,inf.")
+@click.option("--requests", "num_requests", type=options.POSITIVE, help="Of each rate. [100]")
+@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Of each rate.")
+@click.option(
+    "--burstiness",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Shape of the gamma distribution of gaps; 1: Poisson, below: burstier.",
+)
+@click.option("--max-concurrency", type=options.POSITIVE, help="Requests under way at most.")
+@click.option(
+    "--prompts",
+    default="uniform:32:512",
+    show_default=True,
+    help="Lengths in tokens: fixed:N, uniform:A:B, lognormal:MEDIAN:SIGMA[:MOST]; or file:PATH.",
+)
+@click.option("--outputs", default="fixed:128", show_default=True, help="Lengths, likewise.")
+@click.option("--shared-prefix", type=options.NOT_NEGATIVE, default=0, help="Tokens before each.")
+@click.option("--endpoint", type=click.Choice(["completions", "chat"]), default="completions")
+@click.option("--stream/--no-stream", "is_streaming", default=True, show_default=True)
+@click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True)
+@click.option(
+    "--ignore-eos/--stop-at-eos", default=True, show_default=True, help="Whether all that is asked."
+)
+@click.option("--goodput", help="Limits to keep, such as ttft:200ms,tpot:50ms,e2e:2s.")
+@click.option("--warm-up", "num_warm_up", type=options.NOT_NEGATIVE, default=4, show_default=True)
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=600.0)
+@click.option("--workers", "num_workers", type=click.IntRange(1, 64), default=1, show_default=True)
+@click.option("--served-model", help="Name to ask for [default: the first that is served].")
+@click.option("--seed", type=options.NOT_NEGATIVE, help="[default: a fresh one, printed]")
+@click.option("--output", type=click.Path(), help="Write the report to this JSON file.")
+@click.option("--plot", type=click.Path(), help="Write PLOT.png and PLOT.svg.")
+@click.option("--show", "shown", type=click.Path(), help="Show a report measured before.")
+@click.option("--engine", "in_engine", is_flag=True, help="The same, in an engine of this process.")
+@options.MODEL
+@click.option("--synthetic", help=f"For --engine: {', '.join(SYNTHETIC)} or a config.json.")
+@click.option("--layers", "num_layers", type=options.POSITIVE, help="Cut a synthetic model.")
+@options.engine_options
+@options.JSON
+def command(shown, output, plot, as_json, **values):
+    """Load the server at URL with requests that do not wait for each other, and measure.
+
+    The API key is taken from GLM_API_KEY. With --engine no server is asked: the same requests go
+    into an engine of this process, which takes the options of a model and a device.
+    """
+    from glm_engine.bench.report import prepare_target, write_report
+    from glm_engine.load import plots, report
+
+    if output:
+        prepare_target(output)
+    if plot:
+        plots.prepare_plot(plot)
+    made = report.read_report(shown) if shown else measure(as_json, **values)
+    if output:
+        write_report(made, output)
+    print_json(made) if as_json else report.print_report(made)
+    if plot:
+        plots.plot_report(made, plot)
+    return exit_code(made)
+
+
+def exit_code(report):
+    """130 after an interruption, 1 where a rate completed no request."""
+    points = report["points"]
+    if any(point["is_interrupted"] for point in points):
+        return ExitCode.INTERRUPTED
+    return ExitCode.OK if all(point["num_completed"] for point in points) else ExitCode.FAILED
+
+
+def measure(as_json, in_engine, **values):
+    from glm_engine.load import report
+
+    schedule = make_schedule(as_json, **values)
+    run = run_in_engine if in_engine else run_at_server
+    target, points = run(schedule, values)
+    described = {
+        name: values[name]
+        for name in ("prompts", "outputs", "shared_prefix", "burstiness", "max_concurrency")
+    }
+    return report.make_report(target, described, schedule.seed, points)
+
+
+def make_schedule(
+    quiet, rates, seed, num_warm_up, max_concurrency, goodput, num_requests, seconds, **values
+):
+    from glm_engine.load import arrivals, figures, runs
+
+    if num_requests and seconds:
+        raise BadInputError("--requests and --seconds exclude each other")
+    return runs.Schedule(
+        workload=make_workload(num_requests, seconds, **values),
+        rates=tuple(arrivals.parse_rates(rates, bool(seconds))),
+        seed=secrets.randbits(32) if seed is None else seed,
+        num_warm_up=num_warm_up,
+        max_concurrency=max_concurrency,
+        limits=figures.parse_goodput(goodput) if goodput else {},
+        quiet=quiet,
+    )
+
+
+def make_workload(
+    num_requests, seconds, prompts, outputs, shared_prefix, burstiness, **_of_the_target
+):
+    from glm_engine.load.distributions import parse_lengths
+    from glm_engine.load.workload import Workload, read_prompts
+
+    path = prompts.removeprefix(FILE) if prompts.startswith(FILE) else None
+    return Workload(
+        lengths=None if path else parse_lengths(prompts),
+        outputs=parse_lengths(outputs),
+        shared_prefix=shared_prefix,
+        burstiness=burstiness,
+        num_requests=num_requests or (None if seconds else DEFAULT_REQUESTS),
+        seconds=seconds,
+        prompts=read_prompts(path) if path else (),
+    )
+
+
+def run_at_server(schedule, values):
+    """Ask the server what it serves, then run every rate against it."""
+    from glm_engine.load import runs, target
+    from glm_engine.load.connection import parse_address
+
+    address = parse_address(values["url"], os.environ.get(target.KEY_VARIABLE))
+    names = ("endpoint", "is_streaming", "temperature", "ignore_eos")
+    model = target.chosen_model(address, values["served_model"])
+    chosen = target.Target(address, model, **{name: values[name] for name in names})
+    vocabulary = None
+    if not schedule.workload.prompts:
+        vocabulary = target.served_vocabulary(address, model, chosen.endpoint)
+    run = runs.against_server(chosen, schedule, values["timeout"], values["num_workers"])
+    described = {"url": address.url, "model": model, "endpoint": chosen.endpoint}
+    return described, runs.run_schedule(schedule, vocabulary, run)
+
+
+def run_in_engine(schedule, values):
+    """Load an engine, then run every rate in it."""
+    from glm_engine.load import in_engine, runs
+    from glm_engine.loading import load_engine
+    from glm_engine.tokenizer import GlmTokenizer
+
+    if values["endpoint"] != "completions":
+        raise BadInputError("--engine has no chat endpoint: it takes completions")
+    source = values["synthetic"] or values["model_dir"]
+    tokenizer = GlmTokenizer(values["model_dir"])
+    chosen = options.make_engine_options(
+        config_path(source) if values["synthetic"] else source,
+        values["engine_values"],
+        synthetic=bool(values["synthetic"]),
+        num_layers=values["num_layers"],
+    )
+    engine, _ = load_engine(chosen, quiet=schedule.quiet)
+    with engine:
+        vocabulary = in_engine.engine_vocabulary(tokenizer)
+        kinds = (values["temperature"], values["ignore_eos"])
+        run = runs.inside_engine(engine, tokenizer, schedule, *kinds)
+        described = {"url": "this process", "model": str(source), "endpoint": "engine"}
+        return described, runs.run_schedule(schedule, vocabulary, run)

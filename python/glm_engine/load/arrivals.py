@@ -1,0 +1,47 @@
+"""When requests are due: gaps drawn from a gamma distribution, Poisson arrivals among them."""
+
+import math
+
+from glm_engine.errors import BadInputError
+
+MOST_REQUESTS = 1_000_000
+DRAWN_AT_ONCE = 1024
+
+
+def parse_rates(text, is_timed=False):
+    """Return the request rates (1/s) of a list such as `1,2.5,inf`; inf is no rate of seconds."""
+    rates = [parse_rate(text, field.strip()) for field in text.split(",")]
+    if len(set(rates)) < len(rates):
+        raise BadInputError(f"rates {text!r}: a rate stands there twice")
+    if is_timed and math.inf in rates:
+        raise BadInputError("a rate of inf has no end: it needs a number of requests")
+    return rates
+
+
+def parse_rate(text, field):
+    try:
+        rate = float(field)
+    except ValueError:
+        rate = math.nan
+    if not rate > 0:
+        raise BadInputError(f"rates {text!r}: {field!r} is neither a number above 0 nor inf")
+    return rate
+
+
+def due_times(generator, rate, burstiness, num_requests=None, seconds=None):
+    """Seconds after the start at which requests are due: so many, or all before `seconds`.
+
+    Gaps are gamma distributed with shape `burstiness` and mean 1 / rate: 1 is a Poisson process,
+    less is burstier, more is steadier. A rate of inf makes all due at 0.
+    """
+    if math.isinf(rate):
+        return [0.0] * num_requests
+    times, now = [], 0.0
+    while True:
+        for gap in generator.gamma(burstiness, 1 / (rate * burstiness), DRAWN_AT_ONCE).tolist():
+            now += gap
+            if now >= seconds if num_requests is None else len(times) == num_requests:
+                return times
+            times.append(now)
+            if len(times) > MOST_REQUESTS:
+                raise BadInputError(f"more than {MOST_REQUESTS:,} requests at a rate of {rate:g}/s")

@@ -1,0 +1,130 @@
+"""From records to figures: rates, percentiles, goodput."""
+
+import math
+import re
+from collections import Counter
+from itertools import accumulate
+
+import numpy
+
+from glm_engine.errors import BadInputError
+
+PERCENTILES = (50, 90, 99)
+LIMITED = ("ttft", "tpot", "e2e")
+DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
+MILLISECONDS = 1e3
+SHOWN_MESSAGES = 3
+
+
+def parse_goodput(text):
+    """Return the limits in seconds of a text such as `ttft:200ms,tpot:50ms,e2e:2s`."""
+    limits = {}
+    for field in text.split(","):
+        name, _, duration = field.strip().partition(":")
+        match = DURATION.fullmatch(duration)
+        if name not in LIMITED or not match or name in limits:
+            known = ", ".join(LIMITED)
+            raise BadInputError(
+                f"goodput {text!r}: {field!r} is not one of {known} with a duration, "
+                "such as ttft:200ms,tpot:50ms,e2e:2s"
+            )
+        limits[name] = float(match[1]) / (MILLISECONDS if match[2] == "ms" else 1)
+    return limits
+
+
+def make_figures(rate, start, outcomes, limits):
+    """The figures of one rate that started at `start`, in monotonic seconds."""
+    records = [record for outcome in outcomes for record in outcome.records]
+    done = [record for record in records if record.is_completed]
+    ends = [record.ended for record in records if record.ended is not None]
+    duration = max(ends, default=start) - start
+    return {
+        "rate": None if math.isinf(rate) else rate,
+        "duration_s": duration,
+        "is_interrupted": any(outcome.is_interrupted for outcome in outcomes),
+        **counts(records, done),
+        **rates(records, done, duration, start),
+        **latencies(records, done),
+        "goodput": goodput(done, duration, limits),
+        "client_cpu_seconds": sum(outcome.cpu_seconds for outcome in outcomes),
+        "client_cpu_share": max(
+            (outcome.cpu_seconds / duration for outcome in outcomes if duration), default=0.0
+        ),
+    }
+
+
+def counts(records, done):
+    failed = [record for record in records if not record.is_completed]
+    messages = Counter(f"{one.outcome}: {one.message}" for one in failed if one.message)
+    return {
+        "num_sent": len(records),
+        "num_completed": len(done),
+        "outcomes": dict(Counter(record.outcome for record in records).most_common()),
+        "messages": [text for text, _ in messages.most_common(SHOWN_MESSAGES)],
+        "prompt_tokens": sum(record.prompt_tokens for record in done),
+        "cached_tokens": sum(record.cached_tokens for record in done),
+        "output_tokens": sum(record.completion_tokens for record in done),
+        "num_events": sum(record.num_events for record in done),
+        "num_shorter": sum(record.completion_tokens < record.max_tokens for record in done),
+        "peak_concurrency": peak_concurrency(records),
+    }
+
+
+def rates(records, done, duration, start):
+    def per_second(count):
+        return count / duration if duration > 0 else 0.0
+
+    span = max((record.began for record in records), default=start) - start
+    return {
+        "arrivals_per_second": len(records) / span if span > 0 else None,
+        "requests_per_second": per_second(len(done)),
+        "prompt_tokens_per_second": per_second(sum(one.prompt_tokens for one in done)),
+        "output_tokens_per_second": per_second(sum(one.completion_tokens for one in done)),
+    }
+
+
+def latencies(records, done):
+    """Milliseconds: mean, percentiles and the greatest of each latency; null where none was."""
+    gaps = [numpy.frombuffer(record.gaps) for record in done if len(record.gaps)]
+    return {
+        "ttft_ms": summary([record.ttft for record in done]),
+        "tpot_ms": summary([record.tpot for record in done]),
+        "itl_ms": summary(numpy.concatenate(gaps) if gaps else []),
+        "e2e_ms": summary([record.e2e for record in done]),
+        "lateness_ms": summary([record.lateness for record in records]),
+    }
+
+
+def summary(seconds):
+    known = numpy.array([one for one in seconds if one is not None], dtype=float) * MILLISECONDS
+    if not known.size:
+        return None
+    middle = zip(PERCENTILES, numpy.percentile(known, PERCENTILES).tolist(), strict=True)
+    percentiles = {f"p{number}": value for number, value in middle}
+    return {"mean": float(known.mean()), **percentiles, "max": float(known.max())}
+
+
+def peak_concurrency(records):
+    """The most requests that were under way at one time."""
+    changes = [(record.began, 1) for record in records]
+    changes += [(record.ended, -1) for record in records if record.ended is not None]
+    return max(accumulate(change for _, change in sorted(changes)), default=0)
+
+
+def goodput(done, duration, limits):
+    """Requests per second that kept every limit; a request without a figure keeps none."""
+    if not limits:
+        return None
+    good = sum(all(kept(record, *limit) for limit in limits.items()) for record in done)
+    return {
+        "limits_ms": {name: limit * MILLISECONDS for name, limit in limits.items()},
+        "num_good": good,
+        "requests_per_second": good / duration if duration > 0 else 0.0,
+    }
+
+
+def kept(record, name, limit):
+    value = getattr(record, name)
+    if value is None:
+        return name == "tpot" and record.completion_tokens == 1
+    return value <= limit

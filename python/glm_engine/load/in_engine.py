@@ -1,0 +1,110 @@
+"""The same requests straight into an engine of this process: what a server is compared with."""
+
+import time
+from array import array
+
+from glm_engine.errors import BadInputError, EngineError, Status
+from glm_engine.load.records import COMPLETED, Outcome, Record
+from glm_engine.load.workload import TEXT, id_vocabulary, is_chat
+from glm_engine.requests import Request, Sampling
+
+WAIT_SECONDS = 0.05
+FAILED, QUEUE_FULL = "failed", "429"
+
+
+class Feeding:
+    """Submits asks when they are due and records the engine's events as a client would."""
+
+    def __init__(self, engine, requests, start, max_concurrency, on_end):
+        self.engine, self.start, self.on_end = engine, start, on_end
+        self.waiting = list(reversed(requests))
+        self.limit = max_concurrency or len(requests)
+        self.live = {}
+        self.outcome = Outcome()
+
+    def run(self):
+        began = time.process_time()
+        try:
+            while self.waiting or self.live:
+                self.submit_due()
+                self.engine.wait(self.patience())
+                for event in self.engine.poll():
+                    self.take(event)
+        except KeyboardInterrupt:
+            self.outcome.is_interrupted = True
+            self.cancel_live()
+        self.outcome.cpu_seconds = time.process_time() - began
+        return self.outcome
+
+    def patience(self):
+        if not self.waiting or len(self.live) >= self.limit:
+            return WAIT_SECONDS
+        ahead = self.start + self.waiting[-1][0] - time.monotonic()
+        return min(max(ahead, 0.0), WAIT_SECONDS)
+
+    def submit_due(self):
+        while self.waiting and len(self.live) < self.limit:
+            due, request = self.waiting[-1]
+            if self.start + due > time.monotonic():
+                return
+            self.waiting.pop()
+            self.submit(Record(self.start + due, request.max_tokens, time.monotonic()), request)
+
+    def submit(self, record, request):
+        self.outcome.records.append(record)
+        record.prompt_tokens, record.gaps = len(request.prompt), array("d")
+        try:
+            self.live[self.engine.submit(request)] = record
+        except EngineError as error:
+            if error.status != Status.GLM_QUEUE_FULL:
+                raise
+            record.outcome, record.message, record.ended = QUEUE_FULL, str(error), time.monotonic()
+
+    def take(self, event):
+        record = self.live.get(event.request_id)
+        if record is None:
+            return
+        now = event.time_ns / 1e9
+        if event.kind == "token":
+            count(record, event, now)
+            return
+        del self.live[event.request_id]
+        record.outcome = COMPLETED if event.kind == "finished" else FAILED
+        record.message, record.ended = event.message, now
+        self.on_end()
+
+    def cancel_live(self):
+        for request_id, record in self.live.items():
+            record.ended = time.monotonic()
+            self.engine.cancel_quietly(request_id)
+
+
+def count(record, event, now):
+    """One more token."""
+    if record.first is None:
+        record.first = now
+    else:
+        record.gaps.append(now - record.last)
+    record.last = now
+    record.num_events += 1
+    record.completion_tokens += 1
+    record.cached_tokens = event.cached_tokens
+
+
+def make_request(tokenizer, ask, temperature, ignore_eos):
+    """The engine's request of an ask; text becomes ids."""
+    if is_chat(ask.prompt):
+        raise BadInputError("--engine takes prompts of text or ids, not chat messages")
+    prompt = tokenizer.encode(ask.prompt) if isinstance(ask.prompt, str) else ask.prompt
+    return Request(
+        prompt,
+        max_tokens=ask.max_tokens,
+        min_tokens=ask.max_tokens if ignore_eos else 0,
+        sampling=Sampling(temperature=temperature),
+        ignore_eos=ignore_eos,
+    )
+
+
+def engine_vocabulary(tokenizer):
+    """The ids that a server with this tokenizer gives for the same words."""
+    return id_vocabulary(tokenizer.encode(TEXT, add_special_tokens=False))

@@ -1,0 +1,60 @@
+"""Pictures of a report: throughput and latencies over the request rate."""
+
+from glm_engine.bench.plots import COLOURS, EDGE_INCHES, METADATA, load_pyplot, prepare_plot
+from glm_engine.load.report import rate_text
+
+SIZE = (11.6, 3.8)
+HEAD_ROOM = 1.1
+DRAWN = ("p50", "p90", "p99")
+LATENCIES = {"ttft_ms": "time to first token, ms", "tpot_ms": "time for each further token, ms"}
+
+
+def plot_report(report, path):
+    """Write PATH.png and PATH.svg; returns the paths."""
+    paths, pyplot = prepare_plot(path), load_pyplot()
+    points = report["points"]
+    figure, axes = pyplot.subplots(1, 3, figsize=SIZE, layout="constrained")
+    figure.get_layout_engine().set(w_pad=EDGE_INCHES)
+    draw_throughput(axes[0], points)
+    for one, (name, title) in zip(axes[1:], LATENCIES.items(), strict=True):
+        draw_latency(one, points, name, title)
+    for one in axes:
+        dress_rates(one, points)
+    figure.suptitle(f"{report['target']['model']}, {report['target']['endpoint']}")
+    for target in paths:
+        figure.savefig(target, dpi=150, metadata=METADATA[target.suffix])
+    pyplot.close(figure)
+    return paths
+
+
+def draw_throughput(axes, points):
+    axes.set_title("output tokens/s", loc="left", fontsize="medium")
+    values = [point["output_tokens_per_second"] for point in points]
+    axes.plot(range(len(points)), values, marker="o", color=COLOURS[0])
+    dress_values(axes, values)
+
+
+def draw_latency(axes, points, name, title):
+    axes.set_title(title, loc="left", fontsize="medium")
+    known = [(at, point[name]) for at, point in enumerate(points) if point[name] is not None]
+    for colour, percentile in zip(COLOURS, DRAWN, strict=False):
+        values = [summary[percentile] for _, summary in known]
+        axes.plot([at for at, _ in known], values, marker="o", color=colour, label=percentile)
+    dress_values(axes, [summary[name] for _, summary in known for name in DRAWN])
+    if known:
+        axes.legend(frameon=False, loc="upper left")
+
+
+def dress_values(axes, values):
+    """From zero to a little above the greatest."""
+    from matplotlib import ticker
+
+    axes.set_ylim(0, HEAD_ROOM * max(values, default=0) or 1)
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.10g}"))
+
+
+def dress_rates(axes, points):
+    """The rates that were asked, in their order and at equal distances."""
+    axes.set_xlabel("requests/s asked")
+    axes.set_xticks(range(len(points)), [rate_text(point) for point in points])
+    axes.set_xlim(-0.4, len(points) - 0.6)

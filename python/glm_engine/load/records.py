@@ -1,0 +1,61 @@
+"""What became of each request."""
+
+from dataclasses import dataclass, field
+
+COMPLETED, INTERRUPTED = "200", "interrupted"
+
+
+@dataclass
+class Record:
+    """One request. Times are monotonic seconds; None where a thing did not happen.
+
+    `outcome` is "200", another HTTP status, or what went wrong in words. `gaps` are the seconds
+    between the arrivals of consecutive events with text.
+    """
+
+    due: float
+    max_tokens: int
+    began: float
+    outcome: str = INTERRUPTED
+    ended: float | None = None
+    first: float | None = None
+    last: float | None = None
+    num_events: int = 0
+    gaps: object = ()
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    message: str = ""
+
+    @property
+    def is_completed(self):
+        return self.outcome == COMPLETED
+
+    @property
+    def lateness(self):
+        return self.began - self.due
+
+    @property
+    def ttft(self):
+        """Seconds to the first text."""
+        return None if self.first is None else self.first - self.began
+
+    @property
+    def tpot(self):
+        """Seconds for each output token after the first."""
+        if self.first is None or self.completion_tokens < 2:
+            return None
+        return (self.last - self.first) / (self.completion_tokens - 1)
+
+    @property
+    def e2e(self):
+        return None if self.ended is None else self.ended - self.began
+
+
+@dataclass
+class Outcome:
+    """The records of one worker, and the CPU seconds that it took to make them."""
+
+    records: list = field(default_factory=list)
+    cpu_seconds: float = 0.0
+    is_interrupted: bool = False

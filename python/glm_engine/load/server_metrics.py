@@ -1,0 +1,49 @@
+"""What the server says of itself: its /metrics before and after, and the difference."""
+
+from glm_engine.errors import BadInputError
+from glm_engine.load.connection import OK
+from glm_engine.load.target import ask_server
+
+CPU_SECONDS = "process_cpu_seconds_total"
+COUNTERS = {
+    "cpu_seconds": CPU_SECONDS,
+    "generated_tokens": "glm_generated_tokens_total",
+    "prompt_tokens": "glm_prompt_tokens_total",
+    "cached_prompt_tokens": "glm_cached_prompt_tokens_total",
+    "steps": "glm_steps_total",
+    "preemptions": "glm_preemptions_total",
+    "evictions": "glm_evictions_total",
+}
+MICRO = 1e-6
+
+
+def read_counters(address):
+    """The server's counters by name; empty where no server or no /metrics answers."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    try:
+        status, content = ask_server(address, "GET", "/metrics")
+    except BadInputError:
+        return {}
+    if status != OK:
+        return {}
+    totals = {}
+    try:
+        for family in text_string_to_metric_families(content.decode("utf-8", "replace")):
+            for sample in family.samples:
+                totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
+    except ValueError:
+        return {}
+    return totals
+
+
+def difference(before, after):
+    """What the counters grew by, and CPU microseconds for each generated token."""
+    grown = {
+        name: after[key] - before[key]
+        for name, key in COUNTERS.items()
+        if key in before and key in after
+    }
+    if grown.get("generated_tokens") and "cpu_seconds" in grown:
+        grown["cpu_us_per_token"] = grown["cpu_seconds"] / grown["generated_tokens"] / MICRO
+    return grown or None

@@ -1,0 +1,111 @@
+"""The server that is measured: what it serves, its vocabulary, its own figures, its requests."""
+
+import asyncio
+from dataclasses import dataclass
+
+import orjson
+
+from glm_engine.errors import BadInputError, GlmError
+from glm_engine.load.connection import OK, Address, Connections
+from glm_engine.load.sse import WholeAnswer, message_of
+from glm_engine.load.workload import TEXT, id_vocabulary, is_chat, word_vocabulary
+
+COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+ENDPOINTS = {"completions": COMPLETIONS, "chat": CHAT}
+KEY_VARIABLE = "GLM_API_KEY"
+ASK_SECONDS = 30
+UNAUTHORIZED, NOT_FOUND = 401, 404
+
+
+class ServerError(GlmError):
+    """The server answered a question of the set-up with an error."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the requests go, and what all of them have in common."""
+
+    address: Address
+    model: str
+    endpoint: str
+    is_streaming: bool = True
+    temperature: float = 0.0
+    ignore_eos: bool = True
+
+    def body(self, ask):
+        """The JSON of one request."""
+        body = {"model": self.model, "max_tokens": ask.max_tokens, "temperature": self.temperature}
+        if self.endpoint == "chat":
+            body["messages"] = ask.prompt if is_chat(ask.prompt) else user_message(ask.prompt)
+        else:
+            body["prompt"] = ask.prompt
+        if self.ignore_eos:
+            body |= {"ignore_eos": True, "min_tokens": ask.max_tokens}
+        if self.is_streaming:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        return orjson.dumps(body)
+
+    def message(self, ask):
+        return self.address.message("POST", ENDPOINTS[self.endpoint], self.body(ask))
+
+
+def user_message(text):
+    return [{"role": "user", "content": text}]
+
+
+def ask_server(address, method, path, body=None):
+    """One request of the set-up; returns its status and the bytes of its body."""
+    answer = WholeAnswer()
+    message = address.message(method, path, orjson.dumps(body) if body is not None else b"")
+
+    async def exchange():
+        connections = Connections(address)
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                status, refusal = await connections.exchange(message, answer)
+        finally:
+            connections.close()
+        return status, refusal or b"".join(answer.pieces)
+
+    try:
+        return asyncio.run(exchange())
+    except TimeoutError:
+        raise BadInputError(f"{address.url}: no answer to {path} in {ASK_SECONDS} s") from None
+    except OSError as error:
+        raise BadInputError(f"{address.url}: no server answers there: {error}") from error
+
+
+def ask_json(address, method, path, body=None):
+    """The JSON object that the server answers with; any other answer is an error."""
+    status, content = ask_server(address, method, path, body)
+    if status == UNAUTHORIZED:
+        reason = f"401, {KEY_VARIABLE} holds no API key that it knows"
+        raise BadInputError(f"{address.url}: {path}: {reason}")
+    try:
+        answer = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        answer = None
+    if status != OK or not isinstance(answer, dict):
+        said = message_of(answer) if isinstance(answer, dict) else repr(content[:80])
+        raise ServerError(f"{address.url}: {path}: status {status}: {said}")
+    return answer
+
+
+def chosen_model(address, wanted=None):
+    """The model to ask for: the one wanted, which must be served, or the first that is."""
+    served = [row["id"] for row in ask_json(address, "GET", "/v1/models").get("data", [])]
+    if wanted is None and served:
+        return served[0]
+    if wanted not in served:
+        known = ", ".join(served) or "none"
+        raise BadInputError(f"{address.url}: model {wanted!r} is not served; there: {known}")
+    return wanted
+
+
+def served_vocabulary(address, model, endpoint):
+    """What prompts are made of: ids of ordinary words, for the chat endpoint the words."""
+    question = {"model": model, "prompt": TEXT, "add_special_tokens": False}
+    tokens = ask_json(address, "POST", "/tokenize", question).get("tokens")
+    if not tokens:
+        raise ServerError(f"{address.url}: /tokenize gave no tokens")
+    return word_vocabulary(len(tokens)) if endpoint == "chat" else id_vocabulary(tokens)

@@ -1,0 +1,131 @@
+"""What is asked: prompts, lengths and due times, all drawn from one seed.
+
+The same workload and seed give the same requests, whoever serves them.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from glm_engine.errors import BadInputError
+from glm_engine.load.arrivals import due_times
+
+TEXT = (
+    "the of and to in is was for that on as with by he at from his it an were are which this also "
+    "be had or has first their after its but who they have her she two been other when there all "
+    "during into school time may years more most only over city some world would where later up "
+    "such used many can state about national out known university united then made under part "
+    "these new one year area system water house river north south east west people history family "
+    "group company music film book game team season league station line road church village town "
+    "county country island mountain language art work life name number order power law war army"
+)
+WORDS = tuple(TEXT.split())
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request: due seconds after the start; `prompt` is ids, text or chat messages."""
+
+    due: float
+    prompt: object
+    max_tokens: int
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What prompts are drawn from: ids, or words of which so many make a token."""
+
+    items: tuple
+    items_per_token: float = 1.0
+
+    def draw(self, generator, num_tokens):
+        count = max(1, round(num_tokens * self.items_per_token)) if num_tokens else 0
+        return [self.items[at] for at in generator.integers(0, len(self.items), count).tolist()]
+
+    def prompt(self, items):
+        return " ".join(items) if isinstance(items[0], str) else items
+
+
+def id_vocabulary(tokens):
+    return Vocabulary(tuple(sorted(set(tokens))))
+
+
+def word_vocabulary(num_tokens):
+    """Words, where the tokenizer makes `num_tokens` of all of them."""
+    return Vocabulary(WORDS, len(WORDS) / num_tokens)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """How requests are drawn. `lengths` of prompts is None where `prompts` come from a file."""
+
+    lengths: object
+    outputs: object
+    shared_prefix: int = 0
+    burstiness: float = 1.0
+    num_requests: int | None = None
+    seconds: float | None = None
+    prompts: tuple = ()
+
+
+def make_asks(workload, vocabulary, seed, point, rate):
+    """Draw the requests of one rate; `point` numbers the rates, so that none repeats another's.
+
+    The prefix that prompts share is the same for all rates.
+    """
+    from numpy.random import default_rng
+
+    generator = default_rng([seed, point])
+    wanted = (workload.num_requests, workload.seconds)
+    dues = due_times(generator, rate, workload.burstiness, *wanted)
+    outputs = workload.outputs.draw(generator, len(dues))
+    if workload.prompts:
+        chosen = [workload.prompts[at % len(workload.prompts)] for at in range(len(dues))]
+        rows = zip(dues, chosen, outputs, strict=True)
+        return [Ask(due, prompt, limit or drawn) for due, (prompt, limit), drawn in rows]
+    prompts = draw_prompts(workload, vocabulary, seed, generator, len(dues))
+    return [Ask(*row) for row in zip(dues, prompts, outputs, strict=True)]
+
+
+def draw_prompts(workload, vocabulary, seed, generator, count):
+    from numpy.random import default_rng
+
+    prefix = vocabulary.draw(default_rng(seed), workload.shared_prefix)
+    lengths = workload.lengths.draw(generator, count)
+    return [vocabulary.prompt(prefix + vocabulary.draw(generator, one)) for one in lengths]
+
+
+def read_prompts(path):
+    """Return (prompt, max_tokens or None) of each line of a JSONL file.
+
+    A line is {"prompt": text or ids} or {"messages": […]}, with "max_tokens" if it likes.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{path}: not a readable file of prompts: {error}") from error
+    prompts = tuple(
+        parse_prompt(f"{path}:{number}", line) for number, line in enumerate(lines, 1) if line
+    )
+    if not prompts:
+        raise BadInputError(f"{path}: holds no prompt")
+    return prompts
+
+
+def parse_prompt(place, line):
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise BadInputError(f"{place}: not JSON: {error}") from error
+    prompt = row.get("messages", row.get("prompt")) if isinstance(row, dict) else None
+    if not prompt or not isinstance(prompt, str | list):
+        raise BadInputError(f'{place}: expected an object with "prompt" or "messages"')
+    limit = row.get("max_tokens")
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise BadInputError(f"{place}: max_tokens is {limit!r}; it must be a number above 0")
+    return prompt, limit
+
+
+def is_chat(prompt):
+    """Whether a prompt is a list of messages, and not text or ids."""
+    return isinstance(prompt, list) and isinstance(prompt[0], dict)

@@ -1,0 +1,127 @@
+"""`glm load`: against the prepared server, and in an engine on capitals."""
+
+import json
+
+import pytest
+
+from glm_engine.cli import main
+from glm_engine.options import CAPITALS
+from tests.python.commands.running import CPU, ENVIRONMENT, glm, glm_json, refused
+from tests.python.load.serving import MODEL, PreparedServer
+
+SMALL = ["--requests", "6", "--prompts", "uniform:8:20", "--outputs", "fixed:5", "--seed", "3"]
+NOBODY = "http://127.0.0.1:9"
+
+
+@pytest.fixture(scope="module")
+def running_server():
+    server = PreparedServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def server(running_server):
+    running_server.reset()
+    return running_server
+
+
+def test_rates_are_measured_printed_and_drawn(server, tmp_path):
+    pytest.importorskip("matplotlib")
+    server.reset(delay=0.02, gap=0.005)
+    target = tmp_path / "reports" / "load.json"
+    arguments = ["--rate", "50,inf", "--goodput", "ttft:9s,tpot:9s", "--output", target]
+    result = glm("load", server.url, *SMALL, *arguments, "--plot", tmp_path / "load")
+    assert result.returncode == 0, result.stderr
+    assert "seed      3" in result.stdout
+    report = json.loads(target.read_text())
+    assert report["target"] == {"url": server.url, "model": MODEL, "endpoint": "completions"}
+    assert [point["rate"] for point in report["points"]] == [50.0, None]
+    for point in report["points"]:
+        assert point["outcomes"] == {"200": 6}
+        assert point["output_tokens"] == 30
+        assert point["goodput"]["num_good"] == 6
+        assert point["server"]["generated_tokens"] == 30
+        assert point["ttft_ms"]["p50"] >= 20
+    assert (tmp_path / "load.png").stat().st_size > 1000
+    assert "output tokens/s" in (tmp_path / "load.svg").read_text()
+    assert glm("load", "--show", target).stdout == result.stdout
+
+
+def test_the_engine_gets_the_requests_that_a_server_gets(server):
+    server_report = glm_json("load", server.url, *SMALL, "--warm-up", 0)
+    engine_report = glm_json("load", "--engine", *CPU, *SMALL, "--warm-up", 0)
+    [at_server], [in_engine] = server_report["points"], engine_report["points"]
+    prompts = [seen.body["prompt"] for seen in server.seen]
+    assert sum(map(len, prompts)) == in_engine["prompt_tokens"] == at_server["prompt_tokens"]
+    assert in_engine["output_tokens"] == in_engine["num_events"] == 30
+    assert in_engine["outcomes"] == {"200": 6}
+    assert in_engine["num_shorter"] == 0
+    assert in_engine["ttft_ms"]["p50"] > 0
+    assert in_engine["server"]["cpu_us_per_token"] > 0
+
+
+def test_chat_prompts_are_words_and_those_of_a_file_are_sent_as_they_are(server, tmp_path):
+    glm_json("load", server.url, *SMALL, "--endpoint", "chat", "--warm-up", 0)
+    texts = [seen.body["messages"][0]["content"] for seen in server.seen]
+    assert all(text.replace(" ", "").isalpha() for text in texts)
+    server.reset()
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"prompt": "Hello", "max_tokens": 2}\n', "utf-8")
+    arguments = ["--prompts", f"file:{path}", "--requests", 2, "--warm-up", 0]
+    assert glm_json("load", server.url, *arguments)["points"][0]["output_tokens"] == 4
+    assert {seen.body["prompt"] for seen in server.seen} == {"Hello"}
+
+
+def test_refusals_are_counted_and_nothing_done_is_a_failure(server):
+    server.reset(refuses_every=2)
+    point = glm_json("load", server.url, *SMALL, "--warm-up", 0)["points"][0]
+    assert point["outcomes"] == {"200": 3, "429": 3}
+    server.reset(refuses_every=1, status=503)
+    result = glm("load", server.url, *SMALL)
+    assert result.returncode == 1
+    assert "rate inf: 6 of 503" in result.stdout
+    assert "503: not now" in result.stdout
+
+
+def test_a_server_that_wants_a_key(server, monkeypatch):
+    server.reset(api_key="secret")
+    line = refused("load", server.url, *SMALL)
+    assert "/v1/models: 401, GLM_API_KEY holds no API key that it knows" in line
+    monkeypatch.setitem(ENVIRONMENT, "GLM_API_KEY", "secret")
+    assert glm_json("load", server.url, *SMALL)["points"][0]["num_completed"] == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([NOBODY], f"{NOBODY}: no server answers there"),
+        (["nonsense"], "is no URL such as http://127.0.0.1:8000"),
+        ([NOBODY, "--prompts", "normal:5"], "unknown distribution of lengths 'normal:5'"),
+        ([NOBODY, "--prompts", "file:absent.jsonl"], "absent.jsonl: not a readable file"),
+        ([NOBODY, "--rate", "fast"], "'fast' is neither a number above 0 nor inf"),
+        ([NOBODY, "--goodput", "ttft:soon"], "'ttft:soon' is not one of ttft, tpot, e2e"),
+        ([NOBODY, "--requests", "5", "--seconds", "5"], "exclude each other"),
+        ([NOBODY, "--seconds", "5"], "a rate of inf has no end"),
+        (["--show", "absent.json"], "absent.json: not a report of glm load"),
+        (["--engine", "--endpoint", "chat"], "--engine has no chat endpoint"),
+        (["--engine", "--synthetic", "glm-4.7-fp8", "--model", "absent"], "absent: not a folder"),
+    ],
+)
+def test_bad_input_is_named(arguments, words, capsys):
+    assert main(["load", *arguments]) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("glm: ")
+    assert words in line
+
+
+def test_a_model_that_is_not_served(server):
+    line = refused("load", server.url, "--served-model", "other")
+    assert f"model 'other' is not served; there: {MODEL}" in line
+
+
+def test_chat_messages_for_an_engine(tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"messages": [{"role": "user", "content": "Hi"}]}\n', "utf-8")
+    arguments = ["--engine", *CPU, "--prompts", f"file:{path}", "--model", CAPITALS]
+    assert "not chat messages" in refused("load", *arguments)

@@ -1,0 +1,99 @@
+"""Bytes of streams, cut anywhere, against what was put into them."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glm_engine.load.sse import TokenStream, WholeAnswer
+
+TEXTS = st.text(min_size=1, max_size=12)
+KINDS = st.sampled_from(["text", "content", "reasoning_content", "arguments"])
+LINE_ENDS = st.sampled_from(["\n\n", "\r\n\r\n"])
+SEPARATORS = st.sampled_from([(",", ":"), (", ", ": ")])
+USAGE = {"prompt_tokens": 7, "completion_tokens": 9}
+
+
+def choice(kind: str, text: str) -> dict:
+    if kind == "text":
+        return {"index": 0, "text": text, "logprobs": None}
+    if kind == "arguments":
+        return {"delta": {"tool_calls": [{"function": {"arguments": text}}]}}
+    return {"delta": {kind: text}, "logprobs": {"content": [{"token": text}]}}
+
+
+@st.composite
+def streams(draw):
+    """The bytes of a whole stream, its number of events with text, and cuts."""
+    end, separators = draw(LINE_ENDS), draw(SEPARATORS)
+    texts = draw(st.lists(st.tuples(KINDS, TEXTS), max_size=8))
+    events = [{"choices": [{"delta": {"role": "assistant", "content": ""}}]}]
+    events += [{"id": "x", "choices": [choice(*one)]} for one in texts]
+    events += [{"choices": [{"text": "", "finish_reason": "length"}]}]
+    events += [{"choices": [], "usage": USAGE}]
+    ascii_only = draw(st.booleans())
+    lines = [json.dumps(event, separators=separators, ensure_ascii=ascii_only) for event in events]
+    data = "".join(f"data: {line}{end}" for line in [*lines, "[DONE]"])
+    data = (": keep-alive" + end + data).encode("utf-8", "surrogatepass")
+    cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=12)))
+    return data, len(texts), [0, *cuts, len(data)]
+
+
+@given(streams())
+def test_any_cut_gives_the_same_counts(stream):
+    data, num_texts, cuts = stream
+    answer = TokenStream()
+    for at, (begin, end) in enumerate(pairwise(cuts)):
+        answer.take(data[begin:end], float(at))
+    assert answer.num_events == num_texts
+    assert answer.failure() is None
+    assert answer.usage == USAGE
+    assert answer.rest == b""
+
+
+def test_times_are_those_of_the_pieces():
+    answer = TokenStream()
+    event = b'data: {"choices":[{"text":"a"}]}\n\n'
+    answer.take(event[:20], 1.0)
+    answer.take(event[20:] + event, 2.0)
+    answer.take(event, 5.0)
+    assert (answer.first, answer.last) == (2.0, 5.0)
+    assert answer.gaps.tolist() == [0.0, 3.0]
+
+
+def test_a_stream_without_its_end_is_cut_off():
+    answer = TokenStream()
+    answer.take(b'data: {"choices":[{"text":"a"}]}\n\n', 1.0)
+    assert answer.failure() == ("cut off", "the stream ended without [DONE]")
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        (b'{"error": {"message": "out of pages"}}', "out of pages"),
+        (b'{"error": "short"}', "short"),
+        (b"{", "an event that is no JSON object: b'{'"),
+        (b"[1]", "an event that is no JSON object: b'[1]'"),
+    ],
+)
+def test_an_error_inside_a_stream(event, message):
+    answer = TokenStream()
+    answer.take(b"data: " + event + b"\n\ndata: [DONE]\n\n", 1.0)
+    assert answer.failure() == ("error in the stream", message)
+
+
+def test_a_whole_answer():
+    answer = WholeAnswer()
+    for piece in (b'{"usage": {"prompt_', b'tokens": 3}}'):
+        answer.take(piece, 1.0)
+    assert answer.failure() is None
+    assert answer.usage == {"prompt_tokens": 3}
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>", b"[]"])
+def test_a_whole_answer_that_is_no_object(content):
+    answer = WholeAnswer()
+    answer.take(content, 1.0)
+    assert answer.failure()[0] == "no JSON"
