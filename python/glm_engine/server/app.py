@@ -5,11 +5,21 @@ from fastapi import FastAPI
 from glm_engine.server import errors
 from glm_engine.server.entry import Entry
 from glm_engine.server.health import health_router
+from glm_engine.server.openai.chat import chat_router
 from glm_engine.server.openai.completions import completions_router
 from glm_engine.server.openai.listing import models_router
+from glm_engine.server.openai.tokens import tokens_router
+from glm_engine.server.pages import pages_router
 from glm_engine.version import version
 
-ROUTERS = (models_router, completions_router, health_router)
+ROUTERS = (
+    models_router,
+    completions_router,
+    chat_router,
+    tokens_router,
+    health_router,
+    pages_router,
+)
 UNUSED_STATUS = "422"
 
 

@@ -1,0 +1,54 @@
+"""POST /v1/chat/completions."""
+
+from fastapi import APIRouter, Request
+
+from glm_engine.dialogue import DialogueParser, starts_in_reasoning
+from glm_engine.server.errors import ApiError
+from glm_engine.server.generation import Job
+from glm_engine.server.limits import JsonRoute
+from glm_engine.server.openai.answers import RESPONSES
+from glm_engine.server.openai.chat_answers import ChatPresenter
+from glm_engine.server.openai.chat_fields import ChatRequest
+from glm_engine.server.openai.constraints import check_constraints
+from glm_engine.server.openai.conversation import render
+from glm_engine.server.openai.messages import template_tools
+from glm_engine.server.openai.requests import check_model, make_choices, value_or
+from glm_engine.server.streaming import EventStream, WholeAnswer
+
+
+def num_logprobs(fields):
+    """Return how many alternatives to list, -1 for no log-probabilities at all."""
+    if fields.top_logprobs is not None and not fields.logprobs:
+        raise ApiError(400, "top_logprobs needs logprobs to be true", "top_logprobs")
+    return value_or(fields.top_logprobs, 0) if fields.logprobs else -1
+
+
+async def make_job(service, fields, visit):
+    """Return the job of a conversation, and the parsers of its choices."""
+    check_constraints(fields)
+    tools = [] if fields.tool_choice == "none" else template_tools(fields.tools)
+    text = render(service, fields, tools)
+    prompt = await service.encoder.encode(text, add_special_tokens=False, param="messages")
+    service.encoder.check_ids(prompt, service.vocab_size, "messages")
+    wanted = value_or(fields.max_completion_tokens, fields.max_tokens)
+    room = service.encoder.output_room(len(prompt), wanted, otherwise=None)
+    choices = make_choices(service, fields, prompt, room, num_logprobs(fields))
+    visit.prompt_tokens = len(prompt)
+    thinks = starts_in_reasoning(text)
+    parsers = [DialogueParser(thinks, tools, bool(tools)) for _ in choices]
+    return Job(service, choices, visit), parsers
+
+
+def chat_router(service):
+    router = APIRouter(route_class=JsonRoute)
+
+    @router.post("/v1/chat/completions", responses=RESPONSES, tags=["OpenAI"])
+    async def chat(fields: ChatRequest, request: Request):
+        """Answer a conversation."""
+        check_model(service, fields.model)
+        job, parsers = await make_job(service, fields, request.scope["visit"])
+        presenter = ChatPresenter(service, job, fields, parsers)
+        job.submit()
+        return (EventStream if fields.stream else WholeAnswer)(service, job, presenter)
+
+    return router

@@ -1,0 +1,171 @@
+"""Writes the answer of a chat job, whole or as events."""
+
+import time
+import uuid
+
+import orjson
+
+from glm_engine.dialogue import CallArguments, CallBegin, Content, Reasoning
+from glm_engine.server.openai.logprobs import chat_logprobs
+from glm_engine.server.openai.usage import usage_of, wants_usage
+
+DONE = b"data: [DONE]\n\n"
+
+
+class Turn:
+    """What one choice has said so far, as deltas of OpenAI's interface."""
+
+    def __init__(self, parser, shows_reasoning):
+        self.parser = parser
+        self.shows_reasoning = shows_reasoning
+        self.num_calls = 0
+
+    def take(self, piece):
+        """Return the delta that a piece makes; empty where it says nothing yet."""
+        deltas = self.parser.push(piece.text) if piece.text else []
+        if piece.finish_reason:
+            deltas = [*deltas, *self.parser.finish()]
+        made = {}
+        for delta in deltas:
+            self.add(made, delta)
+        return made
+
+    def add(self, made, delta):
+        if type(delta) is Content:
+            made["content"] = made.get("content", "") + delta.text
+        elif type(delta) is Reasoning:
+            if self.shows_reasoning:
+                made["reasoning_content"] = made.get("reasoning_content", "") + delta.text
+        elif type(delta) is CallBegin:
+            self.num_calls += 1
+            made.setdefault("tool_calls", []).append(begun_call(delta))
+        elif type(delta) is CallArguments:
+            add_arguments(made.setdefault("tool_calls", []), delta)
+
+    def finish_reason(self, piece):
+        calls = piece.finish_reason == "stop" and self.num_calls
+        return "tool_calls" if calls else piece.finish_reason
+
+
+def begun_call(delta):
+    return {
+        "index": delta.index,
+        "id": f"call_{uuid.uuid4().hex[:24]}",
+        "type": "function",
+        "function": {"name": delta.name, "arguments": ""},
+    }
+
+
+def add_arguments(calls, delta):
+    """Append to the last call of this delta, or write a piece of one that began before."""
+    if calls and calls[-1]["index"] == delta.index:
+        calls[-1]["function"]["arguments"] += delta.text
+    else:
+        calls.append({"index": delta.index, "function": {"arguments": delta.text}})
+
+
+class Answer:
+    """The message of a choice, put together from its deltas."""
+
+    def __init__(self):
+        self.texts = {"content": [], "reasoning_content": []}
+        self.calls = []
+        self.rows = []
+        self.finish_reason = None
+
+    def take(self, delta, piece, finish_reason):
+        for name, texts in self.texts.items():
+            texts.append(delta.get(name, ""))
+        for call in delta.get("tool_calls", ()):
+            self.take_call(call)
+        self.rows += piece.logprobs
+        self.finish_reason = finish_reason
+
+    def take_call(self, call):
+        if "id" in call:
+            self.calls.append({name: call[name] for name in ("id", "type", "function")})
+        else:
+            self.calls[-1]["function"]["arguments"] += call["function"]["arguments"]
+
+    def message(self):
+        content = "".join(self.texts["content"])
+        reasoning = "".join(self.texts["reasoning_content"])
+        made = {"role": "assistant", "content": content, "refusal": None}
+        if self.calls:
+            made["content"] = content or None
+            made["tool_calls"] = self.calls
+        if reasoning:
+            made["reasoning_content"] = reasoning
+        return made
+
+
+class ChatPresenter:
+    """The events or the body of a chat answer."""
+
+    def __init__(self, service, job, fields, parsers):
+        self.service = service
+        self.job = job
+        self.wants_usage = wants_usage(fields)
+        self.wants_logprobs = bool(fields.logprobs)
+        shows_reasoning = fields.include_reasoning is not False
+        self.turns = [Turn(parser, shows_reasoning) for parser in parsers]
+        self.answers = [Answer() for _ in parsers]
+        self.has_begun = [False] * len(parsers)
+        self.head = {
+            "id": f"chatcmpl-{job.visit.request_id}",
+            "object": "chat.completion.chunk" if fields.stream else "chat.completion",
+            "created": int(time.time()),
+            "model": service.model_name,
+        }
+        opening = orjson.dumps(self.head)[:-1]
+        self.before = [
+            b'data: %s,"choices":[{"index":%d,"delta":' % (opening, choice.index)
+            for choice in job.choices
+        ]
+        self.after = b'}],"usage":null}\n\n' if self.wants_usage else b"}]}\n\n"
+
+    def event(self, choice, piece):
+        """Return the server-sent event of a piece; empty where it says nothing."""
+        turn, index = self.turns[choice.index], choice.index
+        delta = turn.take(piece)
+        if not (delta or piece.logprobs or piece.finish_reason):
+            return b""
+        if not self.has_begun[index]:
+            self.has_begun[index] = True
+            delta = {"role": "assistant", "content": "", **delta}
+        reason = turn.finish_reason(piece)
+        return b'%s%s,"logprobs":%s,"finish_reason":%s%s' % (
+            self.before[index],
+            orjson.dumps(delta),
+            orjson.dumps(self.logprobs(piece.logprobs)) if self.wants_logprobs else b"null",
+            b'"%s"' % reason.encode() if reason else b"null",
+            self.after,
+        )
+
+    def logprobs(self, rows):
+        return chat_logprobs(self.service, rows) if self.wants_logprobs else None
+
+    def closing(self):
+        """Return the last event: usage where it was asked for."""
+        if not self.wants_usage:
+            return DONE
+        body = {**self.head, "choices": [], "usage": usage_of(self.job)}
+        return b"data: %s\n\n%s" % (orjson.dumps(body), DONE)
+
+    def take(self, choice, piece):
+        turn = self.turns[choice.index]
+        delta = turn.take(piece)
+        self.answers[choice.index].take(delta, piece, turn.finish_reason(piece))
+
+    def choice_body(self, choice):
+        answer = self.answers[choice.index]
+        return {
+            "index": choice.index,
+            "message": answer.message(),
+            "logprobs": self.logprobs(answer.rows),
+            "finish_reason": answer.finish_reason,
+        }
+
+    def body(self):
+        choices = [self.choice_body(choice) for choice in self.job.choices]
+        return orjson.dumps({**self.head, "choices": choices, "usage": usage_of(self.job)})

@@ -1,0 +1,36 @@
+"""From chat fields to the text of a prompt, through the checkpoint's template."""
+
+from glm_engine.server.errors import ApiError
+from glm_engine.server.openai.messages import template_messages
+
+RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
+
+
+def template_variables(fields):
+    """Return what the template gets beside messages and tools."""
+    variables = dict(fields.chat_template_kwargs or {})
+    reserved = RESERVED.intersection(variables)
+    if reserved:
+        name = min(reserved)
+        raise ApiError(400, f"chat_template_kwargs may not set {name}", "chat_template_kwargs")
+    if fields.thinking:
+        variables["enable_thinking"] = fields.thinking.type == "enabled"
+        if fields.thinking.clear_thinking is not None:
+            variables["clear_thinking"] = fields.thinking.clear_thinking
+    if fields.reasoning_effort == "none":
+        variables["enable_thinking"] = False
+    return variables
+
+
+def render(service, fields, tools):
+    """Return the text of the prompt; ApiError 400 where the template takes offence."""
+    if service.template is None:
+        raise ApiError(400, "this checkpoint has no chat template", code="no_chat_template")
+    messages, variables = template_messages(fields.messages), template_variables(fields)
+    adds_turn = fields.add_generation_prompt is not False
+    try:
+        return service.template.render(messages, adds_turn, tools=tools or None, **variables)
+    except Exception as error:
+        reason = error.__cause__ or error
+        message = f"the chat template cannot render these messages: {reason}"
+        raise ApiError(400, message, "messages") from error

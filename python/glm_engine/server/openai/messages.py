@@ -1,0 +1,93 @@
+"""Chat messages: what clients may send, and what the checkpoint's template gets."""
+
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import ConfigDict, Field
+
+from glm_engine.server.errors import ApiError
+from glm_engine.server.openai.fields import StrictModel
+
+TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
+MAX_MESSAGES = 4096
+MAX_TOOLS = 256
+
+
+class TextPart(StrictModel):
+    type: Literal["text"]
+    text: str
+
+
+class CalledFunction(StrictModel):
+    model_config = ConfigDict(extra="ignore")
+    name: str
+    arguments: str | dict[str, Any] = "{}"
+
+
+class ToolCall(StrictModel):
+    model_config = ConfigDict(extra="ignore")
+    id: str | None = None
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
+class Message(StrictModel):
+    """One turn; fields that answers hold and templates do not read may come back."""
+
+    model_config = ConfigDict(extra="ignore")
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[TextPart] | None = None
+    name: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+
+
+class FunctionTool(StrictModel):
+    name: str = Field(min_length=1, max_length=256)
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(StrictModel):
+    type: Literal["function"]
+    function: FunctionTool
+
+
+Messages = Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+Tools = Annotated[list[Tool], Field(max_length=MAX_TOOLS)]
+
+
+def template_messages(messages):
+    """Return the messages as a template expects them: arguments as objects, not as text."""
+    return [template_message(at, message) for at, message in enumerate(messages)]
+
+
+def template_message(at, message):
+    if message.content is None and message.role != "assistant":
+        path = f"messages.{at}.content"
+        raise ApiError(400, f"{path}: a message of role {message.role} needs content", path)
+    found = message.model_dump(exclude_none=True)
+    found["role"] = TEMPLATE_ROLES.get(message.role, message.role)
+    found.setdefault("content", "")
+    for number, call in enumerate(found.get("tool_calls", ())):
+        path = f"messages.{at}.tool_calls.{number}.function.arguments"
+        call["function"]["arguments"] = parsed_arguments(call["function"]["arguments"], path)
+    return found
+
+
+def parsed_arguments(arguments, path):
+    if isinstance(arguments, dict):
+        return arguments
+    try:
+        parsed = orjson.loads(arguments or "{}")
+    except orjson.JSONDecodeError as error:
+        raise ApiError(400, f"{path}: not JSON: {error}", path) from error
+    if not isinstance(parsed, dict):
+        raise ApiError(400, f"{path}: expected a JSON object", path)
+    return parsed
+
+
+def template_tools(tools):
+    return [tool.model_dump(exclude_none=True) for tool in tools or ()]

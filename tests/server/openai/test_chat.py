@@ -1,0 +1,196 @@
+"""/v1/chat/completions through the official client."""
+
+import json
+
+import openai
+import pytest
+
+from glm_engine.dialogue import DialogueParser
+from glm_engine.server.generation import Piece
+from glm_engine.server.openai.chat_answers import Answer, Turn
+from tests.server.serving import MODEL
+
+ASKED = [{"role": "user", "content": "What is the capital of France?"}]
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "The weather of a city",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+        },
+    },
+}
+
+
+def chat(client, messages=ASKED, **fields):
+    return client.chat.completions.create(model=MODEL, messages=messages, **fields)
+
+
+def test_whole_answer(client) -> None:
+    answer = chat(client)
+    assert answer.object == "chat.completion"
+    assert answer.choices[0].message.role == "assistant"
+    assert answer.choices[0].message.content == "Paris."
+    assert answer.choices[0].message.tool_calls is None
+    assert answer.choices[0].finish_reason == "stop"
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + 5
+
+
+def test_streamed_answer(client) -> None:
+    chunks = list(chat(client, stream=True, stream_options={"include_usage": True}))
+    assert chunks[0].object == "chat.completion.chunk"
+    assert chunks[0].choices[0].delta.role == "assistant"
+    texts = [one.choices[0].delta.content or "" for one in chunks[:-1]]
+    assert "".join(texts) == "Paris."
+    assert [one.choices[0].finish_reason for one in chunks[:-1]][-1] == "stop"
+    assert chunks[-1].usage.completion_tokens == 5
+    assert chunks[-1].choices == []
+
+
+def test_conversation(client) -> None:
+    messages = [
+        {"role": "developer", "content": "Answer in one word."},
+        *ASKED,
+        {"role": "assistant", "content": "Paris.", "reasoning_content": "easy"},
+        {"role": "user", "content": [{"type": "text", "text": "What is the capital of Japan?"}]},
+    ]
+    assert chat(client, messages).choices[0].message.content == "Tokyo."
+
+
+@pytest.mark.parametrize(
+    ("extra", "is_open"),
+    [
+        ({}, False),
+        ({"chat_template_kwargs": {"enable_thinking": True}}, True),
+        ({"thinking": {"type": "enabled"}}, True),
+        (
+            {"thinking": {"type": "disabled"}, "chat_template_kwargs": {"enable_thinking": True}},
+            False,
+        ),
+        ({"reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": True}}, False),
+    ],
+)
+def test_thinking_on_and_off(client, extra, is_open) -> None:
+    message = chat(client, max_tokens=4, extra_body=extra).choices[0].message
+    reasoning = getattr(message, "reasoning_content", "")
+    assert bool(reasoning) == is_open
+    chunks = list(chat(client, max_tokens=4, stream=True, extra_body=extra))
+    pieces = [getattr(one.choices[0].delta, "reasoning_content", None) or "" for one in chunks]
+    assert "".join(pieces) == reasoning
+    if is_open:
+        extra = {**extra, "include_reasoning": False}
+        hidden = chat(client, max_tokens=4, extra_body=extra).choices[0].message
+        assert not hasattr(hidden, "reasoning_content")
+
+
+def test_choices(client) -> None:
+    answer = chat(client, n=3)
+    assert [one.index for one in answer.choices] == [0, 1, 2]
+    assert {one.message.content for one in answer.choices} == {"Paris."}
+    assert answer.usage.completion_tokens == 15
+
+
+def test_logprobs(client) -> None:
+    rows = chat(client, logprobs=True, top_logprobs=2).choices[0].logprobs.content
+    assert "".join(row.token for row in rows) == "Paris."
+    assert b"".join(bytes(row.bytes) for row in rows) == b"Paris."
+    for row in rows:
+        assert row.top_logprobs[0].token == row.token
+        assert row.top_logprobs[0].logprob == row.logprob > row.top_logprobs[1].logprob
+    chunks = list(chat(client, logprobs=True, top_logprobs=2, stream=True))
+    streamed = [
+        row for one in chunks if one.choices[0].logprobs for row in one.choices[0].logprobs.content
+    ]
+    assert streamed == rows
+    alone = chat(client, logprobs=True).choices[0].logprobs.content
+    assert [row.top_logprobs for row in alone] == [[]] * len(rows)
+
+
+def test_max_completion_tokens(client) -> None:
+    answer = chat(client, max_completion_tokens=2, max_tokens=50)
+    assert answer.usage.completion_tokens == 2
+    assert answer.choices[0].finish_reason == "length"
+
+
+def test_stop(client) -> None:
+    assert chat(client, stop="ris").choices[0].message.content == "Pa"
+
+
+def test_streaming_helper_of_the_client(client) -> None:
+    with client.chat.completions.stream(model=MODEL, messages=ASKED) as stream:
+        final = stream.get_final_completion()
+    assert final.choices[0].message.content == "Paris."
+
+
+def test_tools_and_their_results_are_taken(client) -> None:
+    messages = [
+        *ASKED,
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {
+                    "id": "call_1",
+                    "type": "function",
+                    "function": {"name": "weather", "arguments": '{"city": "Paris"}'},
+                }
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "sunny"},
+    ]
+    answer = chat(client, messages, tools=[WEATHER], max_tokens=3)
+    assert answer.usage.prompt_tokens > 60
+    bare = chat(client, messages, tools=[WEATHER], tool_choice="none", max_tokens=3)
+    assert bare.usage.prompt_tokens < answer.usage.prompt_tokens
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "wizard", "content": "x"}]}, "messages.0.role"),
+        ({"messages": [{"role": "user", "content": None}]}, "messages.0.content"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"tools": [{"type": "function"}]}, "tools.0.function"),
+        ({"verbosity": "high"}, "verbosity"),
+        ({"functions": [{"name": "f"}]}, "functions"),
+        ({"extra_body": {"chat_template_kwargs": {"messages": []}}}, "chat_template_kwargs"),
+        ({"extra_body": {"continue_final_message": True}}, "continue_final_message"),
+    ],
+)
+def test_wrong_fields_are_named(client, fields, param) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        chat(client, **{"messages": ASKED, **fields})
+    assert caught.value.param == param
+    assert caught.value.type == "invalid_request_error"
+
+
+def test_arguments_that_are_no_json_are_named(client) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{"}}
+    messages = [{"role": "assistant", "content": "", "tool_calls": [call]}]
+    with pytest.raises(openai.BadRequestError, match="not JSON"):
+        chat(client, messages)
+
+
+CALLS = (
+    "I look.<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n"
+    "<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call><tool_call>weather</tool_call>"
+)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_calls_in_pieces_of_any_size(size) -> None:
+    turn, answer = Turn(DialogueParser(False, [WEATHER]), True), Answer()
+    pieces = [CALLS[at : at + size] for at in range(0, len(CALLS), size)]
+    for number, text in enumerate(pieces, 1):
+        piece = Piece(text, 1, [], "stop" if number == len(pieces) else None)
+        answer.take(turn.take(piece), piece, turn.finish_reason(piece))
+    message = answer.message()
+    assert message["content"] == "I look."
+    assert answer.finish_reason == "tool_calls"
+    functions = [call["function"] for call in message["tool_calls"]]
+    assert [one["name"] for one in functions] == ["weather", "weather"]
+    assert [json.loads(one["arguments"]) for one in functions] == [{"city": "Paris", "days": 3}, {}]
+    assert len({call["id"] for call in message["tool_calls"]}) == 2
