@@ -1,0 +1,38 @@
+"""What the dashboard and `glm load` read is what the server exports."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from glm_engine.load.server_metrics import COUNTERS
+from tests.monitoring.queries import expressions, metric_names
+from tests.server.serving import MODEL, QUESTION
+from tools.monitoring.panels import ROWS
+
+
+def samples_of(server):
+    text = server.http.get("/metrics").text
+    families = text_string_to_metric_families(text)
+    return [sample for family in families for sample in family.samples]
+
+
+def test_every_metric_of_the_dashboard_is_exported(server, client):
+    client.completions.create(model=MODEL, prompt=QUESTION, max_tokens=3)
+    exported = {sample.name for sample in samples_of(server)}
+    assert metric_names() - exported == set()
+    assert set(COUNTERS.values()) - exported == set()
+
+
+def test_labels_of_the_dashboard_are_exported(server, client):
+    client.completions.create(model=MODEL, prompt=QUESTION, max_tokens=3)
+    samples = samples_of(server)
+    requests = [sample for sample in samples if sample.name == "glm_requests_total"]
+    assert all(set(sample.labels) == {"endpoint", "outcome"} for sample in requests)
+    assert any(sample.labels["outcome"] == "finished" for sample in requests)
+    states = {sample.labels["state"] for sample in samples if sample.name == "glm_kv_pages"}
+    assert states == {"free", "owned", "cached"}
+
+
+def test_every_histogram_of_the_server_is_drawn(server, client):
+    client.completions.create(model=MODEL, prompt=QUESTION, max_tokens=3)
+    buckets = {one.name for one in samples_of(server) if one.name.endswith("_bucket")}
+    assert buckets == {name for name in metric_names() if name.endswith("_bucket")}
+    assert len(expressions()) > len(ROWS)

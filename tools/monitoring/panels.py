@@ -1,0 +1,270 @@
+"""The panels of the dashboard as tables: title, unit, what it says, and its queries."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+CHOSEN = '{job=~"$job",instance=~"$instance"}'
+RATE = "[$__rate_interval]"
+
+
+@dataclass(frozen=True)
+class Query:
+    """A PromQL expression and the name of its lines in the legend."""
+
+    expression: str
+    legend: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture. `unit` is Grafana's name of it; `kind` its plugin."""
+
+    title: str
+    unit: str
+    description: str
+    queries: Sequence[Query]
+    kind: str = "timeseries"
+    is_stacked: bool = False
+    greatest: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """Panels that stand side by side under a heading."""
+
+    title: str
+    panels: Sequence[Panel]
+
+
+def total(name: str, by: str = "") -> str:
+    """The sum of a gauge over the chosen servers."""
+    return f"sum{by_labels(by)}({name}{CHOSEN})"
+
+
+def per_second(name: str, by: str = "", match: str = CHOSEN) -> str:
+    """The rate of a counter, summed over the chosen servers."""
+    return f"sum{by_labels(by)}(rate({name}{match}{RATE}))"
+
+
+def by_labels(by: str) -> str:
+    return f" by ({by}) " if by else ""
+
+
+def share(part: str, whole: str) -> str:
+    """Part over whole; 0 where nothing happened."""
+    return f"{part} / clamp_min({whole}, 1e-9)"
+
+
+def quantiles(histogram: str) -> Sequence[Query]:
+    """p50, p90 and p99 of a histogram of seconds."""
+    buckets = per_second(f"{histogram}_bucket", "le")
+    return tuple(
+        Query(f"histogram_quantile({number / 100:g}, {buckets})", f"p{number}")
+        for number in (50, 90, 99)
+    )
+
+
+def refused_match() -> str:
+    return CHOSEN.replace("}", ',outcome!="finished"}')
+
+
+ROWS = (
+    Row(
+        "Requests",
+        (
+            Panel(
+                "Requests per second",
+                "reqps",
+                "Answered requests by endpoint and outcome.",
+                (
+                    Query(
+                        per_second("glm_requests_total", "endpoint, outcome"),
+                        "{{endpoint}} {{outcome}}",
+                    ),
+                ),
+                is_stacked=True,
+            ),
+            Panel(
+                "Inside the server",
+                "short",
+                "Requests in the engine, those of them that wait for a place, and open streams.",
+                (
+                    Query(total("glm_requests_live"), "live"),
+                    Query(total("glm_requests_waiting"), "waiting"),
+                    Query(total("glm_open_streams"), "open streams"),
+                ),
+            ),
+            Panel(
+                "Not finished",
+                "percentunit",
+                "Requests that were refused, failed or left by their client, of all.",
+                (
+                    Query(
+                        share(
+                            per_second("glm_requests_total", match=refused_match()),
+                            per_second("glm_requests_total"),
+                        ),
+                        "not finished",
+                    ),
+                ),
+                greatest=1.0,
+            ),
+            Panel(
+                "Draining",
+                "short",
+                "Servers that take no new requests because they are about to end.",
+                (Query(total("glm_draining"), "draining"),),
+                kind="stat",
+            ),
+        ),
+    ),
+    Row(
+        "Tokens",
+        (
+            Panel(
+                "Generated tokens per second",
+                "short",
+                "Output tokens of all requests.",
+                (Query(per_second("glm_generated_tokens_total"), "generated"),),
+            ),
+            Panel(
+                "Prompt tokens per second",
+                "short",
+                "Tokens of prompts, and those of them that the prefix cache held.",
+                (
+                    Query(per_second("glm_prompt_tokens_total"), "prompt"),
+                    Query(per_second("glm_cached_prompt_tokens_total"), "cached"),
+                ),
+            ),
+            Panel(
+                "Prefix cache",
+                "percentunit",
+                "Cached prompt tokens of all prompt tokens.",
+                (
+                    Query(
+                        share(
+                            per_second("glm_cached_prompt_tokens_total"),
+                            per_second("glm_prompt_tokens_total"),
+                        ),
+                        "cached",
+                    ),
+                ),
+                greatest=1.0,
+            ),
+            Panel(
+                "Generated tokens per step",
+                "short",
+                "How many requests a step of the engine serves on average.",
+                (
+                    Query(
+                        share(
+                            per_second("glm_generated_tokens_total"), per_second("glm_steps_total")
+                        ),
+                        "tokens",
+                    ),
+                ),
+            ),
+        ),
+    ),
+    Row(
+        "Latency",
+        (
+            Panel(
+                "Time to first token",
+                "s",
+                "From the request's arrival to its first output token.",
+                quantiles("glm_time_to_first_token_seconds"),
+            ),
+            Panel(
+                "Time between tokens",
+                "s",
+                "Between consecutive output tokens of a request.",
+                quantiles("glm_inter_token_seconds"),
+            ),
+            Panel(
+                "Time of a request",
+                "s",
+                "From the request's arrival to the end of its answer.",
+                quantiles("glm_request_seconds"),
+            ),
+        ),
+    ),
+    Row(
+        "Batch and memory",
+        (
+            Panel(
+                "Batch occupancy",
+                "percentunit",
+                "Requests in a step over the greatest number there could be.",
+                (Query(f"glm_batch_occupancy{CHOSEN}", "{{instance}}"),),
+                greatest=1.0,
+            ),
+            Panel(
+                "KV utilisation",
+                "percentunit",
+                "KV pages that requests own, of all.",
+                (Query(f"glm_kv_utilisation{CHOSEN}", "{{instance}}"),),
+                greatest=1.0,
+            ),
+            Panel(
+                "KV pages",
+                "short",
+                "Pages owned by requests, kept for equal prefixes, and free.",
+                (Query(total("glm_kv_pages", "state"), "{{state}}"),),
+                is_stacked=True,
+            ),
+            Panel(
+                "Preemptions and evictions",
+                "ops",
+                "Requests put back because pages ran out, and cached pages given up.",
+                (
+                    Query(per_second("glm_preemptions_total"), "preemptions"),
+                    Query(per_second("glm_evictions_total"), "evictions"),
+                ),
+            ),
+        ),
+    ),
+    Row(
+        "Process",
+        (
+            Panel(
+                "CPU",
+                "short",
+                "Cores that the server's process keeps busy.",
+                (
+                    Query(
+                        per_second("process_cpu_seconds_total", "instance"),
+                        "{{instance}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "CPU of a generated token",
+                "s",
+                "CPU seconds of the process over generated tokens; on the CPU device the model's "
+                "own computation is part of it.",
+                (
+                    Query(
+                        share(
+                            per_second("process_cpu_seconds_total"),
+                            per_second("glm_generated_tokens_total"),
+                        ),
+                        "CPU",
+                    ),
+                ),
+            ),
+            Panel(
+                "Resident memory",
+                "bytes",
+                "Host memory of the process.",
+                (Query(f"process_resident_memory_bytes{CHOSEN}", "{{instance}}"),),
+            ),
+            Panel(
+                "Open files",
+                "short",
+                "File descriptors: connections among them.",
+                (Query(f"process_open_fds{CHOSEN}", "{{instance}}"),),
+            ),
+        ),
+    ),
+)
