@@ -10,6 +10,7 @@ from glm_engine.errors import BadInputError
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 SECONDS = click.FloatRange(min=0)
+POSITIVE_SECONDS = click.FloatRange(min=0, min_open=True)
 DEFAULT_MAX_QUEUE = 1024
 
 
@@ -51,7 +52,7 @@ DEFAULT_MAX_QUEUE = 1024
 @click.option(
     "--request-timeout",
     "request_seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE_SECONDS,
     help="Seconds a request may take [default: no limit].",
 )
 @click.option(
@@ -68,6 +69,38 @@ DEFAULT_MAX_QUEUE = 1024
     default="4MiB",
     show_default=True,
     help="Greatest body of a request.",
+)
+@click.option(
+    "--header-timeout",
+    "header_seconds",
+    type=POSITIVE_SECONDS,
+    default=15.0,
+    show_default=True,
+    help="Seconds in which the headers of a request must come.",
+)
+@click.option(
+    "--body-timeout",
+    "body_seconds",
+    type=POSITIVE_SECONDS,
+    default=60.0,
+    show_default=True,
+    help="Seconds in which the body must come.",
+)
+@click.option(
+    "--write-timeout",
+    "stalled_write_seconds",
+    type=POSITIVE_SECONDS,
+    default=30.0,
+    show_default=True,
+    help="Seconds after which a reader that takes nothing is broken off.",
+)
+@click.option(
+    "--keep-alive-comments",
+    "keep_alive_comment_seconds",
+    type=POSITIVE_SECONDS,
+    default=15.0,
+    show_default=True,
+    help="Seconds of silence after which a stream carries a comment.",
 )
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", show_default=True)
 @options.engine_options

@@ -6,7 +6,7 @@ from glm_engine.server.logs import log_visit
 from glm_engine.server.visits import Visit
 
 OTHER = "other"
-REQUEST_ID = b"x-request-id"
+REQUEST_IDS = (b"x-request-id", b"request-id")
 
 
 class Entry:
@@ -55,8 +55,8 @@ class Entry:
         async def send_labelled(message):
             if message["type"] == "http.response.start":
                 visit.status = message["status"]
-                label = (REQUEST_ID, visit.request_id.encode())
-                message["headers"] = [*message.get("headers", ()), label]
+                labels = [(name, visit.request_id.encode()) for name in REQUEST_IDS]
+                message["headers"] = [*message.get("headers", ()), *labels]
             await send(message)
 
         return send_labelled

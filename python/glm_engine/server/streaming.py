@@ -107,8 +107,12 @@ class EventStream(JobResponse):
             closing = self.presenter.closing()
         except ApiError as error:
             self.job.visit.status = error.status_code
-            closing = b"data: " + body_of(error, path) + b"\n\n"
+            closing = self.failure(error, path)
         await send({"type": "http.response.body", "body": closing, "more_body": False})
+
+    def failure(self, error, path):
+        """Return the event that tells of an error after the stream has begun."""
+        return b"data: " + body_of(error, path) + b"\n\n"
 
     async def write(self, send, chunk):
         self.writing_since = time.monotonic()

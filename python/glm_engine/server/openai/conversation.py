@@ -23,11 +23,16 @@ def template_variables(fields):
 
 
 def render(service, fields, tools):
-    """Return the text of the prompt; ApiError 400 where the template takes offence."""
-    if service.template is None:
-        raise ApiError(400, "this checkpoint has no chat template", code="no_chat_template")
+    """Return the text of the prompt of a chat request."""
     messages, variables = template_messages(fields.messages), template_variables(fields)
     adds_turn = fields.add_generation_prompt is not False
+    return rendered(service, messages, adds_turn, tools, variables)
+
+
+def rendered(service, messages, adds_turn, tools, variables):
+    """Return the text of plain messages; ApiError 400 where the template takes offence."""
+    if service.template is None:
+        raise ApiError(400, "this checkpoint has no chat template", code="no_chat_template")
     try:
         return service.template.render(messages, adds_turn, tools=tools or None, **variables)
     except Exception as error:

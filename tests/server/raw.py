@@ -1,0 +1,48 @@
+"""HTTP over bare sockets, for what a well-behaved client never sends."""
+
+import json
+import socket
+from urllib.parse import urlsplit
+
+SMALL_BUFFER = 4096
+
+
+def connect(server, timeout=20, receive_buffer=None):
+    address = urlsplit(server.url)
+    made = socket.socket()
+    if receive_buffer:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    made.settimeout(timeout)
+    made.connect((address.hostname, address.port))
+    return made
+
+
+def head(path, *lines, method="POST"):
+    """Return the bytes of a request's headers."""
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "host: glm", *lines, "", ""]).encode()
+
+
+def post(path, fields):
+    body = json.dumps(fields).encode()
+    lines = ("content-type: application/json", f"content-length: {len(body)}")
+    return head(path, *lines) + body
+
+
+def read_all(connection):
+    """Return everything until the other side closes; a reset counts as a close."""
+    pieces = []
+    try:
+        while piece := connection.recv(65536):
+            pieces.append(piece)
+    except ConnectionResetError:
+        pass
+    return b"".join(pieces)
+
+
+def read_until(connection, wanted):
+    data = b""
+    while wanted not in data:
+        piece = connection.recv(65536)
+        assert piece, data
+        data += piece
+    return data

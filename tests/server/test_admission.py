@@ -1,0 +1,123 @@
+"""The bounded queue, draining, signals, ports."""
+
+import os
+import signal
+import subprocess
+import time
+
+import openai
+import pytest
+
+from tests.server.raw import connect, post, read_all
+from tests.server.serving import COMMAND, CPU, ENVIRONMENT, MODEL, QUESTION, ROOT
+
+COMPLETIONS = "/v1/completions"
+LONG = {"prompt": QUESTION, "stream": True, "ignore_eos": True, "max_tokens": 1500}
+
+
+def test_a_full_queue_answers_429(start_server) -> None:
+    server = start_server("--max-batch", 1, "--max-queue", 2)
+    with server.openai() as client, pytest.raises(openai.RateLimitError) as caught:
+        client.completions.create(model=MODEL, prompt=QUESTION, n=8, max_tokens=100)
+    assert caught.value.code == "queue_full"
+    assert int(caught.value.response.headers["retry-after"]) >= 1
+    server.wait_until_idle()
+    held = [connect(server) for _ in range(3)]
+    for number, one in enumerate(held):
+        one.sendall(post(COMPLETIONS, LONG))
+        server.wait_for_gauges(live_requests=number + 1)
+    with server.openai() as client, pytest.raises(openai.RateLimitError) as caught:
+        client.completions.create(model=MODEL, prompt=QUESTION)
+    assert caught.value.code == "server_full"
+    for one in held:
+        one.close()
+    server.wait_until_idle()
+    with server.openai() as client:
+        assert client.completions.create(model=MODEL, prompt=QUESTION).choices[0].text == " Paris."
+
+
+def test_sigterm_finishes_what_runs(start_server) -> None:
+    server = start_server()
+    with connect(server) as running:
+        running.sendall(post(COMPLETIONS, LONG))
+        server.wait_for_gauges(live_requests=1)
+        server.send_signal(signal.SIGTERM)
+        server.wait_for_gauges(is_draining=True)
+        refused = server.http.post(COMPLETIONS, json={"prompt": QUESTION})
+        assert refused.status_code == 503
+        assert refused.json()["error"]["code"] == "draining"
+        assert server.http.get("/readyz").status_code == 503
+        assert server.http.get("/healthz").status_code == 200
+        text = read_all(running)
+    assert text.count(b'"finish_reason":"length"') == 1
+    assert b"data: [DONE]" in text
+    assert server.wait() == 0
+
+
+def test_what_outlives_the_drain_is_cut_off(start_server) -> None:
+    server = start_server("--drain-seconds", 0.2)
+    with connect(server) as running:
+        running.sendall(post(COMPLETIONS, {**LONG, "max_tokens": 4000}))
+        server.wait_for_gauges(live_requests=1)
+        server.send_signal(signal.SIGINT)
+        text = read_all(running)
+    assert b'"code":"draining"' in text
+    assert b"[DONE]" not in text
+    assert server.wait() == 1
+
+
+def test_the_second_signal_ends_at_once(start_server) -> None:
+    server = start_server()
+    with connect(server) as running:
+        running.sendall(post(COMPLETIONS, {**LONG, "max_tokens": 4000}))
+        server.wait_for_gauges(live_requests=1)
+        server.send_signal(signal.SIGTERM)
+        server.wait_for_gauges(is_draining=True)
+        began = time.monotonic()
+        server.send_signal(signal.SIGTERM)
+        assert server.wait() == 130
+    assert time.monotonic() - began < 2
+
+
+def test_sigkill_leaves_nothing_to_repair(start_server) -> None:
+    server = start_server()
+    port = server.url.rpartition(":")[2]
+    server.send_signal(signal.SIGKILL)
+    assert server.wait() == -signal.SIGKILL
+    again = start_server("--port", port)
+    assert again.http.post(COMPLETIONS, json={"prompt": QUESTION}).status_code == 200
+
+
+def run_serve(*arguments):
+    return subprocess.run(
+        [*COMMAND, *CPU, *map(str, arguments)],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_a_port_in_use_is_one_line(server) -> None:
+    port = server.url.rpartition(":")[2]
+    result = run_serve("--port", port)
+    assert result.returncode == 2
+    assert result.stderr == f"glm: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--model", "/nowhere"), 2, "/nowhere"),
+        (("--model", "x", "--synthetic", "y"), 2, "exclude each other"),
+        (("--host", "300.1.1.1"), 2, "cannot listen on 300.1.1.1"),
+        (("--api-key-file", os.devnull), 2, "holds no API key"),
+        (("--synthetic", "no-such-model"), 2, "no-such-model"),
+    ],
+)
+def test_wrong_options_are_one_line(arguments, code, message) -> None:
+    result = run_serve("--port", 0, *arguments)
+    assert result.returncode == code, result.stderr
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1

@@ -1,0 +1,76 @@
+"""API keys: in files, hashed or not, in the environment; what they guard."""
+
+import hashlib
+
+import openai
+import pytest
+
+from glm_engine.errors import BadInputError
+from glm_engine.server.auth import KeyRing
+from glm_engine.server.errors import ApiError
+from tests.server.serving import MODEL, QUESTION
+
+PATH = "/v1/completions"
+
+
+def bearer(key):
+    return [(b"authorization", f"Bearer {key}".encode())]
+
+
+def test_keys_of_all_sources(tmp_path) -> None:
+    path = tmp_path / "keys"
+    digest = hashlib.sha256(b"second").hexdigest()
+    path.write_text(f"first\n\n  sha256:{digest}\n")
+    ring = KeyRing(path, {"GLM_API_KEYS": "third fourth"})
+    for key in ("first", "second", "third", "fourth"):
+        named = ring.check(PATH, bearer(key))
+        assert named == hashlib.sha256(key.encode()).hexdigest()[:8]
+        assert ring.check(PATH, [(b"x-api-key", key.encode())]) == named
+    for wrong in ("", "firs", "first2", digest, f"sha256:{digest}", "\xff"):
+        with pytest.raises(ApiError) as caught:
+            ring.check(PATH, bearer(wrong))
+        assert caught.value.status_code == 401
+    with pytest.raises(ApiError):
+        ring.check(PATH, [])
+    assert "first" not in repr(vars(ring))
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/metrics", "/gauges", "/page/a.js"])
+def test_what_is_open(tmp_path, path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("one")
+    assert KeyRing(keys, {}).check(path, []) is None
+
+
+def test_without_keys_all_are_let_in() -> None:
+    assert KeyRing(None, {}).check(PATH, []) is None
+
+
+@pytest.mark.parametrize("text", ["", "\n \n", "sha256:12", "sha256:xyz"])
+def test_files_without_usable_keys(tmp_path, text) -> None:
+    path = tmp_path / "keys"
+    path.write_text(text)
+    with pytest.raises(BadInputError, match="keys"):
+        KeyRing(path, {})
+    with pytest.raises(BadInputError, match="not a readable file"):
+        KeyRing(tmp_path / "absent", {})
+
+
+def test_the_server_asks_for_a_key(start_server, tmp_path) -> None:
+    path = tmp_path / "keys"
+    path.write_text("secret\n")
+    server = start_server("--api-key-file", path, environment={"GLM_API_KEYS": "other"})
+    for key in ("secret", "other"):
+        with server.openai(api_key=key) as client:
+            answer = client.completions.create(model=MODEL, prompt=QUESTION)
+            assert answer.choices[0].text == " Paris."
+    with (
+        server.openai(api_key="wrong") as client,
+        pytest.raises(openai.AuthenticationError) as caught,
+    ):
+        client.completions.create(model=MODEL, prompt=QUESTION)
+    assert caught.value.code == "invalid_api_key"
+    assert server.http.post("/tokenize", json={"prompt": "x"}).status_code == 401
+    assert server.http.get("/v1/models").status_code == 401
+    assert server.http.get("/readyz").status_code == 200
+    assert "secret" not in server.log()
