@@ -6,7 +6,7 @@ import secrets
 import click
 
 from glm_engine import options
-from glm_engine.bench.costs import SYNTHETIC, config_path
+from glm_engine.bench.costs import SYNTHETIC
 from glm_engine.console import print_json
 from glm_engine.errors import BadInputError, ExitCode
 
@@ -52,7 +52,10 @@ FILE = "file:"
 @click.option("--plot", type=click.Path(), help="Write PLOT.png and PLOT.svg.")
 @click.option("--show", "shown", type=click.Path(), help="Show a report measured before.")
 @click.option("--engine", "in_engine", is_flag=True, help="The same, in an engine of this process.")
-@options.MODEL
+@click.option(
+    "--model", "model_dir", envvar="GLM_MODEL", help="For --engine: the checkpoint, as for serve."
+)
+@click.option("--tokenizer", "tokenizer_dir", help="For --engine, as for serve.")
 @click.option("--synthetic", help=f"For --engine: {', '.join(SYNTHETIC)} or a config.json.")
 @click.option("--layers", "num_layers", type=options.POSITIVE, help="Cut a synthetic model.")
 @options.engine_options
@@ -154,21 +157,18 @@ def run_at_server(schedule, values):
 
 
 def run_in_engine(schedule, values):
-    """Load an engine, then run every rate in it."""
+    """Load an engine with the options that a server would have, then run every rate in it."""
+    from glm_engine.commands.serve import DEFAULT_MAX_QUEUE, chosen_engine
     from glm_engine.load import in_engine, runs
     from glm_engine.loading import load_engine
     from glm_engine.tokenizer import GlmTokenizer
 
     if values["endpoint"] != "completions":
         raise BadInputError("--engine has no chat endpoint: it takes completions")
-    source = values["synthetic"] or values["model_dir"]
-    tokenizer = GlmTokenizer(values["model_dir"])
-    chosen = options.make_engine_options(
-        config_path(source) if values["synthetic"] else source,
-        values["engine_values"],
-        synthetic=bool(values["synthetic"]),
-        num_layers=values["num_layers"],
-    )
+    names = ("model_dir", "synthetic", "num_layers", "engine_values")
+    source, chosen = chosen_engine(*(values[name] for name in names), DEFAULT_MAX_QUEUE)
+    folder = options.CAPITALS if values["synthetic"] else source
+    tokenizer = GlmTokenizer(values["tokenizer_dir"] or folder)
     engine, _ = load_engine(chosen, quiet=schedule.quiet)
     with engine:
         vocabulary = in_engine.engine_vocabulary(tokenizer)

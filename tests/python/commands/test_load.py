@@ -105,7 +105,8 @@ def test_a_server_that_wants_a_key(server, monkeypatch):
         ([NOBODY, "--seconds", "5"], "a rate of inf has no end"),
         (["--show", "absent.json"], "absent.json: not a report of glm load"),
         (["--engine", "--endpoint", "chat"], "--engine has no chat endpoint"),
-        (["--engine", "--synthetic", "glm-4.7-fp8", "--model", "absent"], "absent: not a folder"),
+        (["--engine", "--synthetic", "glm-4.7-fp8", "--model", "x"], "exclude each other"),
+        (["--engine", "--model", "absent"], "absent: not a folder"),
     ],
 )
 def test_bad_input_is_named(arguments, words, capsys):
