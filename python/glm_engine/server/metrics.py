@@ -46,8 +46,11 @@ class Metrics:
         self.generated_tokens.add(count, now)
         if before is not None:
             self.inter_token.add((now - before) / count, now, count)
-        elif visit.completion_tokens == count:
+            return
+        if visit.completion_tokens == count:
             self.time_to_first_token.add(now - visit.began, now)
+        if count > 1:
+            self.inter_token.add(0.0, now, count - 1)
 
     def take_prompt(self, num_tokens, num_cached, now):
         """Count a prompt once the engine has read it."""

@@ -1,0 +1,85 @@
+"""Health, metrics, gauges and logs."""
+
+import json
+import re
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.server.serving import MODEL, QUESTION
+
+COMPLETIONS = "/v1/completions"
+
+
+def samples(server):
+    families = text_string_to_metric_families(server.http.get("/metrics").text)
+    return {
+        (one.name, *sorted(one.labels.items())): one.value
+        for family in families
+        for one in family.samples
+    }
+
+
+def test_health(server) -> None:
+    assert server.http.get("/healthz").json() == {"status": "ok"}
+    assert server.http.get("/readyz").json() == {"status": "ready"}
+
+
+def test_metrics_count(server, client) -> None:
+    server.wait_until_idle()
+    before = samples(server)
+    client.completions.create(model=MODEL, prompt=QUESTION, stream=False)
+    list(client.completions.create(model=MODEL, prompt=QUESTION, stream=True))
+    server.http.post(COMPLETIONS, json={})
+    server.wait_until_idle()
+    after = samples(server)
+
+    def gain(name, **labels):
+        key = (name, *sorted(labels.items()))
+        return after[key] - before.get(key, 0)
+
+    assert gain("glm_requests_total", endpoint=COMPLETIONS, outcome="finished") == 2
+    assert gain("glm_requests_total", endpoint=COMPLETIONS, outcome="refused") == 1
+    assert gain("glm_generated_tokens_total") == 6
+    assert gain("glm_prompt_tokens_total") == 10
+    assert gain("glm_steps_total") >= 3
+    assert gain("glm_time_to_first_token_seconds_count") == 2
+    assert gain("glm_inter_token_seconds_count") == 4
+    assert gain("glm_request_seconds_count") >= 3
+    pages = [after["glm_kv_pages", ("state", state)] for state in ("free", "owned", "cached")]
+    assert sum(pages) == server.gauges()["total_pages"]
+    assert after["glm_requests_live",] == after["glm_open_streams",] == 0
+    assert after["process_resident_memory_bytes",] > 2**20
+
+
+def test_gauges(server, client) -> None:
+    client.completions.create(model=MODEL, prompt=QUESTION)
+    found = server.gauges()
+    assert found["model"] == MODEL
+    assert "CPU" in found["device"]
+    assert found["tokens_per_second"] > 0
+    assert found["prompt_tokens_per_second"] > 0
+    assert 0 < found["ttft_ms"]["p50"] <= found["ttft_ms"]["p90"] <= found["ttft_ms"]["p99"]
+    assert 0 < found["inter_token_ms"]["p50"] <= found["inter_token_ms"]["p99"]
+    assert found["kv_utilisation"] == found["batch_occupancy"] == found["live_requests"] == 0
+    assert found["max_queue"] == 1024
+    assert not found["is_draining"]
+
+
+def test_log_lines(server) -> None:
+    answer = server.http.post(COMPLETIONS, json={"prompt": QUESTION, "max_tokens": 2})
+    request_id = answer.headers["x-request-id"]
+    assert answer.json()["id"] == f"cmpl-{request_id}"
+    server.wait_until_idle()
+    lines = [line for line in server.log().splitlines() if request_id in line]
+    assert len(lines) == 1
+    line = json.loads(lines[0])
+    assert line["event"] == "request"
+    assert line["endpoint"] == COMPLETIONS
+    assert line["status"] == 200
+    assert line["prompt_tokens"] == 5
+    assert line["completion_tokens"] == 2
+    assert line["finish_reason"] == "length"
+    assert 0 < line["ttft_ms"] < line["seconds"] * 1000
+    assert line["tokens_per_second"] > 0
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", line["timestamp"])
+    assert QUESTION not in server.log()

@@ -1,0 +1,57 @@
+"""schemathesis over the OpenAPI description: wrong requests are refused, nothing breaks."""
+
+import hypothesis
+import pytest
+import schemathesis
+from schemathesis import GenerationMode
+
+MAX_EXAMPLES = 12
+OPERATIONS = (
+    ("/v1/completions", "POST"),
+    ("/v1/chat/completions", "POST"),
+    ("/tokenize", "POST"),
+    ("/detokenize", "POST"),
+)
+CASES = [(*operation, mode) for operation in OPERATIONS for mode in GenerationMode]
+ANY_NAME = ("/v1/models/{name}", "GET", GenerationMode.POSITIVE)
+ERROR_KEYS = {"message", "type", "param", "code"}
+
+
+@pytest.fixture(scope="module")
+def description(server):
+    return schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+
+
+def bounded(case):
+    """Keep what is generated short."""
+    if isinstance(case.body, dict):
+        for name, most in (("max_tokens", 8), ("max_completion_tokens", 8), ("n", 4)):
+            if type(case.body.get(name)) is int:
+                case.body[name] = min(case.body[name], most)
+    return case
+
+
+def check(answer):
+    assert answer.status_code < 500, answer.text
+    if answer.status_code >= 400:
+        error = answer.json()["error"]
+        assert set(error) == ERROR_KEYS
+        assert "Traceback" not in error["message"]
+
+
+@pytest.mark.parametrize(("path", "method", "mode"), [*CASES, ANY_NAME])
+def test_no_request_breaks_the_server(server, description, path, method, mode) -> None:
+    strategy = description[path][method].as_strategy(generation_mode=mode)
+
+    @hypothesis.given(case=strategy)
+    @hypothesis.settings(
+        max_examples=MAX_EXAMPLES,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    def ask(case):
+        check(bounded(case).call(timeout=60))
+
+    ask()
+    server.wait_until_idle()
