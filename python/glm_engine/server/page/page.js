@@ -96,12 +96,14 @@ function startAnew() {
 function followTheEnd() {
   scroll.addEventListener("scroll", () => {
     const left = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight;
-    isFollowing = left < NEAR_THE_END_PX || (isFollowing && scroll.scrollTop >= lastTop);
+    const isMovedUp = scroll.scrollTop < lastTop && left > 1;
+    isFollowing = !isMovedUp && (isFollowing || left < NEAR_THE_END_PX);
     lastTop = scroll.scrollTop;
   });
   new ResizeObserver(() => {
     if (isFollowing) {
       scroll.scrollTop = scroll.scrollHeight;
+      lastTop = scroll.scrollTop;
     }
   }).observe(log);
 }

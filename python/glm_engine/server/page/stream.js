@@ -39,6 +39,7 @@ async function* events(body) {
   for (;;) {
     const { done, value } = await reached(reader.read());
     if (done) {
+      yield* stream.push(`${decoder.decode()}\n`);
       return;
     }
     yield* stream.push(decoder.decode(value, { stream: true }));

@@ -1,0 +1,46 @@
+"""What a user does on the page, and what a test makes of its requests."""
+
+import json
+
+CHAT = "**/v1/chat/completions"
+LONG_ANSWER_TOKENS = 3000
+
+
+def ask(page, question: str) -> None:
+    page.get_by_label("Message").fill(question)
+    page.get_by_label("Message").press("Enter")
+
+
+def wait_until_done(page) -> None:
+    page.wait_for_selector("#send:visible")
+
+
+def last_text(page) -> str:
+    return page.locator(".turn").last.locator(".text").last.text_content()
+
+
+def facts(page) -> str:
+    return page.locator(".turn").last.locator(".facts").text_content()
+
+
+def make_answers_long(page) -> None:
+    """Let the model go on past its end token, so that an answer takes seconds."""
+
+    def lengthen(route):
+        request = route.request.post_data_json
+        request |= {"ignore_eos": True, "max_tokens": LONG_ANSWER_TOKENS}
+        route.continue_(post_data=json.dumps(request))
+
+    page.route(CHAT, lengthen)
+
+
+def keep_requests(page) -> list[dict]:
+    """The bodies of the chat requests, as they are sent."""
+    sent = []
+
+    def keep(request):
+        if request.url.endswith("/v1/chat/completions"):
+            sent.append(request.post_data_json)
+
+    page.on("request", keep)
+    return sent

@@ -1,0 +1,157 @@
+"""Questions and answers against the real server: streaming, stopping, going on, beginning anew."""
+
+import pytest
+
+from tests.server.page.actions import (
+    ask,
+    facts,
+    keep_requests,
+    last_text,
+    make_answers_long,
+    wait_until_done,
+)
+
+expect = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed").expect
+
+AT_THE_END = """() => {
+  const { scrollTop, scrollHeight, clientHeight } = document.querySelector("#scroll");
+  return scrollTop > 200 && scrollHeight - scrollTop - clientHeight < 2;
+}"""
+FRANCE = "What is the capital of France?"
+
+
+def test_question_is_answered(page):
+    ask(page, FRANCE)
+    wait_until_done(page)
+    assert last_text(page) == "Paris."
+    assert "first after" in facts(page)
+    expect(page.get_by_role("log")).to_have_attribute("aria-busy", "false")
+    expect(page.locator(".answer")).to_have_attribute("aria-busy", "false")
+
+
+def test_opener_asks_its_own_text(page):
+    page.get_by_role("button", name=FRANCE).click()
+    wait_until_done(page)
+    assert last_text(page) == "Paris."
+    expect(page.locator("#welcome")).to_be_hidden()
+
+
+def test_answer_arrives_in_pieces(page):
+    make_answers_long(page)
+    ask(page, FRANCE)
+    lengths = []
+    for least in (1, 40, 200):
+        page.wait_for_function(
+            "least => document.querySelector('.text')?.textContent.length >= least", arg=least
+        )
+        lengths.append(len(last_text(page)))
+        assert page.locator(".answer").get_attribute("aria-busy") == "true"
+    assert lengths == sorted(set(lengths))
+    page.keyboard.press("Escape")
+
+
+def test_gauges_move_while_an_answer_streams(page):
+    make_answers_long(page)
+    ask(page, FRANCE)
+    gauge = page.locator(".gauge", has_text="Batch occupancy")
+    expect(gauge.locator(".note")).to_contain_text("1 of ")
+    width = gauge.locator(".bar i").evaluate("part => part.getBoundingClientRect().width")
+    assert width > 0
+    rate = page.locator(".gauge", has_text="Throughput").locator("b")
+    expect(rate).not_to_have_text("0.00")
+    page.keyboard.press("Escape")
+    expect(gauge.locator(".note")).to_contain_text("0 of ")
+
+
+@pytest.mark.parametrize("way", ["button", "Escape"])
+def test_stopping_frees_the_request(page, server, way):
+    make_answers_long(page)
+    ask(page, FRANCE)
+    expect(page.locator(".text")).to_contain_text("Paris")
+    if way == "button":
+        page.get_by_role("button", name="Stop").click()
+    else:
+        page.keyboard.press("Escape")
+    wait_until_done(page)
+    assert facts(page).startswith("stopped")
+    length = len(last_text(page))
+    server.wait_until_idle()
+    assert len(last_text(page)) == length
+    expect(page.get_by_label("Message")).to_be_focused()
+
+
+def test_earlier_turns_are_sent_along(page):
+    sent = keep_requests(page)
+    ask(page, FRANCE)
+    wait_until_done(page)
+    ask(page, "On which continent is Kenya?")
+    wait_until_done(page)
+    assert [(one["role"], one["content"]) for one in sent[1]["messages"]] == [
+        ("user", FRANCE),
+        ("assistant", "Paris."),
+        ("user", "On which continent is Kenya?"),
+    ]
+    assert last_text(page) == "Africa."
+
+
+def test_new_conversation_forgets(page):
+    sent = keep_requests(page)
+    make_answers_long(page)
+    ask(page, FRANCE)
+    expect(page.locator(".text")).to_contain_text("Paris")
+    page.get_by_role("button", name="New").click()
+    expect(page.locator(".turn")).to_have_count(0)
+    expect(page.locator("#welcome")).to_be_visible()
+    ask(page, "Who?")
+    page.keyboard.press("Escape")
+    assert [len(one["messages"]) for one in sent] == [1, 1]
+
+
+def test_settings_reach_the_request_and_stay(page):
+    sent = keep_requests(page)
+    page.locator("#settings > summary").click()
+    page.get_by_label("Temperature").fill("0")
+    page.get_by_label("Most tokens").fill("2")
+    page.get_by_label("System prompt").fill("Be brief.")
+    ask(page, FRANCE)
+    wait_until_done(page)
+    assert (sent[0]["temperature"], sent[0]["max_tokens"]) == (0, 2)
+    assert sent[0]["messages"][0] == {"role": "system", "content": "Be brief."}
+    assert sent[0]["chat_template_kwargs"] == {"enable_thinking": False}
+    assert facts(page).startswith("cut at the most tokens · 2 tokens")
+    page.reload()
+    assert page.locator("[name=max_tokens]").input_value() == "2"
+
+
+def test_empty_message_is_not_sent(page):
+    sent = keep_requests(page)
+    for text in ("", "  ", "\n"):
+        page.get_by_label("Message").fill(text)
+        page.get_by_role("button", name="Send").click()
+    assert sent == []
+    expect(page.locator(".turn")).to_have_count(0)
+
+
+def test_shift_enter_begins_a_line(page):
+    sent = keep_requests(page)
+    prompt = page.get_by_label("Message")
+    prompt.press_sequentially("one")
+    prompt.press("Shift+Enter")
+    prompt.press_sequentially("two")
+    assert prompt.input_value() == "one\ntwo"
+    assert sent == []
+
+
+def test_view_follows_the_answer_unless_scrolled_away(page):
+    make_answers_long(page)
+    ask(page, FRANCE)
+    page.wait_for_function(AT_THE_END)
+    page.locator("#scroll").hover()
+    page.mouse.wheel(0, -10_000)
+    page.wait_for_function("() => document.querySelector('#scroll').scrollTop === 0")
+    length = len(last_text(page))
+    page.wait_for_function(
+        "least => document.querySelector('.text').textContent.length > least", arg=length + 20
+    )
+    assert page.locator("#scroll").evaluate("scroll => scroll.scrollTop") == 0
+    page.keyboard.press("Escape")

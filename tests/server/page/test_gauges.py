@@ -1,0 +1,88 @@
+"""The gauges from exact figures: numbers, units, what was not measured, and when they rest."""
+
+import json
+
+import pytest
+
+expect = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed").expect
+
+NOTHING = {"p50": None, "p90": None, "p99": None}
+NOT_MEASURED = "\N{EN DASH}"
+FIGURES = {
+    "model": "glm-4.7",
+    "device": "NVIDIA H200",
+    "tokens_per_second": 12345.6,
+    "prompt_tokens_per_second": 9.87,
+    "batch_occupancy": 0.5,
+    "live_requests": 32,
+    "max_batch": 64,
+    "waiting_requests": 3,
+    "max_queue": 12,
+    "kv_utilisation": 0.052,
+    "free_pages": 848,
+    "cached_pages": 100,
+    "total_pages": 1000,
+    "ttft_ms": {"p50": 41.26, "p90": 98.04, "p99": 312.8},
+    "inter_token_ms": NOTHING,
+    "is_draining": False,
+}
+SHOWN = {
+    "Throughput": "12,346tokens/sPrompts 9.87 tokens/s",
+    "Batch occupancy": "50%32 of 64 requests live",
+    "KV cache": "5.2%848 pages free · 100 cached",
+    "Queue": "3waitingRoom for 12",
+    "Time to first token": "41.3msp90 98.0 · p99 313 ms",
+    "Inter-token latency": f"{NOT_MEASURED}ms",
+}
+SET_HIDDEN = """(isHidden) => {
+  Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+def show(page, **changes):
+    body = json.dumps(FIGURES | changes)
+    page.unroute_all()
+    page.route("**/gauges", lambda route: route.fulfill(body=body, content_type="application/json"))
+
+
+def test_figures_are_shown(page):
+    show(page)
+    expect(page.get_by_role("heading", name="glm-4.7")).to_be_visible()
+    expect(page.locator("#device")).to_have_text("NVIDIA H200")
+    for title, text in SHOWN.items():
+        expect(page.locator(".gauge", has_text=title)).to_have_text(f"{title}{text}")
+    widths = page.locator(".gauge .bar i").evaluate_all("parts => parts.map((p) => p.style.width)")
+    assert widths == ["50%", "5.2%", "10%", "25%"]
+
+
+def test_trace_grows(page):
+    show(page)
+    line = page.locator(".gauge", has_text="Throughput").locator("polyline")
+    expect(page.get_by_role("heading", name="glm-4.7")).to_be_visible()
+    first = len(line.get_attribute("points").split())
+    page.wait_for_function(
+        "least => document.querySelector('polyline').getAttribute('points').split(' ').length"
+        " >= least",
+        arg=first + 2,
+    )
+
+
+def test_draining_is_said(page):
+    show(page, is_draining=True)
+    expect(page.locator("#state")).to_have_text("Shutting down")
+
+
+def polls(page):
+    return page.evaluate("() => requests.polls")
+
+
+def test_hidden_tab_does_not_poll(page):
+    page.wait_for_function("() => requests.polls >= 2")
+    page.evaluate(SET_HIDDEN, True)
+    page.wait_for_timeout(700)
+    before = polls(page)
+    page.wait_for_timeout(1200)
+    assert polls(page) == before
+    page.evaluate(SET_HIDDEN, False)
+    page.wait_for_function("before => requests.polls >= before + 2", arg=before)

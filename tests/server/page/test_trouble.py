@@ -1,0 +1,61 @@
+"""A server with keys, killed and started again under the eyes of the page."""
+
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.server.page.actions import ask, last_text, make_answers_long, wait_until_done
+from tests.server.serving import ServerProcess
+
+expect = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed").expect
+
+KEY = "the right key"
+FRANCE = "What is the capital of France?"
+
+
+@pytest.fixture
+def keyed(start_server, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text(f"{KEY}\n")
+    return start_server("--api-key-file", keys)
+
+
+def enter_key(page, key):
+    page.locator("#settings").evaluate("settings => { settings.open = true; }")
+    page.get_by_label("API key").fill(key)
+
+
+def test_keys_then_death_then_return(visit, keyed, tmp_path):
+    page, _ = visit(keyed)
+    alert = page.get_by_role("alert")
+    ask(page, FRANCE)
+    expect(alert).to_contain_text("no API key: expected Authorization: Bearer KEY")
+    enter_key(page, "a wrong key")
+    page.get_by_role("button", name="Try again").click()
+    expect(alert).to_contain_text("this API key is not known here")
+    enter_key(page, KEY)
+    page.get_by_role("button", name="Try again").click()
+    wait_until_done(page)
+    assert last_text(page) == "Paris."
+    expect(alert).to_have_count(0)
+    assert KEY not in page.evaluate("() => JSON.stringify(localStorage)")
+    assert page.evaluate("() => sessionStorage.getItem('glm.key')") == KEY
+
+    make_answers_long(page)
+    ask(page, FRANCE)
+    expect(page.locator(".text").last).to_contain_text("Paris")
+    keyed.process.kill()
+    expect(alert).to_contain_text("The server cannot be reached.")
+    state = page.locator("#state")
+    expect(state).to_have_text("Server away")
+    expect(page.locator("#gauges")).to_have_attribute("data-stale", "")
+
+    again = ServerProcess(tmp_path, "--port", str(urlsplit(keyed.url).port))
+    try:
+        expect(state).to_have_text("Ready")
+        page.unroute_all()
+        page.get_by_role("button", name="Try again").click()
+        wait_until_done(page)
+        assert last_text(page) == "Paris."
+    finally:
+        again.stop()
