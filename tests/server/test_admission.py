@@ -121,3 +121,15 @@ def test_wrong_options_are_one_line(arguments, code, message) -> None:
     assert result.returncode == code, result.stderr
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_random_weights_are_served(start_server) -> None:
+    config = ROOT / "checkpoints" / "capitals" / "config.json"
+    server = start_server("--synthetic", config, "--layers", 2, "--served-name", "random")
+    with server.openai() as client:
+        fields = {"model": "random", "prompt": [5, 6, 7], "max_tokens": 8, "stream": True}
+        extra = {"ignore_eos": True}
+        options = {"include_usage": True}
+        chunks = list(client.completions.create(**fields, stream_options=options, extra_body=extra))
+    assert chunks[-1].usage.completion_tokens == 8
+    assert server.gauges()["model"] == "random"

@@ -138,7 +138,10 @@ def chosen_engine(model_dir, synthetic, num_layers, engine_values, max_queue):
 
 def name_of(source):
     """Return the name of a checkpoint's folder, or of a synthetic model."""
-    return source if source in SYNTHETIC else Path(source).resolve().name
+    if source in SYNTHETIC:
+        return source
+    path = Path(source).resolve()
+    return path.parent.name if path.is_file() else path.name
 
 
 def run(settings, chosen, tokenizer_dir, config, keys, listener):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import resource
 import signal
 import socket
 import sys
@@ -115,8 +116,15 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
+def raise_file_limit():
+    """Let the process have as many connections as the system allows it."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def serve(app, service, listener):
     """Serve until a signal ends it; returns the exit code."""
+    raise_file_limit()
     gc.collect()
     gc.freeze()
     server = Server(app, service, listener)
