@@ -50,14 +50,18 @@ class IncrementalDetokenizer:
 class StopMatcher:
     """Holds text back while it may still be the beginning of a stop sequence.
 
-    The stop itself is dropped, or with `keeps_stop` the last text that comes.
+    The stop itself is dropped, or with `keeps_stop` the last text that comes; `found` is it.
     """
 
     def __init__(self, stops, keeps_stop=False):
         self.stops = [stop for stop in stops if stop]
         self.keeps_stop = keeps_stop
         self.held = ""
-        self.stopped = False
+        self.found = None
+
+    @property
+    def stopped(self):
+        return self.found is not None
 
     def push(self, text):
         """Return the text that is safe to show; after a stop, always empty."""
@@ -66,9 +70,8 @@ class StopMatcher:
         self.held += text
         found = [(at, stop) for stop in self.stops if (at := self.held.find(stop)) >= 0]
         if found:
-            self.stopped = True
-            at, stop = min(found)
-            return self.release(at + len(stop) * self.keeps_stop, drop_rest=True)
+            at, self.found = min(found)
+            return self.release(at + len(self.found) * self.keeps_stop, drop_rest=True)
         return self.release(len(self.held) - self.open_prefix())
 
     def finish(self):

@@ -3,6 +3,7 @@
 from fastapi import FastAPI
 
 from glm_engine.server import errors
+from glm_engine.server.anthropic.messages import messages_router
 from glm_engine.server.entry import Entry
 from glm_engine.server.health import health_router
 from glm_engine.server.openai.chat import chat_router
@@ -16,6 +17,7 @@ ROUTERS = (
     models_router,
     completions_router,
     chat_router,
+    messages_router,
     tokens_router,
     health_router,
     pages_router,

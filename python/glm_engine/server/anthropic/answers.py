@@ -1,0 +1,213 @@
+"""Writes the answer of a job: events as text comes, or one message at the end."""
+
+import hashlib
+import uuid
+
+import orjson
+import pydantic_core
+
+from glm_engine.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
+from glm_engine.server.anthropic.errors import anthropic_body
+from glm_engine.server.streaming import EventStream
+
+DELTA = (
+    b"event: content_block_delta\n"
+    b'data: {"type":"content_block_delta","index":%d,"delta":{"type":"%s","%s":%s}}\n\n'
+)
+FIELDS = {
+    Content: (b"text_delta", b"text"),
+    Reasoning: (b"thinking_delta", b"thinking"),
+    CallArguments: (b"input_json_delta", b"partial_json"),
+}
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+
+
+def event(name, **fields):
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), orjson.dumps({"type": name, **fields}))
+
+
+def message_of(service, job):
+    """Return the message as it is before anything was said."""
+    return {
+        "id": f"msg_{job.visit.request_id}",
+        "type": "message",
+        "role": "assistant",
+        "model": service.model_name,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+    }
+
+
+def usage_of(job):
+    """Return the counts; tokens that came out of the prefix cache are counted apart."""
+    visit = job.visit
+    return {
+        "input_tokens": visit.prompt_tokens - visit.cached_tokens,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": visit.cached_tokens,
+        "output_tokens": job.choices[0].num_tokens,
+    }
+
+
+def empty_block(delta):
+    """Return the block that a delta opens."""
+    if type(delta) is CallBegin:
+        return {"type": "tool_use", "id": tool_use_id(), "name": delta.name, "input": {}}
+    if type(delta) is Reasoning:
+        return {"type": "thinking", "thinking": "", "signature": ""}
+    return {"type": "text", "text": ""}
+
+
+def tool_use_id():
+    return f"toolu_{uuid.uuid4().hex[:24]}"
+
+
+class Signature:
+    """A digest of a thought: clients want something there, and send it back unread."""
+
+    def __init__(self):
+        self.digest = hashlib.sha256()
+
+    def add(self, text):
+        self.digest.update(text.encode("utf-8", "surrogatepass"))
+
+    def text(self):
+        return self.digest.hexdigest()
+
+
+class EventWriter:
+    """Turns deltas into the events of content blocks, of which one is open at a time."""
+
+    def __init__(self):
+        self.index = -1
+        self.open = None
+        self.signature = None
+
+    def write(self, delta):
+        kind = type(delta)
+        if kind is CallEnd:
+            return self.close()
+        if kind is CallBegin:
+            return self.close() + self.begin(delta)
+        opening = b"" if self.open is kind else self.close() + self.begin(delta)
+        if kind is Reasoning:
+            self.signature.add(delta.text)
+        name, field = FIELDS[kind]
+        return opening + DELTA % (self.index, name, field, orjson.dumps(delta.text))
+
+    def begin(self, delta):
+        self.index += 1
+        self.open = CallArguments if type(delta) is CallBegin else type(delta)
+        self.signature = Signature() if self.open is Reasoning else None
+        return event("content_block_start", index=self.index, content_block=empty_block(delta))
+
+    def close(self):
+        """End the open block, if there is one; a thought ends with its signature."""
+        if self.open is None:
+            return b""
+        signed = b""
+        if self.signature:
+            text = orjson.dumps(self.signature.text())
+            signed = DELTA % (self.index, b"signature_delta", b"signature", text)
+        self.open = self.signature = None
+        return signed + event("content_block_stop", index=self.index)
+
+
+class BlockCollector:
+    """Puts the blocks of a whole answer together."""
+
+    def __init__(self):
+        self.blocks = []
+        self.texts = []
+        self.kind = None
+
+    def take(self, delta):
+        kind = type(delta)
+        if kind is CallEnd:
+            self.blocks[-1]["input"] = orjson.Fragment("".join(self.texts[-1]))
+            return
+        if kind is CallBegin or (kind is not self.kind and kind is not CallArguments):
+            self.blocks.append(empty_block(delta))
+            self.texts.append([])
+        self.kind = kind
+        if kind is not CallBegin:
+            self.texts[-1].append(delta.text)
+
+    def content(self):
+        for block, texts in zip(self.blocks, self.texts, strict=True):
+            fill(block, "".join(texts))
+        return self.blocks
+
+
+def fill(block, text):
+    """Write the text of a block, and the signature of a thought."""
+    kind = block["type"]
+    if kind == "tool_use":
+        block["input"] = block["input"] or whole_members(text)
+        return
+    block[kind] = text
+    if kind == "thinking":
+        signature = Signature()
+        signature.add(text)
+        block["signature"] = signature.text()
+
+
+def whole_members(text):
+    """Return the arguments that were whole when a call was cut."""
+    try:
+        return pydantic_core.from_json(text or "{}", allow_partial=True)
+    except ValueError:
+        return {}
+
+
+class MessageStream(EventStream):
+    """A stream whose errors are events of their own name."""
+
+    def failure(self, error, _path):
+        return b"event: error\ndata: %s\n\n" % orjson.dumps(anthropic_body(error))
+
+
+class MessagePresenter:
+    """The events or the body of an answer."""
+
+    def __init__(self, service, job, turn):
+        self.job = job
+        self.turn = turn
+        self.message = message_of(service, job)
+        self.writer = EventWriter()
+        self.collector = BlockCollector()
+        self.has_begun = False
+
+    def event(self, _choice, piece):
+        """Return the events of a piece; the message begins with the first."""
+        opening = b"" if self.has_begun else self.begin()
+        return opening + b"".join([self.writer.write(delta) for delta in self.turn.take(piece)])
+
+    def begin(self):
+        self.has_begun = True
+        message = {**self.message, "usage": {**usage_of(self.job), "output_tokens": 0}}
+        return event("message_start", message=message) + PING
+
+    def closing(self):
+        """Return what ends the message: its last block, why it stopped, the counts."""
+        reason, sequence = self.turn.stop(self.job.choices[0])
+        stop = {"stop_reason": reason, "stop_sequence": sequence}
+        ending = event("message_delta", delta=stop, usage=usage_of(self.job))
+        return self.writer.close() + ending + event("message_stop")
+
+    def take(self, _choice, piece):
+        for delta in self.turn.take(piece):
+            self.collector.take(delta)
+
+    def body(self):
+        reason, sequence = self.turn.stop(self.job.choices[0])
+        return orjson.dumps(
+            {
+                **self.message,
+                "content": self.collector.content(),
+                "stop_reason": reason,
+                "stop_sequence": sequence,
+                "usage": usage_of(self.job),
+            }
+        )

@@ -1,0 +1,74 @@
+"""Content blocks of messages: those that a text model can read; others are refused by name."""
+
+import operator
+from functools import reduce
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from glm_engine.server.openai.fields import StrictModel
+
+MAX_BLOCKS = 4096
+
+
+class Block(StrictModel):
+    """Blocks of answers come back, with fields that nobody reads here (cache_control, caller)."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class TextBlock(Block):
+    type: Literal["text"]
+    text: str
+
+
+class ThinkingBlock(Block):
+    type: Literal["thinking"]
+    thinking: str
+    signature: str = ""
+
+
+class ToolUseBlock(Block):
+    type: Literal["tool_use"]
+    id: str = Field(min_length=1, max_length=256)
+    name: str = Field(min_length=1, max_length=256)
+    input: dict[str, Any]
+
+
+def blocks_of(**models):
+    """Return the type of a text or a list of blocks, by the value of their `type`."""
+
+    def check(value):
+        blocks = [{"type": "text", "text": value}] if isinstance(value, str) else value
+        for at, block in enumerate(blocks if isinstance(blocks, list) else ()):
+            kind = block.get("type") if isinstance(block, dict) else None
+            if kind not in models:
+                known = ", ".join(models)
+                raise ValueError(f"block {at} is of type {kind!r}; supported here: {known}")
+        return blocks
+
+    one = reduce(operator.or_, models.values())
+    if len(models) > 1:
+        one = Annotated[one, Field(discriminator="type")]
+    return Annotated[
+        list[one], BeforeValidator(check, str | list[one]), Field(max_length=MAX_BLOCKS)
+    ]
+
+
+TextBlocks = blocks_of(text=TextBlock)
+
+
+class ToolResultBlock(Block):
+    type: Literal["tool_result"]
+    tool_use_id: str
+    content: TextBlocks = Field(default_factory=list)
+    is_error: bool = False
+
+
+UserBlocks = blocks_of(text=TextBlock, tool_result=ToolResultBlock)
+AssistantBlocks = blocks_of(text=TextBlock, thinking=ThinkingBlock, tool_use=ToolUseBlock)
+
+
+def text_of(blocks):
+    """Return the text of text blocks, joined as the checkpoints' templates join parts."""
+    return "".join(block.text for block in blocks or ())

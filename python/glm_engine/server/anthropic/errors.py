@@ -1,0 +1,42 @@
+"""Errors in Anthropic's form."""
+
+from typing import Literal
+
+from pydantic import BaseModel
+
+from glm_engine.server.openai.answers import STATUSES
+from glm_engine.server.prompts import CODE as TOO_LONG
+
+PREFIX = "/v1/messages"
+TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    503: "overloaded_error",
+}
+
+
+class ErrorDetail(BaseModel):
+    type: str
+    message: str
+
+
+class ErrorAnswer(BaseModel):
+    type: Literal["error"]
+    error: ErrorDetail
+
+
+RESPONSES = {
+    status: {"description": text, "model": ErrorAnswer} for status, text in STATUSES.items()
+}
+
+
+def anthropic_body(error):
+    """Return the body of an error; clients look for “prompt is too long” to shorten theirs."""
+    kind = TYPES.get(error.status_code, "invalid_request_error")
+    message = f"prompt is too long: {error.detail}" if error.code == TOO_LONG else error.detail
+    return {"type": "error", "error": {"type": kind, "message": message}}

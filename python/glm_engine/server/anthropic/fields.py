@@ -1,0 +1,114 @@
+"""The fields of a request, with their bounds."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from glm_engine.server.anthropic.blocks import AssistantBlocks, TextBlocks, UserBlocks
+from glm_engine.server.openai.fields import (
+    MAX_STOPS,
+    MAX_TOKENS,
+    Harmless,
+    StopText,
+    StrictModel,
+    only,
+)
+from glm_engine.server.openai.messages import MAX_MESSAGES, MAX_TOOLS
+
+
+class UserMessage(StrictModel):
+    role: Literal["user"]
+    content: UserBlocks
+
+
+class AssistantMessage(StrictModel):
+    role: Literal["assistant"]
+    content: AssistantBlocks
+
+
+class SystemMessage(StrictModel):
+    role: Literal["system"]
+    content: TextBlocks
+
+
+Message = Annotated[UserMessage | AssistantMessage | SystemMessage, Field(discriminator="role")]
+
+
+def custom_tool(value):
+    """Refuse the tools that Anthropic defines or runs itself."""
+    if isinstance(value, dict) and value.get("type") not in (None, "custom"):
+        kind = value["type"]
+        raise ValueError(f"a tool of type {kind!r} is not supported here, only 'custom'")
+    return value
+
+
+class CustomTool(StrictModel):
+    name: str = Field(min_length=1, max_length=256)
+    description: str | None = None
+    input_schema: dict[str, Any]
+    type: Literal["custom"] | None = None
+    strict: bool | None = None
+    cache_control: Harmless = None
+    input_examples: Harmless = None
+    eager_input_streaming: Harmless = None
+    allowed_callers: only(["direct"]) = None
+    defer_loading: only(False) = None
+
+
+Tool = Annotated[CustomTool, BeforeValidator(custom_tool, CustomTool)]
+
+
+class ToolChoice(StrictModel):
+    type: Literal["auto", "any", "tool", "none"]
+    name: str | None = None
+    disable_parallel_tool_use: bool | None = False
+
+
+class Thinking(StrictModel):
+    """The budget is not kept: only `max_tokens` bounds a thought."""
+
+    type: Literal["enabled", "adaptive", "disabled"]
+    budget_tokens: int | None = Field(None, ge=1, le=MAX_TOKENS)
+    display: Literal["summarized", "omitted"] | None = None
+
+
+class OutputConfig(StrictModel):
+    model_config = ConfigDict(extra="forbid")
+    effort: Harmless = None
+    format: only() = None
+
+
+class PromptFields(StrictModel):
+    """What a prompt is rendered from."""
+
+    model: str
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+    system: TextBlocks | None = None
+    tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: ToolChoice | None = None
+    thinking: Thinking | None = None
+    output_config: OutputConfig | None = None
+    cache_control: Harmless = None
+    context_management: Harmless = None
+    speed: Harmless = None
+    user_profile_id: Harmless = None
+    workspace_id: Harmless = None
+    mcp_servers: only([]) = None
+
+
+class CountRequest(PromptFields):
+    pass
+
+
+class MessagesRequest(PromptFields):
+    max_tokens: int = Field(ge=1, le=MAX_TOKENS)
+    stream: bool | None = False
+    stop_sequences: Annotated[list[StopText], Field(max_length=MAX_STOPS)] | None = None
+    temperature: float | None = Field(None, ge=0, le=1)
+    top_p: float | None = Field(None, gt=0, le=1)
+    top_k: int | None = Field(None, ge=0, le=MAX_TOKENS)
+    metadata: Harmless = None
+    service_tier: Harmless = None
+    inference_geo: Harmless = None
+    container: only() = None
+    diagnostics: Harmless = None

@@ -1,0 +1,97 @@
+"""POST /v1/messages and /v1/messages/count_tokens."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse
+
+from glm_engine.dialogue import DialogueParser, starts_in_reasoning
+from glm_engine.server.anthropic.answers import MessagePresenter, MessageStream
+from glm_engine.server.anthropic.conversation import (
+    continues_turn,
+    template_messages,
+    template_tools,
+    thinks,
+)
+from glm_engine.server.anthropic.errors import PREFIX, RESPONSES, anthropic_body
+from glm_engine.server.anthropic.fields import CountRequest, MessagesRequest
+from glm_engine.server.anthropic.turn import Turn
+from glm_engine.server.errors import BODIES_BY_PREFIX, ApiError
+from glm_engine.server.generation import Job
+from glm_engine.server.limits import JsonRoute
+from glm_engine.server.openai.conversation import rendered
+from glm_engine.server.openai.fields import SamplingFields
+from glm_engine.server.openai.requests import check_model, make_choices
+from glm_engine.server.streaming import WholeAnswer
+
+FORCED = ("any", "tool")
+
+
+def prompt_text(service, fields):
+    """Return the text of the prompt and the tools in it."""
+    if fields.tool_choice and fields.tool_choice.type in FORCED:
+        kind = fields.tool_choice.type
+        message = f"tool_choice: type {kind!r} is not supported here, only 'auto' and 'none'"
+        raise ApiError(400, message, "tool_choice")
+    tools = template_tools(fields)
+    adds_turn = not continues_turn(fields)
+    variables = {"enable_thinking": thinks(fields)}
+    text = rendered(service, template_messages(fields), adds_turn, tools, variables)
+    return text, tools
+
+
+async def encoded(service, text):
+    ids = await service.encoder.encode(text, add_special_tokens=False, param="messages")
+    service.encoder.check_ids(ids, service.vocab_size, "messages")
+    return ids
+
+
+def sampling_fields(fields):
+    return SamplingFields(
+        temperature=fields.temperature,
+        top_p=fields.top_p,
+        top_k=fields.top_k,
+        stop=fields.stop_sequences or [],
+    )
+
+
+def make_turn(fields, text, tools, is_cut_short):
+    parser = DialogueParser(
+        starts_in_reasoning(text), tools, bool(tools), continues_turn=continues_turn(fields)
+    )
+    hides = fields.thinking and fields.thinking.display == "omitted"
+    takes_one = bool(fields.tool_choice and fields.tool_choice.disable_parallel_tool_use)
+    return Turn(parser, not hides, takes_one, is_cut_short)
+
+
+async def make_job(service, fields, visit):
+    """Return the job of a request and the turn that its text is read into."""
+    text, tools = prompt_text(service, fields)
+    prompt = await encoded(service, text)
+    room = service.encoder.output_room(len(prompt), None, otherwise=None)
+    max_tokens = min(fields.max_tokens, room)
+    choices = make_choices(service, sampling_fields(fields), prompt, max_tokens, num_logprobs=-1)
+    visit.prompt_tokens = len(prompt)
+    turn = make_turn(fields, text, tools, is_cut_short=max_tokens < fields.max_tokens)
+    return Job(service, choices, visit), turn
+
+
+def messages_router(service):
+    BODIES_BY_PREFIX[PREFIX] = anthropic_body
+    router = APIRouter(route_class=JsonRoute, responses=RESPONSES, tags=["Anthropic"])
+
+    @router.post("/v1/messages")
+    async def messages(fields: MessagesRequest, request: Request):
+        """Answer a conversation."""
+        check_model(service, fields.model)
+        job, turn = await make_job(service, fields, request.scope["visit"])
+        presenter = MessagePresenter(service, job, turn)
+        job.submit()
+        return (MessageStream if fields.stream else WholeAnswer)(service, job, presenter)
+
+    @router.post("/v1/messages/count_tokens")
+    async def count_tokens(fields: CountRequest):
+        """Return how many tokens the prompt of a conversation has."""
+        check_model(service, fields.model)
+        text, _ = prompt_text(service, fields)
+        return JSONResponse({"input_tokens": len(await encoded(service, text))})
+
+    return router
