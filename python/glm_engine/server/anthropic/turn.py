@@ -18,13 +18,16 @@ class Turn:
         deltas = self.parser.push(piece.text)
         if piece.finish_reason:
             deltas = [*deltas, *self.parser.finish()]
-        return [delta for delta in deltas if self.is_shown(delta)]
+        return list(self.shown(deltas))
 
-    def is_shown(self, delta):
-        if self.takes_one_call and self.num_calls:
-            return False
-        self.num_calls += type(delta) is CallEnd
-        return self.shows_thinking or type(delta) is not Reasoning
+    def shown(self, deltas):
+        for delta in deltas:
+            if self.takes_one_call and self.num_calls:
+                return
+            if type(delta) is CallEnd:
+                self.num_calls += 1
+            if self.shows_thinking or type(delta) is not Reasoning:
+                yield delta
 
     def stop(self, choice):
         """Return stop_reason and stop_sequence of a choice that has ended."""
