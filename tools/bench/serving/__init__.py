@@ -1,0 +1,1 @@
+"""Throughput through `glm serve` beside the engine's own, on the same requests."""

@@ -1,0 +1,83 @@
+"""`python -m tools.bench.serving`: the acceptance figures of a server, beside their limits."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import click
+
+from tools.bench import machine, report
+from tools.bench.figures import Bound, Figure, Section
+from tools.bench.serving.sides import Cores, at_server, in_engine
+
+LEAST_SHARE, MOST_MICROSECONDS = 0.95, 120.0
+METHOD = (
+    "The same requests, all at once and streamed, through `glm serve` and in an engine without a "
+    "server (`glm load --engine`), by turns; medians of the rounds. Throughput: output tokens over "
+    "the time from the first request to the last end. CPU of the HTTP thread: user and system time "
+    "of the server's main thread over output tokens; of the process: all its threads."
+)
+
+
+def middle(rounds: list[dict], name: str) -> float:
+    return median(point[name] for point in rounds)
+
+
+def figures_of(servers: list[dict], engines: list[dict]) -> Sequence[Figure]:
+    """Throughput of both sides, their ratio, and what a token costs."""
+    mine = middle(servers, "output_tokens_per_second")
+    own = middle(engines, "output_tokens_per_second")
+    http, engine = (middle(servers, f"{name}_us_per_token") for name in ("http", "engine"))
+    client = max(point["client_cpu_share"] for point in servers)
+    ttft = median(point["ttft_ms"]["p50"] for point in servers)
+    return (
+        Figure("through the server", mine, "tokens/s", note=f"TTFT {ttft:,.0f} ms (p50)"),
+        Figure("the engine's own", own, "tokens/s"),
+        Figure("server over engine", mine / own, "", Bound.AT_LEAST, LEAST_SHARE),
+        Figure("CPU of the HTTP thread", http, "µs a token", Bound.AT_MOST, MOST_MICROSECONDS),
+        Figure("CPU of the process", http + engine, "µs a token"),
+        Figure("CPU of the client", 100 * client, "%", note="of one core, the greatest"),
+    )
+
+
+def parse_cores(text: str | None) -> Cores | None:
+    """Cores of `0/1`: the engine's before the slash, HTTP's and the client's after it."""
+    if text is None:
+        return None
+    parts = [frozenset(int(core) for core in part.split(",")) for part in text.split("/")]
+    if len(parts) != 2 or not (parts[0] | parts[1]) <= os.sched_getaffinity(0):
+        raise click.BadParameter(f"{text!r} is not ENGINE/HTTP of cores that are here, such as 0/1")
+    return Cores(*parts)
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--clients", type=click.IntRange(min=1), default=256, show_default=True)
+@click.option("--prompts", default="fixed:32", show_default=True)
+@click.option("--outputs", default="fixed:64", show_default=True)
+@click.option("--cores", help="ENGINE/HTTP, such as 0/1: HTTP's are the client's too.")
+@click.option("--output", type=click.Path(path_type=Path), help="Write the rounds as JSON.")
+@click.argument("engine_options", nargs=-1, type=click.UNPROCESSED)
+def main(rounds, clients, prompts, outputs, cores, output, engine_options) -> None:
+    """Measure with ENGINE_OPTIONS of `glm serve`; exit with 1 when a limit is missed."""
+    chosen = parse_cores(cores)
+    requests = ["--prompts", prompts, "--outputs", outputs, "--requests", str(clients)]
+    requests += ["--rate", "inf", "--seed", "1"]
+    servers, engines = [], []
+    for _ in range(rounds):
+        servers.append(at_server(requests, engine_options, chosen))
+        engines.append(in_engine(requests, engine_options, chosen))
+    series = {"server": servers, "engine": engines}
+    section = Section("serving", "Serving", METHOD, figures_of(servers, engines), series)
+    report.print_section(section)
+    if output:
+        content = report.as_json(" ".join(sys.argv), machine.describe(), [section])
+        output.write_text(json.dumps(json.loads(content), indent=1) + "\n", encoding="utf-8")
+    sys.exit(1 if report.missed([section]) else 0)
+
+
+if __name__ == "__main__":
+    main()
