@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass, field
 
 from glm_engine.detokenizer import StopMatcher
+from glm_engine.errors import Status, name_of
 from glm_engine.server.bridge import Inbox
 from glm_engine.server.errors import NO_RETRY, ApiError
 
@@ -92,8 +93,9 @@ def failure_of(reason, status, message):
         return ApiError(408, text, code="deadline_exceeded", headers=NO_RETRY)
     if reason == "cancelled":
         return ApiError(503, "the server cancelled the request", code="cancelled")
-    text = f"the engine failed this request (status {status}): {message}"
-    return ApiError(500, text, code="engine_error")
+    lost = status == Status.GLM_DEVICE_ERROR
+    text = f"the engine failed this request: {message}"
+    return ApiError(503 if lost else 500, text, code=name_of(status))
 
 
 class Job:

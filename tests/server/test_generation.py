@@ -1,0 +1,195 @@
+"""Choices and jobs over recorded events: pieces, stop texts, ends, failures."""
+
+import asyncio
+
+import pytest
+
+from glm_engine.detokenizer import IncrementalDetokenizer, StopMatcher
+from glm_engine.requests import Request
+from glm_engine.server.errors import ApiError
+from glm_engine.server.generation import Choice, DisconnectedError, Job
+from glm_engine.server.metrics import Metrics
+from glm_engine.server.visits import Visit
+
+END = 0
+BYTES = {END: b"<end>", 1: "Grü".encode(), 2: b"\xe2\x82", 3: b"\xac", 4: b"ab", 5: b"cd"}
+
+
+def make_choice(index=0, stops=(), keeps_stop=False, shows_ending=False):
+    return Choice(
+        index=index,
+        request=Request([1, 2, 3]),
+        detokenizer=IncrementalDetokenizer(BYTES.get),
+        matcher=StopMatcher(stops, keeps_stop) if stops else None,
+        ending_ids=frozenset({END}),
+        shows_ending=shows_ending,
+    )
+
+
+def text_of(choice, tokens, size=1, ending=("length", 0, "")):
+    """Feed tokens in groups, then the end; return the pieces' texts."""
+    texts = []
+    for at in range(0, len(tokens), size):
+        choice.arrived += tokens[at : at + size]
+        texts.append(choice.advance().text)
+        if choice.finish_reason:
+            return texts
+    choice.ending = ending
+    texts.append(choice.advance().text)
+    return texts
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 10])
+def test_no_half_characters(size) -> None:
+    texts = text_of(make_choice(), [1, 2, 3, 4], size)
+    assert "".join(texts) == "Grü€ab"
+    assert all("\ufffd" not in text for text in texts)
+    assert "".join(text_of(make_choice(), [1, 2], size)) == "Grü\ufffd"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_stop_texts_across_tokens(size) -> None:
+    choice = make_choice(stops=("bc",))
+    assert "".join(text_of(choice, [1, 4, 5, 4], size)) == "Grüa"
+    assert choice.finish_reason == "stop"
+    assert choice.num_tokens == 3
+    kept = make_choice(stops=("bc",), keeps_stop=True)
+    assert "".join(text_of(kept, [1, 4, 5, 4], size)) == "Grüabc"
+
+
+def test_what_was_held_back_comes_at_the_end() -> None:
+    choice = make_choice(stops=("bcx",))
+    assert "".join(text_of(choice, [4], ending=("stop_token", 0, ""))) == "ab"
+    assert choice.finish_reason == "stop"
+
+
+def test_the_ending_token() -> None:
+    hidden = make_choice()
+    assert "".join(text_of(hidden, [4, END], ending=("stop_token", 0, ""))) == "ab"
+    assert hidden.num_tokens == 2
+    shown = make_choice(shows_ending=True)
+    assert "".join(text_of(shown, [4, END], ending=("stop_token", 0, ""))) == "ab<end>"
+
+
+def test_logprobs_belong_to_the_tokens_of_the_text() -> None:
+    choice = make_choice()
+    choice.arrived += [4, 2, END]
+    choice.logprobs += [(-0.5, []), (-0.25, []), (-0.125, [])]
+    assert choice.advance().logprobs == [(4, -0.5, []), (2, -0.25, [])]
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"),
+    [
+        (("deadline", 0, ""), 408),
+        (("cancelled", 0, ""), 503),
+        (("failed", 8, "logits are not finite"), 500),
+        (("failed", 7, "the device is lost"), 503),
+    ],
+)
+def test_ends_that_are_errors(ending, status) -> None:
+    with pytest.raises(ApiError) as caught:
+        text_of(make_choice(), [4], ending=ending)
+    assert caught.value.status_code == status
+    assert ending[2] in caught.value.detail
+
+
+class RecordedBridge:
+    """Takes choices until it is full; remembers who was cancelled."""
+
+    def __init__(self, capacity=8):
+        self.capacity = capacity
+        self.live = []
+        self.cancelled = []
+
+    def submit(self, choice, _inbox):
+        if len(self.live) == self.capacity:
+            raise ApiError(429, "full")
+        self.live.append(choice)
+        choice.request_id = len(self.live)
+
+    def cancel(self, choice):
+        if choice in self.live:
+            self.live.remove(choice)
+            self.cancelled.append(choice)
+
+
+class RecordedService:
+    def __init__(self, capacity=8):
+        self.bridge = RecordedBridge(capacity)
+        self.metrics = Metrics()
+
+
+def make_job(num_choices=2, capacity=8, **options):
+    service = RecordedService(capacity)
+    choices = [make_choice(index, **options) for index in range(num_choices)]
+    return Job(service, choices, Visit("/v1/completions")), service.bridge
+
+
+def give(job, choice, tokens, ending=None):
+    choice.arrived += tokens
+    choice.ending = ending
+    job.inbox.add(choice)
+    job.inbox.wake()
+
+
+def test_all_choices_are_submitted_or_none() -> None:
+    job, bridge = make_job(num_choices=3, capacity=2)
+    with pytest.raises(ApiError):
+        job.submit()
+    assert bridge.live == []
+    assert len(bridge.cancelled) == 2
+
+
+async def texts_of(job):
+    texts = ["" for _ in job.choices]
+    async for pieces in job.wakes():
+        for choice, piece in pieces:
+            texts[choice.index] += piece.text
+    return texts
+
+
+def test_a_job_ends_with_its_last_choice() -> None:
+    async def run():
+        job, bridge = make_job(stops=("cd",))
+        job.submit()
+        reading = asyncio.create_task(texts_of(job))
+        for tokens in ([1], [4], [5]):
+            await asyncio.sleep(0)
+            give(job, job.choices[0], tokens)
+        await asyncio.sleep(0.01)
+        assert bridge.live == [job.choices[1]]
+        give(job, job.choices[1], [4, 4], ("length", 0, ""))
+        assert await reading == ["Grüab", "abab"]
+        assert job.visit.completion_tokens == 5
+        assert job.visit.finish_reason == "length,stop"
+
+    asyncio.run(run())
+
+
+def test_an_abandoned_job_takes_its_choices_off() -> None:
+    async def run():
+        job, bridge = make_job()
+        job.submit()
+        reading = asyncio.create_task(texts_of(job))
+        await asyncio.sleep(0)
+        job.abandon()
+        assert bridge.live == []
+        with pytest.raises(DisconnectedError):
+            await reading
+
+    asyncio.run(run())
+
+
+def test_a_job_that_is_cut_off_tells_why() -> None:
+    async def run():
+        job, bridge = make_job()
+        job.submit()
+        reading = asyncio.create_task(texts_of(job))
+        await asyncio.sleep(0)
+        job.fail(ApiError(503, "the server is shutting down"))
+        with pytest.raises(ApiError, match="shutting down"):
+            await reading
+        assert bridge.live == []
+
+    asyncio.run(run())
