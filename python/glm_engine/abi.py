@@ -84,6 +84,7 @@ STRUCTS = {
         ("logits_capacity", "int32_t"),
         ("logits", "float*"),
         ("deadline_ns", "int64_t"),
+        ("mask", "const uint32_t*"),
     ],
     "engine_event": [
         ("request_id", "uint64_t"),
@@ -183,6 +184,14 @@ FUNCTIONS = {
     ),
     "engine_cancel": ("glm_status", "glm_engine*", "uint64_t", "glm_message*"),
     "engine_preempt": ("glm_status", "glm_engine*", "uint64_t", "glm_message*"),
+    "engine_set_mask": (
+        "glm_status",
+        "glm_engine*",
+        "uint64_t",
+        "int32_t",
+        "const uint32_t*",
+        "glm_message*",
+    ),
     "engine_poll": ("glm_status", "glm_engine*", "engine_event*", "int32_t", "int32_t*"),
     "engine_wait": ("glm_status", "glm_engine*", "int64_t"),
     "engine_event_fd": ("int32_t", "glm_engine*"),

@@ -12,17 +12,20 @@ import threading
 from glm_engine import abi
 from glm_engine.errors import BadInputError, EngineError, Status
 from glm_engine.libraries import load_engine_library
+from glm_engine.records import event_records
 from glm_engine.requests import (
     EngineOptions,
     Event,
     Request,
     Sampling,
     check_logits_buffer,
+    check_mask,
     checked_number,
-    event_of,
+    events_of,
     fill_options,
     fill_request,
     int32_array,
+    mask_words,
 )
 
 __all__ = [
@@ -36,7 +39,7 @@ __all__ = [
     "plan",
 ]
 
-POLL_CAPACITY = 256
+POLL_CAPACITY = 1024
 NO_PROGRESS = abi.ProgressFunction()
 
 
@@ -134,7 +137,7 @@ class Engine:
         pointer = abi.EnginePointer()
         call(self.library, "init_engine_with", ctypes.byref(struct), ctypes.byref(pointer))
         self.pointer = pointer
-        self.events = (abi.EventStruct * POLL_CAPACITY)()
+        self.events, self.events_pointer = event_records(POLL_CAPACITY)
         self.steps = (abi.StepStruct * POLL_CAPACITY)()
         self.vocab_size = self.info()["vocab_size"]
 
@@ -171,6 +174,7 @@ class Engine:
         The buffer of `logits` is kept alive until the event that ends the request.
         """
         check_logits_buffer(request, self.vocab_size)
+        check_mask(request.mask, self.vocab_size)
         struct = abi.RequestStruct(struct_size=ctypes.sizeof(abi.RequestStruct))
         self.library.engine_default_request(ctypes.byref(struct))
         alive = fill_request(struct, request)
@@ -201,27 +205,46 @@ class Engine:
     def preempt(self, request_id):
         call(self.library, "engine_preempt", self.handle, checked_id(request_id))
 
+    def set_mask(self, request_id, index, mask):
+        """Give the mask of output token `index` of a request that was submitted with a mask.
+
+        Token `index - 1` must have been sampled. None allows every token at that index.
+        """
+        check_mask(mask, self.vocab_size)
+        words, pointer = (None, None) if mask is None else mask_words(mask)
+        number = checked_number("index", index)
+        call(self.library, "engine_set_mask", self.handle, checked_id(request_id), number, pointer)
+        del words
+
     def resize_pool(self, num_pages):
         number = checked_number("num_pages", num_pages)
         call(self.library, "engine_resize_pool", self.handle, number)
 
     def poll(self):
         """Return the events that wait, in order; never blocks."""
+        return events_of(self.poll_records())
+
+    def poll_records(self):
+        """Return the events that wait as a numpy array, its fields those of `engine_event`.
+
+        Never blocks. There may be more than one call returns: the file of `event_fd` stays
+        readable while events wait.
+        """
         count = ctypes.c_int32()
         with self.events_lock:
             call_bare(
                 self.library,
                 "engine_poll",
                 self.handle,
-                self.events,
+                self.events_pointer,
                 POLL_CAPACITY,
                 ctypes.byref(count),
             )
-            events = [event_of(self.events[index]) for index in range(count.value)]
-            for event in events:
-                if event.ends_request:
-                    self.buffers.pop(event.request_id, None)
-        return events
+            records = self.events[: count.value].copy()
+            if self.buffers:
+                for request_id in records["request_id"][records["kind"] != abi.EVENT_TOKEN]:
+                    self.buffers.pop(int(request_id), None)
+        return records
 
     def wait(self, seconds):
         """Wait until an event is there; False when the time was over first."""

@@ -16,6 +16,7 @@ INTEGER_RANGES = {
     "uint64_t": range(2**64),
 }
 FLOAT_BYTES = 4
+MASK_BITS = 32
 
 
 @dataclass
@@ -83,7 +84,12 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Request:
-    """One prompt to continue. `logits` is a writable float32 buffer or None."""
+    """One prompt to continue. `logits` is a writable float32 buffer or None.
+
+    `mask` is None for a request without masks, else the mask of its first output token:
+    ceil(vocab / 32) words of uint32, bit t % 32 of word t / 32 set where token t is allowed.
+    Such a request waits before each later token until `Engine.set_mask` gave its mask.
+    """
 
     prompt: Sequence[int]
     max_tokens: int = 64
@@ -97,6 +103,7 @@ class Request:
     deadline_ns: int = 0
     logits: object = None
     logits_capacity: int = 0
+    mask: object = None
 
 
 @dataclass(frozen=True)
@@ -204,6 +211,8 @@ def fill_request(struct, request):
         buffer = (ctypes.c_float * 0).from_buffer(request.logits)
         arrays["logits"] = buffer
         struct.logits = ctypes.cast(buffer, type(struct.logits))
+    if request.mask is not None:
+        arrays["mask"], struct.mask = mask_words(request.mask)
     return arrays
 
 
@@ -220,6 +229,27 @@ def check_logits_buffer(request, vocab_size):
         )
 
 
+def mask_words(mask):
+    """Return the words of a contiguous buffer without copying it, and where they lie."""
+    import numpy
+
+    words = numpy.frombuffer(mask, dtype=numpy.uint32)
+    return words, words.ctypes.data_as(ctypes.POINTER(ctypes.c_uint32))
+
+
+def check_mask(mask, vocab_size):
+    """Refuse a mask of another size than the vocabulary's, and one that is not contiguous."""
+    if mask is None:
+        return
+    view = memoryview(mask)
+    needed = -(-vocab_size // MASK_BITS) * (MASK_BITS // 8)
+    if view.nbytes != needed or not view.c_contiguous:
+        raise BadInputError(
+            f"the mask holds {view.nbytes} bytes, expected {needed}, one after another: "
+            f"a bit for each of {vocab_size} tokens in words of {MASK_BITS} bits"
+        )
+
+
 def flattened(sequences):
     """Return all tokens in one list and where each sequence begins, end included."""
     flat, begins = [], [0]
@@ -229,21 +259,29 @@ def flattened(sequences):
     return flat, begins
 
 
-def event_of(struct):
-    count = max(0, min(struct.num_logprobs, abi.MAX_LOGPROBS))
+def events_of(records):
+    """Return the events of a numpy array whose fields are those of `engine_event`."""
+    names = records.dtype.names
+    return [event_of(dict(zip(names, record, strict=True))) for record in records.tolist()]
+
+
+def event_of(fields):
+    """Return the event with the fields of one `engine_event`, by name."""
+    count = max(0, min(fields["num_logprobs"], abi.MAX_LOGPROBS))
+    top_ids, top_logprobs = (fields[name][:count].tolist() for name in ("top_ids", "top_logprobs"))
     return Event(
-        request_id=struct.request_id,
-        kind=EVENT_KINDS.get(struct.kind, f"unknown kind {struct.kind}"),
-        finish_reason=finish_reason(struct.finish_reason),
-        status=struct.status,
-        token_id=struct.token_id,
-        index=struct.index,
-        prompt_tokens=struct.prompt_tokens,
-        cached_tokens=struct.cached_tokens,
-        logprob=struct.logprob,
-        top_logprobs=list(zip(struct.top_ids[:count], struct.top_logprobs[:count], strict=True)),
-        time_ns=struct.time_ns,
-        message=struct.message.decode("utf-8", "replace"),
+        request_id=fields["request_id"],
+        kind=EVENT_KINDS.get(fields["kind"], f"unknown kind {fields['kind']}"),
+        finish_reason=finish_reason(fields["finish_reason"]),
+        status=fields["status"],
+        token_id=fields["token_id"],
+        index=fields["index"],
+        prompt_tokens=fields["prompt_tokens"],
+        cached_tokens=fields["cached_tokens"],
+        logprob=fields["logprob"],
+        top_logprobs=list(zip(top_ids, top_logprobs, strict=True)),
+        time_ns=fields["time_ns"],
+        message=fields["message"].decode("utf-8", "replace"),
     )
 
 

@@ -44,8 +44,11 @@ local terra upload_inputs(self : &Rank, launch : &Launch, message : &C.glm_messa
   var plan = launch.plan
   var host, device = staged(launch.staging, plan:is_decode()), self.inputs
   call(self, message, "upload of the step's inputs", "upload", device.data, host.data, host:unbiased_bytes(&plan.shape))
-  if plan.num_biases > 0 or plan.num_masks > 0 then
+  if plan.num_biases > 0 then
     call(self, message, "upload of the step's biases", "upload", device.bias_tokens, host.bias_tokens, host:bias_bytes())
+  end
+  if plan.num_masks > 0 and self.index == 0 then
+    call(self, message, "upload of the step's masks", "upload", device.masks, host.masks, plan:mask_bytes())
   end
   var stride : int64 = plan.shape.max_pages_per_sequence
   var begin, finish = plan.page_table_row_begin * stride, plan.page_table_row_end * stride

@@ -11,7 +11,7 @@ local Sequence = sequence.Sequence
 
 return function(Loop)
   terra Loop:has_work() : bool
-    return self.is_active or self.has_orders or self.submissions.size > 0
+    return self.is_active or self.has_orders or self.has_masks or self.submissions.size > 0
       or (self.wake_ns > 0 and threads.now_ns() >= self.wake_ns)
   end
 
@@ -54,6 +54,7 @@ return function(Loop)
     end
     self.published.num_waiting = self.published.num_waiting + self.submissions.size
     self.submissions:clear()
+    self:take_masks()
     if self.has_orders and not self.scheduler:is_in_flight() then
       self:obey_all()
     end
@@ -186,6 +187,7 @@ return function(Loop)
   terra Loop:remove_ended()
     for i = 0, self.scheduler.ended.size do
       scheduler.remove(&self.live, self.scheduler.ended.data[i])
+      scheduler.remove(&self.masked, self.scheduler.ended.data[i])
     end
   end
 
@@ -215,6 +217,7 @@ return function(Loop)
     self:lock()
     self:publish_events()
     self:remove_ended()
+    self:publish_outputs()
     self:publish_counters()
     self.wake_ns = s:nearest_deadline()
     self:unlock()

@@ -60,10 +60,12 @@ local Loop = terralib.memoize(function(RankGroup)
     is_stopping : bool
     is_active : bool
     has_orders : bool
+    has_masks : bool
     is_usable : bool
     failure : C.glm_message
     submissions : scheduler.SequenceList
     live : scheduler.SequenceList
+    masked : scheduler.SequenceList
     max_live : int32
     events : events.EventRing
     event_fd : int32
@@ -118,7 +120,7 @@ local Loop = terralib.memoize(function(RankGroup)
   terra Loop:init_lists(message : &C.glm_message) : int32
     self.max_live = self.options.max_batch + self.options.max_queue
     var needed = 2 * self.max_live
-    var is_ready = self.steps:init() and self.submissions:reserve(self.max_live) and self.live:reserve(self.max_live)
+    var is_ready = self.steps:init() and self.submissions:reserve(self.max_live) and self.live:reserve(self.max_live) and self.masked:reserve(self.max_live)
       and self.events:init(needed, terralib.select(4 * needed > event_capacity_most, 4 * needed, event_capacity_most))
     if not is_ready then
       return status.fail(message, C.GLM_OUT_OF_MEMORY, "no memory for the queues of %d requests", self.max_live)
@@ -187,6 +189,7 @@ local Loop = terralib.memoize(function(RankGroup)
     end
     self.submissions:free()
     self.live:free()
+    self.masked:free()
     self.scheduler:free()
     self.events:free()
     self.steps:free()
@@ -201,6 +204,7 @@ local Loop = terralib.memoize(function(RankGroup)
   end
 
   measures.extend(Loop)
+  require("terra.loop.masks")(Loop)
   require("terra.loop.iteration")(Loop)
   require("terra.loop.requests")(Loop)
   require("terra.loop.synchronous")(Loop)

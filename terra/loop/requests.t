@@ -73,6 +73,9 @@ return function(Loop)
     self.next_id = self.next_id + 1
     scheduler.append(&self.submissions, item)
     scheduler.append(&self.live, item)
+    if item:is_masked() then
+      scheduler.append(&self.masked, item)
+    end
     C.pthread_cond_signal(&self.work)
     return C.GLM_OK
   end
@@ -94,15 +97,6 @@ return function(Loop)
       request.delete_sequence(item)
     end
     return code
-  end
-
-  terra Loop:find_live(request_id : uint64) : &Sequence
-    for i = 0, self.live.size do
-      if self.live.data[i].id == request_id then
-        return self.live.data[i]
-      end
-    end
-    return nil
   end
 
   terra Loop:order(request_id : uint64, is_cancel : bool, message : &C.glm_message) : int32

@@ -127,7 +127,7 @@ terra Plan:shape_step(message : &C.glm_message) : int32
   if self.shape.max_biases < least_biases then
     self.shape.max_biases = least_biases
   end
-  self.shape.max_masks = 0
+  self.shape.max_masks = terralib.select(o.max_logit_rows < o.max_batch, o.max_logit_rows, o.max_batch)
   self.shape.vocab_size = self.model.config.vocab_size
   return C.GLM_OK
 end

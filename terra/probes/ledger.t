@@ -115,6 +115,21 @@ terra LedgerRanks:bias_hash(plan : &StepPlan, index : int32, hash : uint64) : ui
   return hash
 end
 
+terra LedgerRanks:allowed(plan : &StepPlan, index : int32, wanted : int32) : int32
+  var row = plan.inputs.mask_row[index]
+  if row < 0 then
+    return wanted
+  end
+  var mask = plan.inputs.masks + row * self.shape:mask_words()
+  for i = 0, self.shape.vocab_size - 1 do
+    var token = (wanted + i) % (self.shape.vocab_size - 1)
+    if (mask[token / 32] >> (token % 32)) % 2 == 1 then
+      return token
+    end
+  end
+  return -1
+end
+
 terra LedgerRanks:poisoned(plan : &StepPlan, row : int32) : bool
   return plan.inputs.token_ids[row] == self.shape.vocab_size - 1
 end
@@ -129,12 +144,12 @@ terra LedgerRanks:sample_row(plan : &StepPlan, index : int32)
   if plan.inputs.temperature[index] > 0.0f then
     hash = mix(mix(hash, plan.inputs.seed[index]), plan.inputs.position[index])
   end
-  var token = [int32](hash % [uint64](self.shape.vocab_size - 1))
+  var token = self:allowed(plan, index, [int32](hash % [uint64](self.shape.vocab_size - 1)))
   self.results.token_ids[index] = token
   self.results.is_finite[index] = 1
   if self:poisoned(plan, row) then
     self.results.is_finite[index] = 0
-  elseif count_row >= 0 then
+  elseif count_row >= 0 and token >= 0 then
     var count = self.counts + ([int64](count_row) * self.shape.vocab_size + token)
     @count = @count + 1
   end

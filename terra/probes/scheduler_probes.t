@@ -118,7 +118,7 @@ local terra shape_of(o : &LedgerOptions) : batch.StepShape
     max_pages_per_sequence = (o.max_seq + o.page_size - 1) / o.page_size,
     max_logit_rows = o.max_logit_rows,
     max_biases = 16 * o.max_logit_rows,
-    max_masks = 0,
+    max_masks = o.max_logit_rows,
     vocab_size = o.vocab_size,
   }
 end
@@ -187,7 +187,7 @@ terra probes.ledger_is_consistent(handle : &opaque) : bool
 end
 
 delegate("ledger_", Loop.methods, {
-  "iterate", "submit", "cancel", "preempt", "poll", "wait", "info", "resize_pool",
+  "iterate", "submit", "cancel", "preempt", "set_mask", "poll", "wait", "info", "resize_pool",
   "prefill", "decode_step", "run_batch_decode", "free_state",
 }, function(handle) return `&[&Ledger](handle).loop end)
 

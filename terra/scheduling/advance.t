@@ -89,9 +89,14 @@ end
 
 terra Scheduler:fail_without_token(item : &Sequence)
   var text : int8[C.ENGINE_EVENT_MESSAGE_CAPACITY]
-  C.snprintf(&text[0], C.ENGINE_EVENT_MESSAGE_CAPACITY, "penalties and biases leave no token to sample for token %d of the output",
-    item:num_outputs())
-  self:fail(item, C.GLM_NUMERIC_ERROR, &text[0])
+  var code, cause = C.GLM_NUMERIC_ERROR, "penalties and biases leave no token to sample"
+  if item:mask_allows_nothing() then
+    code, cause = C.GLM_INVALID_ARGUMENT, "the mask allows no token"
+  elseif item:is_restricted() then
+    cause = "penalties and biases leave none of the tokens that the mask allows"
+  end
+  C.snprintf(&text[0], C.ENGINE_EVENT_MESSAGE_CAPACITY, "%s for token %d of the output", cause, item:num_outputs())
+  self:fail(item, code, &text[0])
 end
 
 terra Scheduler:accept(item : &Sequence, row : int32)

@@ -15,6 +15,10 @@ local struct StepShape {
 }
 batch.StepShape = StepShape
 
+terra StepShape:mask_words() : int64
+  return ([int64](self.vocab_size) + 31) / 32
+end
+
 local struct StepPlan {
   num_tokens : int32
   num_decode_tokens : int32
@@ -36,7 +40,7 @@ local function decode_used(p) return `p.num_decode_tokens end
 local function segments_used(p) return `p.num_segments end
 local function samples_used(p) return `p.num_sample_rows end
 local function biases_used(p) return `p.num_biases end
-local function mask_words(s) return `(s.vocab_size + 31) / 32 end
+local function mask_words(s) return `s:mask_words() end
 
 batch.arrays = {
   { name = "token_ids", type = int32, count = per_token, used = tokens_used },
@@ -147,7 +151,11 @@ terra batch.StepInputs:unbiased_bytes(shape : &StepShape) : int64
 end
 
 terra batch.StepInputs:bias_bytes() : int64
-  return [&int8](self.page_table) - [&int8](self.bias_tokens)
+  return [&int8](self.masks) - [&int8](self.bias_tokens)
+end
+
+terra StepPlan:mask_bytes() : int64
+  return self.num_masks * self.shape:mask_words() * sizeof(uint32)
 end
 
 terra batch.StepOutputs:short_bytes() : int64
@@ -262,6 +270,14 @@ terra StepPlan:add_sample_row(row : int32, sampling : &C.engine_sampling, positi
   inputs.bias_begin[index + 1] = self.num_biases
   self.num_sample_rows = index + 1
   return index
+end
+
+terra StepPlan:add_mask(mask : &uint32)
+  check.bounds(self.num_masks, self.shape.max_masks)
+  var words = self.shape:mask_words()
+  C.memcpy(self.inputs.masks + self.num_masks * words, mask, words * sizeof(uint32))
+  self.inputs.mask_row[self.num_sample_rows - 1] = self.num_masks
+  self.num_masks = self.num_masks + 1
 end
 
 terra StepPlan:add_bias(token : int32, value : float)

@@ -149,7 +149,9 @@ terra Scheduler:planned_tokens() : int32
 end
 
 terra Scheduler:chunk_of(item : &Sequence) : int32
-  if item:is_decoding() then
+  if item:awaits_its_mask() then
+    return 0
+  elseif item:is_decoding() then
     return 1
   end
   var remaining = item.prompt_length - item.num_computed
@@ -186,6 +188,9 @@ terra Scheduler:add_sample_row(item : &Sequence) : int32
   for i = 0, biases.size do
     self.step:add_bias(biases.data[i].token, biases.data[i].value)
   end
+  if item:is_restricted() then
+    self.step:add_mask(item.mask)
+  end
   return row
 end
 
@@ -205,7 +210,7 @@ end
 terra Scheduler:write_decode_rows()
   for i = 0, self.running.size do
     var item = self.running.data[i]
-    var is_wanted = item:is_decoding() and not item:awaits_its_end()
+    var is_wanted = item:is_decoding() and not item:awaits_its_end() and not item:awaits_its_mask()
     if is_wanted and self.step:room() > 0 and self:can_sample(item) then
       self:write_decode_row(item)
       self:push_segment(item, 1, self:add_sample_row(item), true)

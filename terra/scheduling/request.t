@@ -187,6 +187,17 @@ local terra copy_biases(item : &Sequence, r : &C.engine_request) : bool
   return item.min_outputs == 0 or item:make_early_biases()
 end
 
+local terra copy_mask(item : &Sequence, r : &C.engine_request, limits : &Limits) : bool
+  if r.mask == nil then
+    return true
+  elseif not item:make_mask(limits.vocab_size) then
+    return false
+  end
+  item:give_mask(r.mask)
+  item:take_mask()
+  return true
+end
+
 terra request.reserve(item : &Sequence, num_tokens : int32, page_size : int32) : bool
   var num_pages = (num_tokens + page_size - 1) / page_size + 1
   return item.tokens:reserve(num_tokens + 1) and item.pages:reserve(num_pages) and item.saved_pages:reserve(num_pages)
@@ -210,7 +221,7 @@ local terra copy_all(item : &Sequence, r : &C.engine_request, model : &ModelConf
     return false
   end
   request.set_prompt(item, r.prompt, r.prompt_length)
-  return copy_stop_tokens(item, r, model) and copy_stop_sequences(item, r) and copy_biases(item, r)
+  return copy_stop_tokens(item, r, model) and copy_stop_sequences(item, r) and copy_biases(item, r) and copy_mask(item, r, limits)
 end
 
 terra request.new_sequence() : &Sequence

@@ -45,6 +45,12 @@ local struct Sequence {
   deadline_ns : int64
   logits : &float
   logits_capacity : int32
+  mask : &uint32
+  mask_tokens : int32
+  is_unrestricted : bool
+  num_given_masks : int32
+  num_taken_masks : int32
+  num_known_outputs : int32
   cancel_requested : bool
   preempt_requested : bool
   last_row_is_prefill : bool
@@ -69,6 +75,8 @@ terra Sequence:free()
   self.early_biases:free()
   C.free(self.saved_data)
   self.saved_data = nil
+  C.free(self.mask)
+  self.mask = nil
 end
 
 terra Sequence:num_outputs() : int32
@@ -87,9 +95,57 @@ terra Sequence:awaits_its_end() : bool
   return self.num_pending > 0 and self:num_planned_outputs() >= self.max_outputs
 end
 
+terra Sequence:is_masked() : bool
+  return self.mask ~= nil
+end
+
+terra Sequence:awaits_its_mask() : bool
+  return self:is_masked() and self.num_taken_masks <= self:num_planned_outputs()
+end
+
+terra Sequence:is_restricted() : bool
+  return self:is_masked() and not self.is_unrestricted
+end
+
+terra Sequence:num_mask_words() : int64
+  return ([int64](self.mask_tokens) + 31) / 32
+end
+
+terra Sequence:make_mask(vocab_size : int32) : bool
+  self.mask_tokens = vocab_size
+  self.mask = [&uint32](C.malloc(self:num_mask_words() * sizeof(uint32)))
+  return self.mask ~= nil
+end
+
+terra Sequence:give_mask(mask : &uint32)
+  self.is_unrestricted = mask == nil
+  if mask ~= nil then
+    var last = self:num_mask_words() - 1
+    C.memcpy(self.mask, mask, (last + 1) * sizeof(uint32))
+    self.mask[last] = self.mask[last] and ([uint32](0xFFFFFFFFU) >> ((32 - self.mask_tokens % 32) % 32))
+  end
+  self.num_given_masks = self.num_given_masks + 1
+end
+
+terra Sequence:take_mask()
+  self.num_taken_masks = self.num_given_masks
+end
+
+terra Sequence:mask_allows_nothing() : bool
+  if not self:is_restricted() then
+    return false
+  end
+  for i = 0, self:num_mask_words() do
+    if self.mask[i] ~= 0 then
+      return false
+    end
+  end
+  return true
+end
+
 terra Sequence:next_length() : int32
-  if self:awaits_its_end() then
-    return self.tokens.size
+  if self:awaits_its_end() or self:awaits_its_mask() then
+    return self.num_computed
   end
   return self:length()
 end
@@ -161,13 +217,11 @@ terra Sequence:ends_with_stop_sequence() : bool
 end
 
 terra Sequence:finish_reason() : int32
-  if self:num_outputs() >= self.min_outputs then
-    if self:is_stop_token(@self.tokens:last()) then
-      return C.ENGINE_FINISH_STOP_TOKEN
-    end
-    if self:ends_with_stop_sequence() then
-      return C.ENGINE_FINISH_STOP_SEQUENCE
-    end
+  var has_enough = self:num_outputs() >= self.min_outputs
+  if (has_enough or self:is_restricted()) and self:is_stop_token(@self.tokens:last()) then
+    return C.ENGINE_FINISH_STOP_TOKEN
+  elseif has_enough and self:ends_with_stop_sequence() then
+    return C.ENGINE_FINISH_STOP_SEQUENCE
   end
   if self:num_outputs() >= self.max_outputs then
     return C.ENGINE_FINISH_LENGTH

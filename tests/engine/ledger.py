@@ -11,7 +11,8 @@ import numpy as np
 
 from glm_engine import abi
 from glm_engine.errors import EngineError, Status
-from glm_engine.requests import Event, Request, Sampling, event_of, fill_request
+from glm_engine.records import event_records
+from glm_engine.requests import Event, Request, Sampling, events_of, fill_request
 from tests.engine.probes import LedgerOptions, int32s, library
 
 MASK = 2**64 - 1
@@ -19,6 +20,7 @@ PREFILL_MARK = 16777216
 IN_PROMPT = 0x80000000
 MULTIPLIER = 0x9E3779B97F4A7C15
 EVENT_CAPACITY = 256
+WORDS = ctypes.POINTER(ctypes.c_uint32)
 DEFAULTS = {
     "num_pages": 64,
     "page_size": 4,
@@ -89,7 +91,7 @@ class Ledger:
         self.handle = self.library.ledger_open(LedgerOptions(**self.options), message)
         if not self.handle:
             raise ValueError(message.text.decode())
-        self.buffer = (abi.EventStruct * EVENT_CAPACITY)()
+        self.records, self.buffer = event_records(EVENT_CAPACITY)
 
     def __enter__(self):
         return self
@@ -121,6 +123,10 @@ class Ledger:
     def preempt(self, request_id: int) -> None:
         self.call("preempt", request_id)
 
+    def set_mask(self, request_id: int, index: int, mask: np.ndarray | None) -> None:
+        pointer = None if mask is None else mask.ctypes.data_as(WORDS)
+        self.call("set_mask", request_id, index, pointer)
+
     def resize_pool(self, num_pages: int) -> None:
         self.call("resize_pool", num_pages)
 
@@ -135,14 +141,14 @@ class Ledger:
     def is_consistent(self) -> bool:
         return self.library.ledger_is_consistent(self.handle)
 
-    def poll_structs(self) -> list:
+    def poll_records(self) -> np.ndarray:
         count = ctypes.c_int32()
         status = self.library.ledger_poll(self.handle, self.buffer, EVENT_CAPACITY, count)
         assert status == Status.GLM_OK
-        return self.buffer[: count.value]
+        return self.records[: count.value].copy()
 
     def poll(self) -> list[Event]:
-        return [event_of(struct) for struct in self.poll_structs()]
+        return events_of(self.poll_records())
 
     def poll_all(self) -> list[Event]:
         events, some = [], self.poll()

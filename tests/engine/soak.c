@@ -19,6 +19,7 @@ typedef struct {
   __typeof__(&engine_submit) submit;
   __typeof__(&engine_cancel) cancel;
   __typeof__(&engine_preempt) preempt;
+  __typeof__(&engine_set_mask) set_mask;
   __typeof__(&engine_poll) poll;
   __typeof__(&engine_wait) wait;
   __typeof__(&engine_resize_pool) resize_pool;
@@ -62,6 +63,7 @@ static Functions load(const char* path) {
   f.submit = find(f.library, "engine_submit");
   f.cancel = find(f.library, "engine_cancel");
   f.preempt = find(f.library, "engine_preempt");
+  f.set_mask = find(f.library, "engine_set_mask");
   f.poll = find(f.library, "engine_poll");
   f.wait = find(f.library, "engine_wait");
   f.resize_pool = find(f.library, "engine_resize_pool");
@@ -116,6 +118,29 @@ static void vary_sampling(engine_sampling* sampling, int32_t index) {
   }
 }
 
+static uint32_t* make_mask(int32_t vocab_size) {
+  size_t num_words = ((size_t)vocab_size + 31) / 32;
+  uint32_t* mask = malloc(num_words * sizeof(uint32_t));
+  if (mask == NULL) {
+    fail("malloc", "no memory for a mask");
+  }
+  memset(mask, 0xD5, num_words * sizeof(uint32_t));
+  return mask;
+}
+
+static void give_next_mask(const Functions* f, glm_engine* engine,
+                           const engine_event* event, const uint32_t* mask) {
+  glm_message message = {{0}};
+  int32_t next = event->index + 1;
+  glm_status status = f->set_mask(engine, event->request_id, next,
+                                  next % 3 == 0 ? NULL : mask, &message);
+  int is_masked = event->request_id % 3 == 0;
+  if (status != GLM_NOT_FOUND &&
+      status != (is_masked ? GLM_OK : GLM_INVALID_ARGUMENT)) {
+    fail("engine_set_mask", message.text);
+  }
+}
+
 static uint64_t submit(const Functions* f, glm_engine* engine, int32_t index,
                        int32_t vocab_size, float* logits) {
   static const int32_t begins[] = {0, 2}, stops[] = {3, 4}, biased[] = {5, 6};
@@ -140,7 +165,10 @@ static uint64_t submit(const Functions* f, glm_engine* engine, int32_t index,
   request.logits = logits;
   request.logits_capacity = logits == NULL ? 0 : 1;
   vary_sampling(&request.sampling, index);
+  uint32_t* mask = make_mask(vocab_size);
+  request.mask = (index + 1) % 3 == 0 ? mask : NULL;
   expect(f->submit(engine, &request, &id, &message), "engine_submit", &message);
+  free(mask);
   return id;
 }
 
@@ -156,7 +184,9 @@ static void check_refusal(const Functions* f, glm_engine* engine) {
   }
 }
 
-static void await_ends(const Functions* f, glm_engine* engine, int32_t count) {
+static void await_ends(const Functions* f, glm_engine* engine, int32_t count,
+                       int32_t vocab_size) {
+  uint32_t* mask = make_mask(vocab_size);
   engine_event events[POLL_CAPACITY];
   while (count > 0) {
     int32_t num_events = 0;
@@ -166,9 +196,13 @@ static void await_ends(const Functions* f, glm_engine* engine, int32_t count) {
       if (events[i].kind == ENGINE_EVENT_FAILED) {
         fail("request", events[i].message);
       }
+      if (events[i].kind == ENGINE_EVENT_TOKEN) {
+        give_next_mask(f, engine, &events[i], mask);
+      }
       count -= events[i].kind == ENGINE_EVENT_FINISHED;
     }
   }
+  free(mask);
 }
 
 static void run_requests(const Functions* f, glm_engine* engine, int32_t count,
@@ -188,8 +222,22 @@ static void run_requests(const Functions* f, glm_engine* engine, int32_t count,
     }
   }
   check_refusal(f, engine);
-  await_ends(f, engine, count);
+  await_ends(f, engine, count, vocab_size);
   free(logits);
+}
+
+static void leave_one_waiting(const Functions* f, glm_engine* engine,
+                              int32_t vocab_size) {
+  int32_t num_events = 0;
+  engine_event event;
+  submit(f, engine, 53, vocab_size, NULL);
+  while (num_events == 0) {
+    f->wait(engine, WAIT_NS);
+    f->poll(engine, &event, 1, &num_events);
+  }
+  if (event.kind != ENGINE_EVENT_TOKEN) {
+    fail("request", "a masked request ended at its first token");
+  }
 }
 
 static void run_states(const Functions* f, glm_engine* engine,
@@ -232,6 +280,7 @@ int main(int argc, char** argv) {
   printf("finished %lld preempted %lld steps %lld pages %d owned %d\n",
          (long long)info.num_finished, (long long)info.num_preemptions,
          (long long)info.num_steps, info.total_pages, info.owned_pages);
+  leave_one_waiting(&f, engine, info.vocab_size);
   f.free(engine);
   return 0;
 }

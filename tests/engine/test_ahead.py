@@ -16,6 +16,7 @@ import pytest
 
 from glm_engine.engine import Engine, EngineOptions, Request, Sampling
 from glm_engine.errors import EngineError
+from tests.engine.masking import Masks, run_masked, words_of
 from tests.engine.probes import ROOT
 from tests.engine.running import run_requests
 
@@ -80,9 +81,13 @@ def random_request(generator: random.Random, vocab_size: int) -> Request:
 
 
 def outcome(engine: Engine, requests) -> list:
+    return results_of(run_requests(engine, requests))
+
+
+def results_of(finished) -> list:
     return [
         (one.tokens, one.finish_reason, [(e.logprob, e.top_logprobs) for e in one.events])
-        for one in run_requests(engine, requests)
+        for one in finished
     ]
 
 
@@ -101,6 +106,35 @@ def test_every_course_gives_the_same_bits(num_pages, record_property):
             assert info["owned_pages"] == 0
     for course, one in zip(COURSES[1:], outcomes[1:], strict=True):
         assert one == outcomes[0], f"{course} differs from plain steps, seed {seed}"
+
+
+@pytest.mark.parametrize("num_pages", [0, 14])
+def test_every_course_gives_the_same_bits_under_masks(num_pages, record_property):
+    seed = random.randrange(2**32)
+    record_property("seed", seed)
+    outcomes = []
+    for course in COURSES:
+        with queued_engine(num_pages=num_pages, **course) as engine:
+            requests = random_requests(seed, 18, engine.vocab_size)
+            masks = [random_masks(seed, i, engine.vocab_size) for i in range(len(requests))]
+            outcomes.append(results_of(run_masked(engine, requests, masks)))
+            assert (engine.info()["num_graph_steps"] > 0) == course["graphs"]
+    for course, one in zip(COURSES[1:], outcomes[1:], strict=True):
+        assert one == outcomes[0], f"{course} differs from plain steps, seed {seed}"
+
+
+def random_masks(seed: int, index: int, vocab_size: int) -> Masks | None:
+    """Every third request has no masks; of the others' tokens every fourth is free."""
+    if index % 3 == 0:
+        return None
+
+    def mask(tokens: list[int]) -> np.ndarray | None:
+        if len(tokens) % 4 == 3:
+            return None
+        key = (seed, index, len(tokens))
+        return words_of(np.random.default_rng(key).random(vocab_size) < 0.05)
+
+    return mask
 
 
 def test_graphs_are_captured_for_every_batch_size_and_replayed():

@@ -9,6 +9,7 @@ import pytest
 from glm_engine.engine import Engine, Request, Sampling
 from glm_engine.errors import EngineError
 from tests.devices import device_kind
+from tests.engine.masking import random_masks, run_masked
 from tests.engine.running import open_engine, run_requests
 from tests.reference.capitals import CAPITALS, prompts
 from tests.reference.golden import ONE_RANK, Split
@@ -72,6 +73,19 @@ def alone(split: Split) -> list[tuple[list[int], bytes]]:
 def test_among_strangers(split):
     with open_engine(CAPITALS, split, **OPTIONS) as engine:
         results = [outcome(engine, request, strangers()) for request in subjects()]
+    assert results == alone(split)
+
+
+@pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.label)
+def test_among_strangers_that_wait_for_masks(split):
+    others = strangers(7)
+    masks = [None, *(random_masks(index) for index in range(len(others)))]
+    with open_engine(CAPITALS, split, **OPTIONS) as engine:
+        results = []
+        for request in subjects():
+            captured, logits = with_logits(request)
+            subject, *_ = run_masked(engine, [captured, *others], masks)
+            results.append((subject.tokens, logits.tobytes()))
     assert results == alone(split)
 
 

@@ -172,9 +172,9 @@ def test_no_event_is_lost_when_nobody_polls():
             time.sleep(0.1)
         assert ledger.info()["live_requests"] > 0
         while ledger.info()["live_requests"] > 0 or ledger.wait(0):
-            for event in ledger.poll_structs():
-                if event.kind == EVENT_TOKEN:
-                    outputs.setdefault(event.request_id, []).append(event.token_id)
+            records = ledger.poll_records()
+            for record in records[records["kind"] == EVENT_TOKEN]:
+                outputs.setdefault(int(record["request_id"]), []).append(int(record["token_id"]))
     assert {len(tokens) for tokens in outputs.values()} == {60}
     for request_id, request in list(zip(ids, requests, strict=True))[::100]:
         assert outputs[request_id] == expected_tokens(request)

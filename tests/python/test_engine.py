@@ -9,6 +9,7 @@ import weakref
 import numpy as np
 import pytest
 
+from glm_engine import abi
 from glm_engine.engine import Engine, EngineOptions, Request, Sampling, inspect_checkpoint, plan
 from glm_engine.errors import BadInputError, EngineError, Status
 from glm_engine.options import CAPITALS
@@ -187,6 +188,67 @@ def test_closing_frees_states_threads_and_descriptors(prompt):
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
+def test_polled_records_hold_what_events_say(engine, prompt):
+    sampling = Sampling(num_logprobs=3)
+    request = Request(prompt, max_tokens=5, ignore_eos=True, sampling=sampling)
+    events = events_until_ended(engine, engine.submit(request))
+    request_id, records = engine.submit(request), []
+    while not records or records[-1]["kind"] == abi.EVENT_TOKEN:
+        assert engine.wait(30)
+        records.extend(engine.poll_records())
+    assert {int(record["request_id"]) for record in records} == {request_id}
+    assert [record["token_id"] for record in records] == [event.token_id for event in events]
+    assert [record["index"] for record in records] == [0, 1, 2, 3, 4, 5]
+    for record, event in zip(records[:-1], events[:-1], strict=True):
+        assert record["logprob"] == np.float32(event.logprob)
+        assert record["top_ids"][:3].tolist() == [token for token, _ in event.top_logprobs]
+    assert records[-1]["finish_reason"] == abi.FINISH_REASONS.index("length")
+    assert len(engine.poll_records()) == 0
+
+
+def test_polled_records_stay_as_they_were(engine, prompt):
+    engine.submit(Request(prompt, max_tokens=1))
+    assert engine.wait(30)
+    first = engine.poll_records()
+    before = first.tobytes()
+    events_until_ended(engine, engine.submit(Request([1, 2], max_tokens=3)))
+    assert first.tobytes() == before
+
+
+def test_a_logits_buffer_is_let_go_by_polled_records(engine, prompt):
+    logits = np.zeros((1, engine.vocab_size), dtype=np.float32)
+    engine.submit(Request(prompt, max_tokens=1, logits=logits, logits_capacity=1))
+    assert len(engine.buffers) == 1
+    num_ended = 0
+    while num_ended == 0:
+        assert engine.wait(30)
+        num_ended = np.count_nonzero(engine.poll_records()["kind"] != abi.EVENT_TOKEN)
+    assert engine.buffers == {}
+
+
+def test_masks_from_any_buffer(engine, prompt):
+    size = 4 * -(-engine.vocab_size // 32)
+    only_five = bytearray(size)
+    only_five[0] = 1 << 5
+    request_id = engine.submit(
+        Request(prompt, max_tokens=3, ignore_eos=True, mask=bytes(only_five))
+    )
+    for index in (1, 2):
+        assert engine.wait(30)
+        assert tokens_of(engine.poll(), request_id) == [5]
+        engine.set_mask(request_id, index, memoryview(only_five))
+    assert tokens_of(events_until_ended(engine, request_id), request_id) == [5]
+
+
+@pytest.mark.parametrize(
+    ("request_id", "index", "message"),
+    [(1, 2**31, "index is 2147483648"), (-1, 1, "request_id is -1"), (1, 1.5, "index is 1.5")],
+)
+def test_numbers_of_a_mask_that_c_cannot_hold(request_id, index, message, engine):
+    with pytest.raises(BadInputError, match=message):
+        engine.set_mask(request_id, index, None)
+
+
 def test_calls_after_close_say_so(prompt):
     engine = Engine(EngineOptions(CAPITALS, **OPTIONS))
     state, _ = engine.prefill(prompt)
@@ -194,11 +256,13 @@ def test_calls_after_close_say_so(prompt):
     calls = [
         engine.info,
         engine.poll,
+        engine.poll_records,
         engine.event_fd,
         lambda: engine.wait(0),
         lambda: engine.submit(Request(prompt)),
         lambda: engine.cancel(1),
         lambda: engine.preempt(1),
+        lambda: engine.set_mask(1, 1, None),
         lambda: engine.resize_pool(8),
         lambda: engine.prefill(prompt),
         lambda: engine.decode_step(state, 1),

@@ -2,16 +2,19 @@
 
 import ctypes
 
+import numpy as np
 import pytest
 
 from glm_engine import abi
 from glm_engine.errors import BadInputError
+from glm_engine.records import record_dtype
 from glm_engine.requests import (
     EngineOptions,
     Request,
     Sampling,
     check_logits_buffer,
-    event_of,
+    check_mask,
+    events_of,
     fill_options,
     fill_request,
     int32_array,
@@ -138,6 +141,32 @@ def test_options_that_c_cannot_hold(values, message):
         fill_options(abi.OptionsStruct(), EngineOptions(**{"model_dir": "a", **values}))
 
 
+def test_a_mask_is_passed_where_it_lies():
+    mask = np.arange(3, dtype=np.uint32)
+    mask.setflags(write=False)
+    struct, arrays = filled(Request([1], mask=mask))
+    assert struct.mask[:3] == [0, 1, 2]
+    assert ctypes.addressof(struct.mask.contents) == mask.ctypes.data
+    assert arrays["mask"] is not None
+    assert not filled(Request([1]))[0].mask
+
+
+@pytest.mark.parametrize("vocab_size", [1, 32, 33, 96])
+def test_a_mask_has_a_word_for_every_32_tokens(vocab_size):
+    words = -(-vocab_size // 32)
+    check_mask(None, vocab_size)
+    check_mask(np.zeros(words, dtype=np.uint32), vocab_size)
+    check_mask(bytes(4 * words), vocab_size)
+    for size in (4 * words - 1, 4 * words + 4):
+        with pytest.raises(BadInputError, match=f"{size} bytes, expected {4 * words}"):
+            check_mask(bytes(size), vocab_size)
+
+
+def test_a_mask_with_gaps_is_refused():
+    with pytest.raises(BadInputError, match="one after another"):
+        check_mask(np.zeros(6, dtype=np.uint32)[::2], 96)
+
+
 def test_event_of_a_struct():
     struct = abi.EventStruct(
         request_id=5,
@@ -147,13 +176,14 @@ def test_event_of_a_struct():
         message=b"caf\xc3\xa9",
     )
     struct.top_ids[0], struct.top_ids[1] = 7, 8
-    event = event_of(struct)
+    (event,) = events_of(np.frombuffer(struct, record_dtype("engine_event")))
     assert (event.kind, event.token_id, event.message) == ("token", 7, "café")
     assert [number for number, _ in event.top_logprobs] == [7, 8]
     assert not event.ends_request
 
 
 def test_event_of_an_unknown_kind_says_so():
-    event = event_of(abi.EventStruct(kind=99, finish_reason=42, num_logprobs=-1))
+    struct = abi.EventStruct(kind=99, finish_reason=42, num_logprobs=-1)
+    (event,) = events_of(np.frombuffer(struct, record_dtype("engine_event")))
     assert (event.kind, event.finish_reason) == ("unknown kind 99", "unknown reason 42")
     assert event.top_logprobs == []

@@ -99,6 +99,7 @@ typedef struct engine_request {
   int32_t logits_capacity;
   float* logits;
   int64_t deadline_ns;
+  const uint32_t* mask;
 } engine_request;
 
 typedef struct engine_event {
@@ -213,6 +214,10 @@ ENGINE_EXPORT glm_status engine_cancel(glm_engine* engine, uint64_t request_id,
                                        glm_message* message);
 ENGINE_EXPORT glm_status engine_preempt(glm_engine* engine, uint64_t request_id,
                                         glm_message* message);
+ENGINE_EXPORT glm_status engine_set_mask(glm_engine* engine,
+                                         uint64_t request_id, int32_t index,
+                                         const uint32_t* mask,
+                                         glm_message* message);
 ENGINE_EXPORT glm_status engine_poll(glm_engine* engine, engine_event* events,
                                      int32_t capacity, int32_t* count);
 ENGINE_EXPORT glm_status engine_wait(glm_engine* engine, int64_t timeout_ns);

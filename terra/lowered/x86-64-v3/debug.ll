@@ -34,7 +34,7 @@ target triple = "x86_64-pc-linux-gnu"
 %28 = type { { i64, [32 x i8] } }
 %29 = type { { i64, [40 x i8] } }
 %30 = type { i32, i8, i8, i64 }
-%31 = type { ptr, ptr, %32, %33, %39, %42, %28, %29, %29, i64, i8, i8, i8, i8, i8, %0, %43, %43, i32, %44, i32, i64, i64, ptr, %45, i64, i64, i64, i64, %46, %46, %47, i8 }
+%31 = type { ptr, ptr, %32, %33, %39, %42, %28, %29, %29, i64, i8, i8, i8, i8, i8, i8, %0, %43, %43, %43, i32, %44, i32, i64, i64, ptr, %45, i64, i64, i64, i64, %46, %46, %47, i8 }
 %32 = type { i32, i32, i32, i32, i32, i32, i8, i8, %26, ptr, ptr }
 %33 = type { %34, %35, ptr, %43, %43, %43, %43, %36, %43, %43, %43, %11, %37, %37, i32, i32, i32, i32, i64, %38 }
 %34 = type { i32, i32, i32, i32, i32, i32, i8 }
@@ -63,7 +63,7 @@ target triple = "x86_64-pc-linux-gnu"
 %57 = type { ptr, ptr, i32, i32, i8, ptr, ptr, ptr, [64 x %58], i32, i64 }
 %58 = type { ptr, i64, i64 }
 %59 = type { ptr, i32, i32, i8 }
-%60 = type { i64, i32, i32, %11, i32, i32, i32, i32, i32, i32, i32, i32, i32, %11, i64, %11, ptr, %61, %11, %11, %11, %62, %62, i64, ptr, i32, i8, i8, i8, i32, ptr }
+%60 = type { i64, i32, i32, %11, i32, i32, i32, i32, i32, i32, i32, i32, i32, %11, i64, %11, ptr, %61, %11, %11, %11, %62, %62, i64, ptr, i32, ptr, i32, i8, i32, i32, i32, i8, i8, i8, i32, ptr }
 %61 = type { float, float, float, i32, float, float, float, i32, i64 }
 %62 = type { ptr, i64, i64 }
 %63 = type { i32, i8, i32, i32, i32, i32, i32, i64 }
@@ -93,7 +93,7 @@ target triple = "x86_64-pc-linux-gnu"
 %87 = type { i32, ptr, ptr, ptr, ptr }
 %88 = type { i64, i64, ptr, ptr }
 %89 = type { i32, i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
-%90 = type { i32, i32, ptr, i32, i32, %61, i32, i32, ptr, i32, i32, ptr, ptr, ptr, ptr, i32, i32, ptr, i64 }
+%90 = type { i32, i32, ptr, i32, i32, %61, i32, i32, ptr, i32, i32, ptr, ptr, ptr, ptr, i32, i32, ptr, i64, ptr }
 %91 = type { %92, i8 }
 %92 = type { %93, i8 }
 %93 = type { ptr, i64, i64 }
@@ -181,7 +181,7 @@ target triple = "x86_64-pc-linux-gnu"
 %175 = type { ptr, i32, i32, i32, i64 }
 %176 = type { { i32 } }
 %177 = type { %178, %179, %6, ptr, i8 }
-%178 = type { ptr, ptr, %32, %33, %39, %42, %28, %29, %29, i64, i8, i8, i8, i8, i8, %0, %43, %43, i32, %44, i32, i64, i64, ptr, %45, i64, i64, i64, i64, %46, %46, %47, i8 }
+%178 = type { ptr, ptr, %32, %33, %39, %42, %28, %29, %29, i64, i8, i8, i8, i8, i8, i8, %0, %43, %43, %43, i32, %44, i32, i64, i64, ptr, %45, i64, i64, i64, i64, %46, %46, %47, i8 }
 %179 = type { i8, i32, i32, %26, ptr, ptr, ptr, i32, i32, i32, i32, i8, %41, [2 x %41], ptr, i32, i32 }
 %180 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %181 = type { i32, i32, i32, i32, i32, i32, i32 }
@@ -231,571 +231,578 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.27" = private unnamed_addr constant [13 x i8] c"containers.t\00", align 1
 @"$string.28" = private unnamed_addr constant [27 x i8] c"a pop from an empty vector\00", align 1
 @"$string.29" = private unnamed_addr constant [47 x i8] c"a list of sequences outgrows what was reserved\00", align 1
-@"$string.30" = private unnamed_addr constant [73 x i8] c"penalties and biases leave no token to sample for token %d of the output\00", align 1
-@"$string.31" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
-@"$string.32" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
-@"$string.33" = private unnamed_addr constant [36 x i8] c"the last element of an empty vector\00", align 1
-@"$string.34" = private unnamed_addr constant [62 x i8] c"the device is lost, the engine is not usable any more: %.900s\00", align 1
-@"$string.35" = private unnamed_addr constant [39 x i8] c"the state is null or of another engine\00", align 1
-@"$string.36" = private unnamed_addr constant [58 x i8] c"a state of %lld tokens cannot take %d more, max_seq is %d\00", align 1
-@"$string.37" = private unnamed_addr constant [31 x i8] c"%s is null, expected %d tokens\00", align 1
-@"$string.38" = private unnamed_addr constant [56 x i8] c"%s[%d] is token %d, outside the vocabulary of %d tokens\00", align 1
-@"$string.39" = private unnamed_addr constant [6 x i8] c"token\00", align 1
-@"$string.40" = private unnamed_addr constant [61 x i8] c"%d more pages are needed, %d of the pool's %d are not in use\00", align 1
-@"$string.41" = private unnamed_addr constant [38 x i8] c"a sequence outgrows its list of pages\00", align 1
-@"$string.42" = private unnamed_addr constant [39 x i8] c"an eviction from an empty prefix cache\00", align 1
-@"$string.43" = private unnamed_addr constant [25 x i8] c"a free page has an owner\00", align 1
-@"$string.44" = private unnamed_addr constant [35 x i8] c"a free page is in the prefix cache\00", align 1
-@"$string.45" = private unnamed_addr constant [47 x i8] c"a decode segment comes after a prefill segment\00", align 1
-@"$string.46" = private unnamed_addr constant [32 x i8] c"a segment does not fit its step\00", align 1
-@"$string.47" = private unnamed_addr constant [35 x i8] c"more steps in flight than stagings\00", align 1
-@"$string.48" = private unnamed_addr constant [5 x i8] c"step\00", align 1
-@"$string.49" = private unnamed_addr constant [28 x i8] c"upload of the step's inputs\00", align 1
-@"$string.50" = private unnamed_addr constant [28 x i8] c"upload of the step's biases\00", align 1
-@"$string.51" = private unnamed_addr constant [25 x i8] c"upload of the page table\00", align 1
-@"$string.52" = private unnamed_addr constant [14 x i8] c"select_tokens\00", align 1
-@"$string.53" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
-@"$string.54" = private unnamed_addr constant [18 x i8] c"add_norm_quantise\00", align 1
-@"$string.55" = private unnamed_addr constant [7 x i8] c"linear\00", align 1
-@"$string.56" = private unnamed_addr constant [11 x i8] c"linear qkv\00", align 1
-@"$string.57" = private unnamed_addr constant [16 x i8] c"norm_rope_store\00", align 1
-@"$string.58" = private unnamed_addr constant [10 x i8] c"attention\00", align 1
-@"$string.59" = private unnamed_addr constant [9 x i8] c"quantise\00", align 1
-@"$string.60" = private unnamed_addr constant [14 x i8] c"linear output\00", align 1
-@"$string.61" = private unnamed_addr constant [11 x i8] c"all_reduce\00", align 1
-@"$string.62" = private unnamed_addr constant [6 x i8] c"route\00", align 1
-@"$string.63" = private unnamed_addr constant [15 x i8] c"linear gate_up\00", align 1
-@"$string.64" = private unnamed_addr constant [16 x i8] c"swiglu_quantise\00", align 1
-@"$string.65" = private unnamed_addr constant [12 x i8] c"linear down\00", align 1
-@"$string.66" = private unnamed_addr constant [8 x i8] c"experts\00", align 1
-@"$string.67" = private unnamed_addr constant [7 x i8] c"logits\00", align 1
-@"$string.68" = private unnamed_addr constant [11 x i8] c"all_gather\00", align 1
-@"$string.69" = private unnamed_addr constant [23 x i8] c"download of the logits\00", align 1
-@"$string.70" = private unnamed_addr constant [7 x i8] c"sample\00", align 1
-@"$string.71" = private unnamed_addr constant [27 x i8] c"replay of the step's graph\00", align 1
-@"$string.72" = private unnamed_addr constant [31 x i8] c"download of the sampled tokens\00", align 1
-@"$string.74" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
-@"$string.75" = private unnamed_addr constant [13 x i8] c"compaction.t\00", align 1
-@"$string.76" = private unnamed_addr constant [49 x i8] c"a page in the list of cached pages is not cached\00", align 1
-@"$string.77" = private unnamed_addr constant [33 x i8] c"the list of cached pages is torn\00", align 1
-@"$string.78" = private unnamed_addr constant [39 x i8] c"the list of cached pages loses its end\00", align 1
-@"$string.79" = private unnamed_addr constant [45 x i8] c"a page in the prefix cache is not registered\00", align 1
-@"$string.80" = private unnamed_addr constant [41 x i8] c"a cached page is not found by its tokens\00", align 1
-@"$string.81" = private unnamed_addr constant [12 x i8] c"iteration.t\00", align 1
-@"$string.82" = private unnamed_addr constant [42 x i8] c"pages, sequences and page tables disagree\00", align 1
-@"$string.83" = private unnamed_addr constant [9 x i8] c"events.t\00", align 1
-@"$string.84" = private unnamed_addr constant [36 x i8] c"an event is pushed into a full ring\00", align 1
-@"$string.88" = private unnamed_addr constant [7 x i8] c"engine\00", align 1
-@"$string.89" = private unnamed_addr constant [25 x i8] c"request %llu is not live\00", align 1
-@"$string.90" = private unnamed_addr constant [5 x i8] c"auto\00", align 1
-@"$string.91" = private unnamed_addr constant [13 x i8] c"text is null\00", align 1
-@"$string.95" = private unnamed_addr constant [1 x i8] zeroinitializer, align 1
-@"$string.101" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
-@"$string.102" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
-@"$string.103" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
-@"$string.104" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
-@"$string.105" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
-@"$string.106" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
-@"$string.107" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
-@"$string.108" = private unnamed_addr constant [5 x i8] c"open\00", align 1
-@"$string.109" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
-@"$string.110" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
-@"$string.111" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
-@"$string.112" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
-@"$string.115" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
-@"$string.116" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
-@"$string.117" = private unnamed_addr constant [25 x i8] c"more than 4194304 values\00", align 1
-@"$string.120" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
-@"$string.121" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
-@"$string.122" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
-@"$string.123" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
-@"$string.124" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
-@"$string.125" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
-@"$string.126" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
-@"$string.127" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
-@"$string.131" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
-@"$string.133" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
-@"$string.134" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
-@"$string.135" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
-@"$string.136" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
-@"$string.137" = private unnamed_addr constant [2 x i8] c"C\00", align 1
-@"$string.138" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
-@"$string.139" = private unnamed_addr constant [5 x i8] c"true\00", align 1
-@"$string.140" = private unnamed_addr constant [6 x i8] c"false\00", align 1
-@"$string.141" = private unnamed_addr constant [5 x i8] c"null\00", align 1
-@"$string.142" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
-@"$string.143" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
-@"$string.144" = private unnamed_addr constant [7 x i8] c"number\00", align 1
-@"$string.145" = private unnamed_addr constant [7 x i8] c"string\00", align 1
-@"$string.146" = private unnamed_addr constant [6 x i8] c"array\00", align 1
-@"$string.147" = private unnamed_addr constant [7 x i8] c"object\00", align 1
-@"$string.148" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
-@"$string.149" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
-@"$string.150" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
-@"$string.151" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
-@"$string.152" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
-@"$string.153" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
-@"$string.154" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
-@"$string.155" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
-@"$string.156" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
-@"$string.157" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
-@"$string.158" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
-@"$string.159" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
-@"$string.160" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
-@"$string.161" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
-@"$string.162" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
-@"$string.163" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
-@"$string.164" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
-@"$string.165" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
-@"$string.166" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
-@"$string.167" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
-@"$string.168" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
-@"$string.169" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
-@"$string.170" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
-@"$string.171" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
-@"$string.172" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
-@"$string.173" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
-@"$string.174" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
-@"$string.175" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
-@"$string.176" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
-@"$string.177" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
-@"$string.178" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
-@"$string.179" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
-@"$string.180" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
-@"$string.181" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
-@"$string.182" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
-@"$string.183" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
-@"$string.184" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
-@"$string.185" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
-@"$string.186" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
-@"$string.187" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
-@"$string.188" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
-@"$string.189" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
-@"$string.190" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
-@"$string.191" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
-@"$string.192" = private unnamed_addr constant [8 x i8] c"default\00", align 1
-@"$string.193" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
-@"$string.194" = private unnamed_addr constant [5 x i8] c"type\00", align 1
-@"$string.195" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
-@"$string.196" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
-@"$string.197" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
-@"$string.198" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
-@"$string.199" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
-@"$string.200" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
-@"$string.201" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
-@"$string.202" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
-@"$string.203" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
-@"$string.204" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
-@"$string.205" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
-@"$string.206" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
-@"$string.207" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
-@"$string.208" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
-@"$string.209" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
-@"$string.210" = private unnamed_addr constant [7 x i8] c"format\00", align 1
-@"$string.211" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
-@"$string.212" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
-@"$string.213" = private unnamed_addr constant [6 x i8] c"float\00", align 1
-@"$string.214" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
-@"$string.215" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
-@"$string.216" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
-@"$string.217" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
-@"$string.218" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
-@"$string.219" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
-@"$string.220" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
-@"$string.221" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
-@"$string.222" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
-@"$string.223" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
-@"$string.224" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
-@"$string.225" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
-@"$string.226" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
-@"$string.227" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
-@"$string.228" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
-@"$string.229" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
-@"$string.230" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
-@"$string.231" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
-@"$string.237" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
-@"$string.238" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
-@"$string.239" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
-@"$string.240" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
-@"$string.241" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
-@"$string.242" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
-@"$string.243" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
-@"$string.244" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
-@"$string.245" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
-@"$string.246" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
-@"$string.247" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
-@"$string.249" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
-@"$string.250" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
-@"$string.251" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
-@"$string.252" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
-@"$string.253" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
-@"$string.262" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
-@"$string.273" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
-@"$string.274" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
-@"$string.277" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
-@"$string.282" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
-@"$string.283" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
-@"$string.285" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
-@"$string.286" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
-@"$string.287" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
-@"$string.288" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
-@"$string.289" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
-@"$string.290" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
-@"$string.291" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
-@"$string.292" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
-@"$string.294" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
-@"$string.295" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
-@"$string.296" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
-@"$string.298" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
-@"$string.300" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
-@"$string.301" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
-@"$string.302" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
-@"$string.304" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
-@"$string.305" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
-@"$string.306" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
-@"$string.308" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
-@"$string.309" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
-@"$string.310" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
-@"$string.311" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
-@"$string.312" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
-@"$string.318" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
-@"$string.319" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
-@"$string.320" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
-@"$string.321" = private unnamed_addr constant [3 x i8] c"..\00", align 1
-@"$string.322" = private unnamed_addr constant [2 x i8] c".\00", align 1
-@"$string.323" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
-@"$string.329" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.330" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.331" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.332" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
-@"$string.333" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.334" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.335" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.336" = private unnamed_addr constant [31 x i8] c"the name holds a NUL character\00", align 1
-@"$string.337" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.338" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
-@"$string.339" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.340" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.341" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.342" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.343" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.344" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.345" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.346" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.347" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.348" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.349" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.350" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.351" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.352" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.353" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.354" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.355" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.356" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.357" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.358" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.359" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
-@"$string.360" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.361" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
-@"$string.362" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.363" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.364" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
-@"$string.365" = private unnamed_addr constant [2 x i8] c"[\00", align 1
-@"$string.366" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.367" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.368" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.369" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
-@"$string.370" = private unnamed_addr constant [70 x i8] c"the data begins at byte %lld of the file, which is not aligned for %s\00", align 1
-@"$string.374" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.375" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
-@"$string.376" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.377" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.378" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.379" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
-@"$string.380" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.381" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
-@"$string.382" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.383" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.384" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.385" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
-@"$string.386" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
-@"$string.387" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.388" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.389" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
-@"$string.390" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.391" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.392" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.393" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
-@"$string.394" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.395" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.396" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
-@"$string.397" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
-@"$string.398" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
-@"$string.399" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
-@"$string.400" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
-@"$string.402" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
-@"$string.403" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
-@"$string.404" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
-@"$string.405" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.406" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.407" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.408" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.410" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.411" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.412" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.417" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
-@"$string.418" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
-@"$string.419" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.420" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.421" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
-@"$string.422" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.423" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.424" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.425" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.426" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.427" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.428" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.429" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.430" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.431" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.432" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.433" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.434" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.435" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.436" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.438" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.439" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.441" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
-@"$string.446" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.447" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.448" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
-@"$string.449" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.450" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.451" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.452" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.453" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.454" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.455" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.456" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.457" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
-@"$string.458" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
-@"$string.459" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.460" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.461" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.462" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.463" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.464" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.465" = private unnamed_addr constant [81 x i8] c"%sthe library of device %s cannot be opened: %.700s; `scons engine %s` builds it\00", align 1
-@"$string.466" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.467" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.468" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.469" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.470" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.471" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.472" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.473" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.474" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.475" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.476" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.477" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.478" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.479" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.480" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.481" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.482" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.483" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.484" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.485" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.486" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.487" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.488" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.489" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.490" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.491" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.492" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.493" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.494" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.495" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.496" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.497" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.498" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.499" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.500" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.503" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.504" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.505" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.506" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.507" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.508" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.509" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.510" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.511" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.512" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.513" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.514" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.515" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.516" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.517" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.518" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.519" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.520" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.521" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.522" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.523" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.524" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.525" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.526" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.527" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.528" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.529" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.530" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.531" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.532" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.533" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.534" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.535" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.536" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.537" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.538" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.539" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.540" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.541" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.542" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.543" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.544" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.545" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.546" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.547" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.548" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.549" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.550" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.551" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.552" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.553" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.554" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.555" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.556" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.557" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.558" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.559" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.560" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.561" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.562" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.563" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.564" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.565" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.566" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.567" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.568" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.569" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.570" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.571" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.572" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.573" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.574" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.575" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.576" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.577" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.578" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.579" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.580" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.581" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.582" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.583" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.584" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.585" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.586" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.587" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.588" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.589" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.590" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.591" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.592" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.593" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.594" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.595" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.596" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.597" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.598" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.599" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.600" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.601" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.602" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.603" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.604" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.605" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.606" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.607" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.608" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.609" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.610" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.611" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.612" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.613" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.614" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.615" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.616" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.617" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.618" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.619" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.620" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.621" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.622" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.625" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.626" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.627" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.628" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.629" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.630" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.631" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.632" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.633" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.634" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.641" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.642" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.643" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.644" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.645" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.646" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.647" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.648" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.649" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.650" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.651" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.652" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.653" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.654" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.656" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.657" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.662" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.663" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.664" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.665" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.666" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.668" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.669" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.670" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.671" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.672" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.675" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.676" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.697" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.719" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.730" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.732" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.733" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.740" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.741" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.742" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.743" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.744" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.745" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.746" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.764" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.777" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.778" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.779" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.795" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.30" = private unnamed_addr constant [46 x i8] c"penalties and biases leave no token to sample\00", align 1
+@"$string.31" = private unnamed_addr constant [25 x i8] c"the mask allows no token\00", align 1
+@"$string.32" = private unnamed_addr constant [67 x i8] c"penalties and biases leave none of the tokens that the mask allows\00", align 1
+@"$string.33" = private unnamed_addr constant [30 x i8] c"%s for token %d of the output\00", align 1
+@"$string.34" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
+@"$string.35" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
+@"$string.36" = private unnamed_addr constant [36 x i8] c"the last element of an empty vector\00", align 1
+@"$string.37" = private unnamed_addr constant [62 x i8] c"the device is lost, the engine is not usable any more: %.900s\00", align 1
+@"$string.38" = private unnamed_addr constant [39 x i8] c"the state is null or of another engine\00", align 1
+@"$string.39" = private unnamed_addr constant [58 x i8] c"a state of %lld tokens cannot take %d more, max_seq is %d\00", align 1
+@"$string.40" = private unnamed_addr constant [31 x i8] c"%s is null, expected %d tokens\00", align 1
+@"$string.41" = private unnamed_addr constant [56 x i8] c"%s[%d] is token %d, outside the vocabulary of %d tokens\00", align 1
+@"$string.42" = private unnamed_addr constant [6 x i8] c"token\00", align 1
+@"$string.43" = private unnamed_addr constant [61 x i8] c"%d more pages are needed, %d of the pool's %d are not in use\00", align 1
+@"$string.44" = private unnamed_addr constant [38 x i8] c"a sequence outgrows its list of pages\00", align 1
+@"$string.45" = private unnamed_addr constant [39 x i8] c"an eviction from an empty prefix cache\00", align 1
+@"$string.46" = private unnamed_addr constant [25 x i8] c"a free page has an owner\00", align 1
+@"$string.47" = private unnamed_addr constant [35 x i8] c"a free page is in the prefix cache\00", align 1
+@"$string.48" = private unnamed_addr constant [47 x i8] c"a decode segment comes after a prefill segment\00", align 1
+@"$string.49" = private unnamed_addr constant [32 x i8] c"a segment does not fit its step\00", align 1
+@"$string.50" = private unnamed_addr constant [35 x i8] c"more steps in flight than stagings\00", align 1
+@"$string.51" = private unnamed_addr constant [5 x i8] c"step\00", align 1
+@"$string.52" = private unnamed_addr constant [28 x i8] c"upload of the step's inputs\00", align 1
+@"$string.53" = private unnamed_addr constant [28 x i8] c"upload of the step's biases\00", align 1
+@"$string.54" = private unnamed_addr constant [27 x i8] c"upload of the step's masks\00", align 1
+@"$string.55" = private unnamed_addr constant [25 x i8] c"upload of the page table\00", align 1
+@"$string.56" = private unnamed_addr constant [14 x i8] c"select_tokens\00", align 1
+@"$string.57" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
+@"$string.58" = private unnamed_addr constant [18 x i8] c"add_norm_quantise\00", align 1
+@"$string.59" = private unnamed_addr constant [7 x i8] c"linear\00", align 1
+@"$string.60" = private unnamed_addr constant [11 x i8] c"linear qkv\00", align 1
+@"$string.61" = private unnamed_addr constant [16 x i8] c"norm_rope_store\00", align 1
+@"$string.62" = private unnamed_addr constant [10 x i8] c"attention\00", align 1
+@"$string.63" = private unnamed_addr constant [9 x i8] c"quantise\00", align 1
+@"$string.64" = private unnamed_addr constant [14 x i8] c"linear output\00", align 1
+@"$string.65" = private unnamed_addr constant [11 x i8] c"all_reduce\00", align 1
+@"$string.66" = private unnamed_addr constant [6 x i8] c"route\00", align 1
+@"$string.67" = private unnamed_addr constant [15 x i8] c"linear gate_up\00", align 1
+@"$string.68" = private unnamed_addr constant [16 x i8] c"swiglu_quantise\00", align 1
+@"$string.69" = private unnamed_addr constant [12 x i8] c"linear down\00", align 1
+@"$string.70" = private unnamed_addr constant [8 x i8] c"experts\00", align 1
+@"$string.71" = private unnamed_addr constant [7 x i8] c"logits\00", align 1
+@"$string.72" = private unnamed_addr constant [11 x i8] c"all_gather\00", align 1
+@"$string.73" = private unnamed_addr constant [23 x i8] c"download of the logits\00", align 1
+@"$string.74" = private unnamed_addr constant [7 x i8] c"sample\00", align 1
+@"$string.75" = private unnamed_addr constant [27 x i8] c"replay of the step's graph\00", align 1
+@"$string.76" = private unnamed_addr constant [31 x i8] c"download of the sampled tokens\00", align 1
+@"$string.78" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
+@"$string.79" = private unnamed_addr constant [13 x i8] c"compaction.t\00", align 1
+@"$string.80" = private unnamed_addr constant [49 x i8] c"a page in the list of cached pages is not cached\00", align 1
+@"$string.81" = private unnamed_addr constant [33 x i8] c"the list of cached pages is torn\00", align 1
+@"$string.82" = private unnamed_addr constant [39 x i8] c"the list of cached pages loses its end\00", align 1
+@"$string.83" = private unnamed_addr constant [45 x i8] c"a page in the prefix cache is not registered\00", align 1
+@"$string.84" = private unnamed_addr constant [41 x i8] c"a cached page is not found by its tokens\00", align 1
+@"$string.85" = private unnamed_addr constant [12 x i8] c"iteration.t\00", align 1
+@"$string.86" = private unnamed_addr constant [42 x i8] c"pages, sequences and page tables disagree\00", align 1
+@"$string.87" = private unnamed_addr constant [9 x i8] c"events.t\00", align 1
+@"$string.88" = private unnamed_addr constant [36 x i8] c"an event is pushed into a full ring\00", align 1
+@"$string.92" = private unnamed_addr constant [7 x i8] c"engine\00", align 1
+@"$string.93" = private unnamed_addr constant [25 x i8] c"request %llu is not live\00", align 1
+@"$string.94" = private unnamed_addr constant [5 x i8] c"auto\00", align 1
+@"$string.95" = private unnamed_addr constant [13 x i8] c"text is null\00", align 1
+@"$string.99" = private unnamed_addr constant [1 x i8] zeroinitializer, align 1
+@"$string.105" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
+@"$string.106" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
+@"$string.107" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
+@"$string.108" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
+@"$string.109" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
+@"$string.110" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
+@"$string.111" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
+@"$string.112" = private unnamed_addr constant [5 x i8] c"open\00", align 1
+@"$string.113" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
+@"$string.114" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
+@"$string.115" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
+@"$string.116" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
+@"$string.119" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
+@"$string.120" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
+@"$string.121" = private unnamed_addr constant [25 x i8] c"more than 4194304 values\00", align 1
+@"$string.124" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
+@"$string.125" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
+@"$string.126" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
+@"$string.127" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
+@"$string.128" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
+@"$string.129" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
+@"$string.130" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
+@"$string.131" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
+@"$string.135" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
+@"$string.137" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
+@"$string.138" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
+@"$string.139" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
+@"$string.140" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
+@"$string.141" = private unnamed_addr constant [2 x i8] c"C\00", align 1
+@"$string.142" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
+@"$string.143" = private unnamed_addr constant [5 x i8] c"true\00", align 1
+@"$string.144" = private unnamed_addr constant [6 x i8] c"false\00", align 1
+@"$string.145" = private unnamed_addr constant [5 x i8] c"null\00", align 1
+@"$string.146" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
+@"$string.147" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
+@"$string.148" = private unnamed_addr constant [7 x i8] c"number\00", align 1
+@"$string.149" = private unnamed_addr constant [7 x i8] c"string\00", align 1
+@"$string.150" = private unnamed_addr constant [6 x i8] c"array\00", align 1
+@"$string.151" = private unnamed_addr constant [7 x i8] c"object\00", align 1
+@"$string.152" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
+@"$string.153" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
+@"$string.154" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
+@"$string.155" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
+@"$string.156" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
+@"$string.157" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
+@"$string.158" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
+@"$string.159" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
+@"$string.160" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
+@"$string.161" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
+@"$string.162" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
+@"$string.163" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
+@"$string.164" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
+@"$string.165" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
+@"$string.166" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
+@"$string.167" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
+@"$string.168" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
+@"$string.169" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
+@"$string.170" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
+@"$string.171" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
+@"$string.172" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
+@"$string.173" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
+@"$string.174" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
+@"$string.175" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
+@"$string.176" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
+@"$string.177" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
+@"$string.178" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
+@"$string.179" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
+@"$string.180" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
+@"$string.181" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
+@"$string.182" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
+@"$string.183" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
+@"$string.184" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
+@"$string.185" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
+@"$string.186" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
+@"$string.187" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
+@"$string.188" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
+@"$string.189" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
+@"$string.190" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
+@"$string.191" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
+@"$string.192" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
+@"$string.193" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
+@"$string.194" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
+@"$string.195" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
+@"$string.196" = private unnamed_addr constant [8 x i8] c"default\00", align 1
+@"$string.197" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
+@"$string.198" = private unnamed_addr constant [5 x i8] c"type\00", align 1
+@"$string.199" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
+@"$string.200" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
+@"$string.201" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
+@"$string.202" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
+@"$string.203" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
+@"$string.204" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
+@"$string.205" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
+@"$string.206" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
+@"$string.207" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
+@"$string.208" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
+@"$string.209" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
+@"$string.210" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
+@"$string.211" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
+@"$string.212" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
+@"$string.213" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
+@"$string.214" = private unnamed_addr constant [7 x i8] c"format\00", align 1
+@"$string.215" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
+@"$string.216" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
+@"$string.217" = private unnamed_addr constant [6 x i8] c"float\00", align 1
+@"$string.218" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
+@"$string.219" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
+@"$string.220" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
+@"$string.221" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
+@"$string.222" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
+@"$string.223" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
+@"$string.224" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
+@"$string.225" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
+@"$string.226" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
+@"$string.227" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
+@"$string.228" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
+@"$string.229" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
+@"$string.230" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
+@"$string.231" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
+@"$string.232" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
+@"$string.233" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
+@"$string.234" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
+@"$string.235" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
+@"$string.241" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
+@"$string.242" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
+@"$string.243" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
+@"$string.244" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
+@"$string.245" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
+@"$string.246" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
+@"$string.247" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
+@"$string.248" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
+@"$string.249" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
+@"$string.250" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
+@"$string.251" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
+@"$string.253" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
+@"$string.254" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
+@"$string.255" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
+@"$string.256" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
+@"$string.257" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
+@"$string.266" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
+@"$string.277" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
+@"$string.278" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
+@"$string.281" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
+@"$string.286" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
+@"$string.287" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
+@"$string.289" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
+@"$string.290" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
+@"$string.291" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
+@"$string.292" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
+@"$string.293" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
+@"$string.294" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
+@"$string.295" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
+@"$string.296" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
+@"$string.298" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
+@"$string.299" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
+@"$string.300" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
+@"$string.302" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
+@"$string.304" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
+@"$string.305" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
+@"$string.306" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
+@"$string.308" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
+@"$string.309" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
+@"$string.310" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
+@"$string.312" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
+@"$string.313" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
+@"$string.314" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
+@"$string.315" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
+@"$string.316" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
+@"$string.322" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
+@"$string.323" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
+@"$string.324" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
+@"$string.325" = private unnamed_addr constant [3 x i8] c"..\00", align 1
+@"$string.326" = private unnamed_addr constant [2 x i8] c".\00", align 1
+@"$string.327" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
+@"$string.333" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
+@"$string.334" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
+@"$string.335" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
+@"$string.336" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.337" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.338" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.339" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.340" = private unnamed_addr constant [31 x i8] c"the name holds a NUL character\00", align 1
+@"$string.341" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
+@"$string.342" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.343" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.344" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.345" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.346" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.347" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.348" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.349" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.350" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.351" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.352" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.353" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.354" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.355" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.356" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.357" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.358" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.359" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.360" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.361" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
+@"$string.362" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
+@"$string.363" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.364" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.365" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.366" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.367" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
+@"$string.368" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.369" = private unnamed_addr constant [2 x i8] c"[\00", align 1
+@"$string.370" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.371" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.372" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.373" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.374" = private unnamed_addr constant [70 x i8] c"the data begins at byte %lld of the file, which is not aligned for %s\00", align 1
+@"$string.378" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.379" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.380" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
+@"$string.381" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
+@"$string.382" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
+@"$string.383" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.384" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.385" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.386" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.387" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
+@"$string.388" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
+@"$string.389" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.390" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
+@"$string.391" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.392" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.393" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.394" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
+@"$string.395" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
+@"$string.396" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
+@"$string.397" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
+@"$string.398" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.399" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.400" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
+@"$string.401" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
+@"$string.402" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
+@"$string.403" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
+@"$string.404" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
+@"$string.406" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
+@"$string.407" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
+@"$string.408" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
+@"$string.409" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.410" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.411" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.412" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.414" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.415" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.416" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.421" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
+@"$string.422" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
+@"$string.423" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.424" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.425" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
+@"$string.426" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.427" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.428" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.429" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.430" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.431" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.432" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.433" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.434" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.435" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.436" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.437" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.438" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.439" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.440" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.442" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.443" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.445" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
+@"$string.450" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.451" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.452" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
+@"$string.453" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.454" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.455" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.456" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.457" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.458" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.459" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
+@"$string.460" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
+@"$string.461" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
+@"$string.462" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
+@"$string.463" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.464" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.465" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.466" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.467" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.468" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.469" = private unnamed_addr constant [81 x i8] c"%sthe library of device %s cannot be opened: %.700s; `scons engine %s` builds it\00", align 1
+@"$string.470" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.471" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.472" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.473" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.474" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.475" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.476" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.477" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.478" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.479" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.480" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.481" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.482" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.483" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.484" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.485" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.486" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.487" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.488" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.489" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.490" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.491" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.492" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.493" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.494" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.495" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.496" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.497" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.498" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.499" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.500" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.501" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.502" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.503" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.504" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.507" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.508" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.509" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.510" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.511" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.512" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.513" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.514" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.515" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.516" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.517" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.518" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.519" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.520" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.521" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.522" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.523" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.524" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.525" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.526" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.527" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.528" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.529" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.530" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.531" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.532" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.533" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.534" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.535" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.536" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.537" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.538" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.539" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.540" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.541" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.542" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.543" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.544" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.545" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.546" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.547" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.548" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.549" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.550" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.551" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.552" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.553" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.554" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.555" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.556" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.557" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.558" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.559" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.560" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.561" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.562" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.563" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.564" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.565" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.566" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.567" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.568" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.569" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.570" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.571" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.572" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.573" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.574" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.575" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.576" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.577" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.578" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.579" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.580" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.581" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.582" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.583" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.584" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.585" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.586" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.587" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.588" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.589" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.590" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.591" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.592" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.593" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.594" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.595" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.596" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.597" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.598" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.599" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.600" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.601" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.602" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.603" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.604" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.605" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.606" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.607" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.608" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.609" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.610" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.611" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.612" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.613" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.614" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.615" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.616" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.617" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.618" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.619" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.620" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.621" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.622" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.623" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.624" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.625" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.626" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.627" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.628" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.629" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.632" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.633" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.634" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.635" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.636" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.637" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.638" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.639" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.640" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.641" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.648" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.649" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.650" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.651" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.652" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.653" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.654" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.655" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.656" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.657" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.658" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.659" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.660" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.661" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.663" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.664" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.669" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.670" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.671" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.672" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.673" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.675" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.676" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.677" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.678" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.679" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.682" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.683" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.704" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.728" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.739" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.741" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.742" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.749" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.750" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.751" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.752" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.753" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.754" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.755" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.776" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.789" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.790" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.791" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.807" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -956,7 +963,7 @@ then9:                                            ; preds = %then5
   %29 = getelementptr %0, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string", ptr @"$string.88")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string", ptr @"$string.92")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -1181,14 +1188,14 @@ merge:                                            ; preds = %else, %dead
   %22 = call i64 @"$threads.now_ns"()
   store i64 %22, ptr %now, align 8
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %31, ptr %23, i32 0, i32 25
+  %24 = getelementptr %31, ptr %23, i32 0, i32 27
   %25 = load i64, ptr %24, align 8
   %26 = load i64, ptr %now, align 8
   %27 = load i64, ptr %begin, align 8
   %28 = sub i64 %26, %27
   %29 = add i64 %25, %28
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %31, ptr %30, i32 0, i32 25
+  %31 = getelementptr %31, ptr %30, i32 0, i32 27
   store i64 %29, ptr %31, align 8
   %32 = load i32, ptr %code, align 4
   %33 = icmp eq i32 %32, 0
@@ -1215,7 +1222,7 @@ else3:                                            ; preds = %merge
   %46 = getelementptr %33, ptr %45, i32 0, i32 18
   store i64 %43, ptr %46, align 8
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %31, ptr %47, i32 0, i32 15
+  %48 = getelementptr %31, ptr %47, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %48, ptr align 1 %message, i64 1024, i1 false)
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %31, ptr %49, i32 0, i32 3
@@ -1287,7 +1294,7 @@ entry:
   br i1 %10, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.4", i32 188, ptr @"$string.5")
+  call void @"$check.fail"(ptr @"$string.4", i32 191, ptr @"$string.5")
   %11 = load %48, ptr %5, align 1
   br label %merge
 
@@ -2538,7 +2545,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %now, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %31, ptr %5, i32 0, i32 30
+  %6 = getelementptr %31, ptr %5, i32 0, i32 32
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %step, ptr align 8 %6, i64 56, i1 false)
   %7 = load i64, ptr %now, align 8
   %8 = getelementptr %46, ptr %step, i32 0, i32 0
@@ -2559,7 +2566,7 @@ entry:
   call void @"$Loop.lock"(ptr %19)
   %20 = load %48, ptr %4, align 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %31, ptr %21, i32 0, i32 31
+  %22 = getelementptr %31, ptr %21, i32 0, i32 33
   call void @"$StepRing.push"(ptr %22, ptr %step)
   %23 = load %48, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
@@ -3923,7 +3930,7 @@ entry:
   br i1 %7, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.20", i32 203, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.20", i32 211, ptr @"$string.13")
   %8 = load %48, ptr %2, align 1
   br label %merge
 
@@ -4095,7 +4102,7 @@ merge:                                            ; preds = %else2, %dead3, %dea
   br i1 %55, label %then5, label %or.lhs.false
 
 then5:                                            ; preds = %or.lhs.false, %merge
-  call void @"$check.fail"(ptr @"$string.31", i32 107, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.34", i32 112, ptr @"$string.13")
   %56 = load %48, ptr %6, align 1
   br label %merge4
 
@@ -4132,7 +4139,7 @@ or.lhs.false:                                     ; preds = %merge
   br i1 %79, label %then5, label %else6
 
 then8:                                            ; preds = %merge4
-  call void @"$check.fail"(ptr @"$string.31", i32 108, ptr @"$string.32")
+  call void @"$check.fail"(ptr @"$string.34", i32 113, ptr @"$string.35")
   %80 = load %48, ptr %5, align 1
   br label %merge7
 
@@ -5325,23 +5332,184 @@ merge:                                            ; preds = %else, %then
 define internal void @"$Scheduler.fail_without_token"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
+  %cause = alloca ptr, align 8
+  %code = alloca i32, align 4
   %text = alloca [256 x i8], align 1
   %item = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
-  %3 = getelementptr [256 x i8], ptr %text, i32 0, i32 0
-  %4 = getelementptr i8, ptr %3, i64 0
-  %5 = load ptr, ptr %item, align 8
-  %6 = call i32 @"$Sequence.num_outputs"(ptr %5)
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 256, ptr @"$string.30", i32 %6)
-  %8 = load ptr, ptr %self, align 8
-  %9 = load ptr, ptr %item, align 8
-  %10 = getelementptr [256 x i8], ptr %text, i32 0, i32 0
-  %11 = getelementptr i8, ptr %10, i64 0
-  call void @"$Scheduler.fail"(ptr %8, ptr %9, i32 8, ptr %11)
-  %12 = load %48, ptr %2, align 1
+  store i32 8, ptr %code, align 4
+  store ptr @"$string.30", ptr %cause, align 8
+  %3 = load ptr, ptr %item, align 8
+  %4 = call zeroext i1 @"$Sequence.mask_allows_nothing"(ptr %3)
+  %5 = zext i1 %4 to i8
+  %6 = trunc i8 %5 to i1
+  br i1 %6, label %then, label %else
+
+then:                                             ; preds = %entry
+  store i32 1, ptr %code, align 4
+  store ptr @"$string.31", ptr %cause, align 8
+  br label %merge
+
+else:                                             ; preds = %entry
+  %7 = load ptr, ptr %item, align 8
+  %8 = call zeroext i1 @"$Sequence.is_restricted"(ptr %7)
+  %9 = zext i1 %8 to i8
+  %10 = trunc i8 %9 to i1
+  br i1 %10, label %then1, label %else2
+
+then1:                                            ; preds = %else
+  store ptr @"$string.32", ptr %cause, align 8
+  br label %merge
+
+else2:                                            ; preds = %else
+  br label %merge
+
+merge:                                            ; preds = %else2, %then1, %then
+  %11 = getelementptr [256 x i8], ptr %text, i32 0, i32 0
+  %12 = getelementptr i8, ptr %11, i64 0
+  %13 = load ptr, ptr %cause, align 8
+  %14 = load ptr, ptr %item, align 8
+  %15 = call i32 @"$Sequence.num_outputs"(ptr %14)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 256, ptr @"$string.33", ptr %13, i32 %15)
+  %17 = load ptr, ptr %self, align 8
+  %18 = load ptr, ptr %item, align 8
+  %19 = load i32, ptr %code, align 4
+  %20 = getelementptr [256 x i8], ptr %text, i32 0, i32 0
+  %21 = getelementptr i8, ptr %20, i64 0
+  call void @"$Scheduler.fail"(ptr %17, ptr %18, i32 %19, ptr %21)
+  %22 = load %48, ptr %2, align 1
   ret void
+}
+
+define internal zeroext i1 @"$Sequence.mask_allows_nothing"(ptr %0) {
+entry:
+  %i = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = call zeroext i1 @"$Sequence.is_restricted"(ptr %1)
+  %3 = zext i1 %2 to i8
+  %4 = trunc i8 %3 to i1
+  br i1 %4, label %else, label %then
+
+then:                                             ; preds = %entry
+  ret i1 false
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %5 = load ptr, ptr %self, align 8
+  %6 = call i64 @"$Sequence.num_mask_words"(ptr %5)
+  store i64 0, ptr %i, align 8
+  br label %forcond
+
+forcond:                                          ; preds = %merge2, %merge
+  %7 = load i64, ptr %i, align 8
+  %8 = icmp sgt i64 %7, %6
+  %9 = and i1 %8, false
+  %10 = icmp slt i64 %7, %6
+  %11 = and i1 %10, true
+  %12 = or i1 %11, %9
+  br i1 %12, label %forbody, label %merge1
+
+forbody:                                          ; preds = %forcond
+  %13 = load ptr, ptr %self, align 8
+  %14 = getelementptr %60, ptr %13, i32 0, i32 26
+  %15 = load ptr, ptr %14, align 8
+  %16 = load i64, ptr %i, align 8
+  %17 = getelementptr i32, ptr %15, i64 %16
+  %18 = load i32, ptr %17, align 4
+  %19 = icmp ne i32 %18, 0
+  %20 = zext i1 %19 to i8
+  %21 = trunc i8 %20 to i1
+  br i1 %21, label %then3, label %else4
+
+then3:                                            ; preds = %forbody
+  ret i1 false
+
+dead5:                                            ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %forbody
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %dead5
+  %22 = add i64 %7, 1
+  store i64 %22, ptr %i, align 8
+  br label %forcond
+
+merge1:                                           ; preds = %forcond
+  ret i1 true
+
+dead6:                                            ; No predecessors!
+  ret i1 undef
+}
+
+define internal zeroext i1 @"$Sequence.is_restricted"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = call zeroext i1 @"$Sequence.is_masked"(ptr %1)
+  %3 = zext i1 %2 to i8
+  %4 = trunc i8 %3 to i1
+  br i1 %4, label %and.rhs, label %and.end
+
+and.rhs:                                          ; preds = %entry
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %60, ptr %5, i32 0, i32 28
+  %7 = load i8, ptr %6, align 1
+  %8 = icmp eq i8 %7, 0
+  %9 = zext i1 %8 to i8
+  %10 = trunc i8 %9 to i1
+  br label %and.end
+
+and.end:                                          ; preds = %and.rhs, %entry
+  %11 = phi i1 [ false, %entry ], [ %10, %and.rhs ]
+  %12 = zext i1 %11 to i8
+  %13 = icmp ne i8 %12, 0
+  ret i1 %13
+
+dead:                                             ; No predecessors!
+  ret i1 undef
+}
+
+define internal zeroext i1 @"$Sequence.is_masked"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %60, ptr %1, i32 0, i32 26
+  %3 = load ptr, ptr %2, align 8
+  %4 = icmp ne ptr %3, null
+  %5 = zext i1 %4 to i8
+  %6 = icmp ne i8 %5, 0
+  ret i1 %6
+
+dead:                                             ; No predecessors!
+  ret i1 undef
+}
+
+define internal i64 @"$Sequence.num_mask_words"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %60, ptr %1, i32 0, i32 27
+  %3 = load i32, ptr %2, align 4
+  %4 = sext i32 %3 to i64
+  %5 = add i64 %4, 31
+  %6 = sdiv i64 %5, 32
+  ret i64 %6
+
+dead:                                             ; No predecessors!
+  ret i64 undef
 }
 
 define internal void @"$Scheduler.post_token"(ptr %0, ptr %1, i32 %2, i32 %3) {
@@ -5492,6 +5660,7 @@ merge1:                                           ; preds = %else3, %merge4
 
 define internal i32 @"$Sequence.finish_reason"(ptr %0) {
 entry:
+  %has_enough = alloca i8, align 1
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
@@ -5501,75 +5670,80 @@ entry:
   %5 = load i32, ptr %4, align 4
   %6 = icmp sge i32 %2, %5
   %7 = zext i1 %6 to i8
-  %8 = trunc i8 %7 to i1
-  br i1 %8, label %then, label %else
+  store i8 %7, ptr %has_enough, align 1
+  %8 = load i8, ptr %has_enough, align 1
+  %9 = trunc i8 %8 to i1
+  br i1 %9, label %and.lhs.true, label %or.lhs.false
 
-then:                                             ; preds = %entry
-  %9 = load ptr, ptr %self, align 8
-  %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %60, ptr %10, i32 0, i32 3
-  %12 = call ptr @"$Vector.last"(ptr %11)
-  %13 = load i32, ptr %12, align 4
-  %14 = call zeroext i1 @"$Sequence.is_stop_token"(ptr %9, i32 %13)
-  %15 = zext i1 %14 to i8
-  %16 = trunc i8 %15 to i1
-  br i1 %16, label %then2, label %else3
-
-then2:                                            ; preds = %then
+then:                                             ; preds = %and.lhs.true
   ret i32 1
 
+and.lhs.true:                                     ; preds = %or.lhs.false, %entry
+  %10 = load ptr, ptr %self, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %60, ptr %11, i32 0, i32 3
+  %13 = call ptr @"$Vector.last"(ptr %12)
+  %14 = load i32, ptr %13, align 4
+  %15 = call zeroext i1 @"$Sequence.is_stop_token"(ptr %10, i32 %14)
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then, label %else
+
+or.lhs.false:                                     ; preds = %entry
+  %18 = load ptr, ptr %self, align 8
+  %19 = call zeroext i1 @"$Sequence.is_restricted"(ptr %18)
+  %20 = zext i1 %19 to i8
+  %21 = trunc i8 %20 to i1
+  br i1 %21, label %and.lhs.true, label %else
+
 dead:                                             ; No predecessors!
-  br label %merge1
+  br label %merge
 
-else3:                                            ; preds = %then
-  br label %merge1
+else:                                             ; preds = %and.lhs.true, %or.lhs.false
+  %22 = load i8, ptr %has_enough, align 1
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %and.lhs.true3, label %else2
 
-merge1:                                           ; preds = %else3, %dead
-  %17 = load ptr, ptr %self, align 8
-  %18 = call zeroext i1 @"$Sequence.ends_with_stop_sequence"(ptr %17)
-  %19 = zext i1 %18 to i8
-  %20 = trunc i8 %19 to i1
-  br i1 %20, label %then5, label %else6
-
-then5:                                            ; preds = %merge1
+then1:                                            ; preds = %and.lhs.true3
   ret i32 2
 
-dead7:                                            ; No predecessors!
-  br label %merge4
+and.lhs.true3:                                    ; preds = %else
+  %24 = load ptr, ptr %self, align 8
+  %25 = call zeroext i1 @"$Sequence.ends_with_stop_sequence"(ptr %24)
+  %26 = zext i1 %25 to i8
+  %27 = trunc i8 %26 to i1
+  br i1 %27, label %then1, label %else2
 
-else6:                                            ; preds = %merge1
-  br label %merge4
-
-merge4:                                           ; preds = %else6, %dead7
+dead4:                                            ; No predecessors!
   br label %merge
 
-else:                                             ; preds = %entry
+else2:                                            ; preds = %and.lhs.true3, %else
   br label %merge
 
-merge:                                            ; preds = %else, %merge4
-  %21 = load ptr, ptr %self, align 8
-  %22 = call i32 @"$Sequence.num_outputs"(ptr %21)
-  %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %60, ptr %23, i32 0, i32 5
-  %25 = load i32, ptr %24, align 4
-  %26 = icmp sge i32 %22, %25
-  %27 = zext i1 %26 to i8
-  %28 = trunc i8 %27 to i1
-  br i1 %28, label %then9, label %else10
+merge:                                            ; preds = %else2, %dead4, %dead
+  %28 = load ptr, ptr %self, align 8
+  %29 = call i32 @"$Sequence.num_outputs"(ptr %28)
+  %30 = load ptr, ptr %self, align 8
+  %31 = getelementptr %60, ptr %30, i32 0, i32 5
+  %32 = load i32, ptr %31, align 4
+  %33 = icmp sge i32 %29, %32
+  %34 = zext i1 %33 to i8
+  %35 = trunc i8 %34 to i1
+  br i1 %35, label %then6, label %else7
 
-then9:                                            ; preds = %merge
+then6:                                            ; preds = %merge
   ret i32 3
 
-dead11:                                           ; No predecessors!
-  br label %merge8
+dead8:                                            ; No predecessors!
+  br label %merge5
 
-else10:                                           ; preds = %merge
-  br label %merge8
+else7:                                            ; preds = %merge
+  br label %merge5
 
-merge8:                                           ; preds = %else10, %dead11
+merge5:                                           ; preds = %else7, %dead8
   ret i32 0
 
-dead12:                                           ; No predecessors!
+dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
@@ -5645,7 +5819,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.27", i32 75, ptr @"$string.33")
+  call void @"$check.fail"(ptr @"$string.27", i32 75, ptr @"$string.36")
   %8 = load %48, ptr %1, align 1
   br label %merge
 
@@ -6003,7 +6177,7 @@ merge2:                                           ; preds = %else4, %dead5
   %25 = getelementptr %6, ptr %24, i32 0, i32 3
   %26 = load i32, ptr %25, align 4
   %27 = load ptr, ptr %message, align 8
-  %28 = call i32 @"$request.check_tokens"(ptr @"$string.39", ptr %token, i32 1, i32 %26, ptr %27)
+  %28 = call i32 @"$request.check_tokens"(ptr @"$string.42", ptr %token, i32 1, i32 %26, ptr %27)
   store i32 %28, ptr %code6, align 4
   %29 = load i32, ptr %code6, align 4
   %30 = icmp ne i32 %29, 0
@@ -6155,7 +6329,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %31, ptr %2, i32 0, i32 14
+  %3 = getelementptr %31, ptr %2, i32 0, i32 15
   %4 = load i8, ptr %3, align 1
   %5 = trunc i8 %4 to i1
   br i1 %5, label %else, label %then
@@ -6175,11 +6349,11 @@ then2:                                            ; preds = %then
   %13 = getelementptr [1024 x i8], ptr %12, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %31, ptr %15, i32 0, i32 15
+  %16 = getelementptr %31, ptr %15, i32 0, i32 16
   %17 = getelementptr %0, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.34", ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.37", ptr %19)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -6230,7 +6404,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 
 or.lhs.false:                                     ; preds = %entry
   %13 = load ptr, ptr %item, align 8
-  %14 = getelementptr %60, ptr %13, i32 0, i32 30
+  %14 = getelementptr %60, ptr %13, i32 0, i32 36
   %15 = load ptr, ptr %14, align 8
   %16 = load ptr, ptr %self, align 8
   %17 = icmp ne ptr %15, %16
@@ -6243,7 +6417,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %0, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.35")
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.38")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -6299,7 +6473,7 @@ then9:                                            ; preds = %then5
   %55 = getelementptr %31, ptr %54, i32 0, i32 2
   %56 = getelementptr %32, ptr %55, i32 0, i32 2
   %57 = load i32, ptr %56, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.36", i64 %52, i32 %53, i32 %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.39", i64 %52, i32 %53, i32 %57)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -6365,7 +6539,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr i8, ptr %20, i64 0
   %22 = load ptr, ptr %name, align 8
   %23 = load i32, ptr %num_tokens, align 4
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.37", ptr %22, i32 %23)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.40", ptr %22, i32 %23)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -6439,7 +6613,7 @@ then10:                                           ; preds = %then6
   %63 = getelementptr i32, ptr %60, i64 %62
   %64 = load i32, ptr %63, align 4
   %65 = load i32, ptr %vocab_size, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.38", ptr %58, i32 %59, i32 %64, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.41", ptr %58, i32 %59, i32 %64, i32 %65)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -6639,7 +6813,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %pool, align 8
   %25 = getelementptr %35, ptr %24, i32 0, i32 1
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.40", i32 %21, i32 %23, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.43", i32 %21, i32 %23, i32 %26)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -6702,7 +6876,7 @@ entry:
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 191, ptr @"$string.41")
+  call void @"$check.fail"(ptr @"$string.19", i32 191, ptr @"$string.44")
   %16 = load %48, ptr %4, align 1
   br label %merge
 
@@ -6816,7 +6990,7 @@ merge:                                            ; preds = %else, %merge1
   br i1 %40, label %else6, label %then5
 
 then5:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.12", i32 194, ptr @"$string.43")
+  call void @"$check.fail"(ptr @"$string.12", i32 194, ptr @"$string.46")
   %41 = load %48, ptr %2, align 1
   br label %merge4
 
@@ -6833,7 +7007,7 @@ merge4:                                           ; preds = %else6, %then5
   br i1 %47, label %then8, label %else9
 
 then8:                                            ; preds = %merge4
-  call void @"$check.fail"(ptr @"$string.12", i32 195, ptr @"$string.44")
+  call void @"$check.fail"(ptr @"$string.12", i32 195, ptr @"$string.47")
   %48 = load %48, ptr %1, align 1
   br label %merge7
 
@@ -6880,7 +7054,7 @@ entry:
   br i1 %11, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.12", i32 178, ptr @"$string.42")
+  call void @"$check.fail"(ptr @"$string.12", i32 178, ptr @"$string.45")
   %12 = load %48, ptr %4, align 1
   br label %merge
 
@@ -7031,7 +7205,7 @@ merge1:                                           ; preds = %else3, %dead
   %50 = getelementptr %60, ptr %49, i32 0, i32 7
   store i32 %48, ptr %50, align 4
   %51 = load ptr, ptr %item, align 8
-  %52 = getelementptr %60, ptr %51, i32 0, i32 28
+  %52 = getelementptr %60, ptr %51, i32 0, i32 34
   store i8 0, ptr %52, align 1
   %53 = load ptr, ptr %self, align 8
   %54 = load ptr, ptr %logits, align 8
@@ -7129,7 +7303,7 @@ entry:
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.20", i32 226, ptr @"$string.45")
+  call void @"$check.fail"(ptr @"$string.20", i32 234, ptr @"$string.48")
   %16 = load %48, ptr %6, align 1
   br label %merge
 
@@ -7199,7 +7373,7 @@ entry:
   br i1 %12, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.20", i32 208, ptr @"$string.46")
+  call void @"$check.fail"(ptr @"$string.20", i32 216, ptr @"$string.49")
   %13 = load %48, ptr %8, align 1
   br label %merge
 
@@ -7226,7 +7400,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %26, label %else, label %then
 
 then2:                                            ; preds = %or.lhs.false, %merge
-  call void @"$check.fail"(ptr @"$string.20", i32 209, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.20", i32 217, ptr @"$string.13")
   %27 = load %48, ptr %7, align 1
   br label %merge1
 
@@ -7287,7 +7461,7 @@ forbody:                                          ; preds = %forcond
   br i1 %64, label %then6, label %or.lhs.false8
 
 then6:                                            ; preds = %or.lhs.false8, %forbody
-  call void @"$check.fail"(ptr @"$string.20", i32 213, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.20", i32 221, ptr @"$string.13")
   %65 = load %48, ptr %6, align 1
   br label %merge5
 
@@ -7451,7 +7625,7 @@ entry:
   br i1 %10, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.20", i32 240, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.20", i32 248, ptr @"$string.13")
   %11 = load %48, ptr %2, align 1
   br label %merge
 
@@ -7532,7 +7706,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %23 = load ptr, ptr %message, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %31, ptr %24, i32 0, i32 15
+  %25 = getelementptr %31, ptr %24, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %25, ptr align 1 %23, i64 1024, i1 false)
   br label %merge1
 
@@ -7715,7 +7889,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.4", i32 138, ptr @"$string.47")
+  call void @"$check.fail"(ptr @"$string.4", i32 141, ptr @"$string.50")
   %13 = load %48, ptr %7, align 1
   br label %merge
 
@@ -8222,17 +8396,30 @@ entry:
   %310 = load ptr, ptr %plan, align 8
   %311 = getelementptr %39, ptr %310, i32 0, i32 7
   %312 = load i32, ptr %311, align 4
-  %313 = load ptr, ptr %plan, align 8
-  %314 = getelementptr %39, ptr %313, i32 0, i32 10
-  %315 = getelementptr %26, ptr %314, i32 0, i32 6
-  %316 = load i32, ptr %315, align 4
-  %317 = add i32 %316, 31
-  %318 = sdiv i32 %317, 32
-  %319 = mul i32 %312, %318
-  %320 = sext i32 %319 to i64
-  %321 = mul i64 %320, 4
-  %322 = call ptr @memcpy(ptr %305, ptr %309, i64 %321)
+  %313 = sext i32 %312 to i64
+  %314 = load ptr, ptr %plan, align 8
+  %315 = getelementptr %39, ptr %314, i32 0, i32 10
+  %316 = call i64 @"$StepShape.mask_words"(ptr %315)
+  %317 = mul i64 %313, %316
+  %318 = mul i64 %317, 4
+  %319 = call ptr @memcpy(ptr %305, ptr %309, i64 %318)
   ret void
+}
+
+define internal i64 @"$StepShape.mask_words"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %26, ptr %1, i32 0, i32 6
+  %3 = load i32, ptr %2, align 4
+  %4 = sext i32 %3 to i64
+  %5 = add i64 %4, 31
+  %6 = sdiv i64 %5, 32
+  ret i64 %6
+
+dead:                                             ; No predecessors!
+  ret i64 undef
 }
 
 define internal void @"$copy_table_rows"(ptr %0, ptr %1) {
@@ -8429,7 +8616,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %48 = load ptr, ptr %self, align 8
   %49 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %48, ptr @"$string.48", i32 -1, ptr %49)
+  call void @"$Rank.describe_failure"(ptr %48, ptr @"$string.51", i32 -1, ptr %49)
   %50 = load %48, ptr %4, align 1
   %51 = load i32, ptr %code, align 4
   ret i32 %51
@@ -8561,7 +8748,7 @@ merge14:                                          ; preds = %else16, %merge18
 then24:                                           ; preds = %merge14
   %115 = load ptr, ptr %self, align 8
   %116 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %115, ptr @"$string.48", i32 -1, ptr %116)
+  call void @"$Rank.describe_failure"(ptr %115, ptr @"$string.51", i32 -1, ptr %116)
   %117 = load %48, ptr %3, align 1
   %118 = load i32, ptr %code22, align 4
   ret i32 %118
@@ -8628,13 +8815,15 @@ entry:
 define internal i32 @"$upload_inputs"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
-  %code12 = alloca i32, align 4
+  %code20 = alloca i32, align 4
   %finish = alloca i64, align 8
   %begin = alloca i64, align 8
   %stride = alloca i64, align 8
   %4 = alloca %48, align 8
-  %code4 = alloca i32, align 4
+  %code12 = alloca i32, align 4
   %5 = alloca %48, align 8
+  %code4 = alloca i32, align 4
+  %6 = alloca %48, align 8
   %code = alloca i32, align 4
   %device = alloca ptr, align 8
   %host = alloca ptr, align 8
@@ -8645,56 +8834,56 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %launch, align 8
   store ptr %2, ptr %message, align 8
-  %6 = load ptr, ptr %launch, align 8
-  %7 = getelementptr %65, ptr %6, i32 0, i32 0
-  %8 = load ptr, ptr %7, align 8
-  store ptr %8, ptr %plan, align 8
-  %9 = load ptr, ptr %launch, align 8
-  %10 = getelementptr %65, ptr %9, i32 0, i32 1
-  %11 = load ptr, ptr %10, align 8
-  %12 = load ptr, ptr %plan, align 8
-  %13 = call zeroext i1 @"$StepPlan.is_decode"(ptr %12)
-  %14 = zext i1 %13 to i8
-  %15 = icmp ne i8 %14, 0
-  %16 = call ptr @"$staged"(ptr %11, i1 zeroext %15)
-  %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %50, ptr %17, i32 0, i32 8
-  %19 = load ptr, ptr %18, align 8
-  store ptr %16, ptr %host, align 8
-  store ptr %19, ptr %device, align 8
-  %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %50, ptr %20, i32 0, i32 3
-  %22 = load ptr, ptr %21, align 8
-  %23 = getelementptr %56, ptr %22, i32 0, i32 15
-  %24 = load ptr, ptr %23, align 8
-  %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %50, ptr %25, i32 0, i32 4
-  %27 = load ptr, ptr %26, align 8
-  %28 = load ptr, ptr %device, align 8
-  %29 = getelementptr %40, ptr %28, i32 0, i32 0
-  %30 = load ptr, ptr %29, align 8
-  %31 = load ptr, ptr %host, align 8
-  %32 = getelementptr %40, ptr %31, i32 0, i32 0
-  %33 = load ptr, ptr %32, align 8
-  %34 = load ptr, ptr %host, align 8
-  %35 = load ptr, ptr %plan, align 8
-  %36 = getelementptr %39, ptr %35, i32 0, i32 10
-  %37 = call i64 @"$batch.StepInputs.unbiased_bytes"(ptr %34, ptr %36)
-  %38 = call i32 %24(ptr %27, ptr %30, ptr %33, i64 %37)
-  store i32 %38, ptr %code, align 4
-  %39 = load i32, ptr %code, align 4
-  %40 = icmp ne i32 %39, 0
-  %41 = zext i1 %40 to i8
-  %42 = trunc i8 %41 to i1
-  br i1 %42, label %then, label %else
+  %7 = load ptr, ptr %launch, align 8
+  %8 = getelementptr %65, ptr %7, i32 0, i32 0
+  %9 = load ptr, ptr %8, align 8
+  store ptr %9, ptr %plan, align 8
+  %10 = load ptr, ptr %launch, align 8
+  %11 = getelementptr %65, ptr %10, i32 0, i32 1
+  %12 = load ptr, ptr %11, align 8
+  %13 = load ptr, ptr %plan, align 8
+  %14 = call zeroext i1 @"$StepPlan.is_decode"(ptr %13)
+  %15 = zext i1 %14 to i8
+  %16 = icmp ne i8 %15, 0
+  %17 = call ptr @"$staged"(ptr %12, i1 zeroext %16)
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %50, ptr %18, i32 0, i32 8
+  %20 = load ptr, ptr %19, align 8
+  store ptr %17, ptr %host, align 8
+  store ptr %20, ptr %device, align 8
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %50, ptr %21, i32 0, i32 3
+  %23 = load ptr, ptr %22, align 8
+  %24 = getelementptr %56, ptr %23, i32 0, i32 15
+  %25 = load ptr, ptr %24, align 8
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %50, ptr %26, i32 0, i32 4
+  %28 = load ptr, ptr %27, align 8
+  %29 = load ptr, ptr %device, align 8
+  %30 = getelementptr %40, ptr %29, i32 0, i32 0
+  %31 = load ptr, ptr %30, align 8
+  %32 = load ptr, ptr %host, align 8
+  %33 = getelementptr %40, ptr %32, i32 0, i32 0
+  %34 = load ptr, ptr %33, align 8
+  %35 = load ptr, ptr %host, align 8
+  %36 = load ptr, ptr %plan, align 8
+  %37 = getelementptr %39, ptr %36, i32 0, i32 10
+  %38 = call i64 @"$batch.StepInputs.unbiased_bytes"(ptr %35, ptr %37)
+  %39 = call i32 %25(ptr %28, ptr %31, ptr %34, i64 %38)
+  store i32 %39, ptr %code, align 4
+  %40 = load i32, ptr %code, align 4
+  %41 = icmp ne i32 %40, 0
+  %42 = zext i1 %41 to i8
+  %43 = trunc i8 %42 to i1
+  br i1 %43, label %then, label %else
 
 then:                                             ; preds = %entry
-  %43 = load ptr, ptr %self, align 8
-  %44 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %43, ptr @"$string.49", i32 -1, ptr %44)
-  %45 = load %48, ptr %5, align 1
-  %46 = load i32, ptr %code, align 4
-  ret i32 %46
+  %44 = load ptr, ptr %self, align 8
+  %45 = load ptr, ptr %message, align 8
+  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.52", i32 -1, ptr %45)
+  %46 = load %48, ptr %6, align 1
+  %47 = load i32, ptr %code, align 4
+  ret i32 %47
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -8703,55 +8892,46 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %47 = load ptr, ptr %plan, align 8
-  %48 = getelementptr %39, ptr %47, i32 0, i32 6
-  %49 = load i32, ptr %48, align 4
-  %50 = icmp sgt i32 %49, 0
-  %51 = zext i1 %50 to i8
-  %52 = trunc i8 %51 to i1
-  br i1 %52, label %then2, label %or.lhs.false
+  %48 = load ptr, ptr %plan, align 8
+  %49 = getelementptr %39, ptr %48, i32 0, i32 6
+  %50 = load i32, ptr %49, align 4
+  %51 = icmp sgt i32 %50, 0
+  %52 = zext i1 %51 to i8
+  %53 = trunc i8 %52 to i1
+  br i1 %53, label %then2, label %else3
 
-then2:                                            ; preds = %or.lhs.false, %merge
-  %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %50, ptr %53, i32 0, i32 3
-  %55 = load ptr, ptr %54, align 8
-  %56 = getelementptr %56, ptr %55, i32 0, i32 15
-  %57 = load ptr, ptr %56, align 8
-  %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %50, ptr %58, i32 0, i32 4
-  %60 = load ptr, ptr %59, align 8
-  %61 = load ptr, ptr %device, align 8
-  %62 = getelementptr %40, ptr %61, i32 0, i32 23
-  %63 = load ptr, ptr %62, align 8
-  %64 = load ptr, ptr %host, align 8
-  %65 = getelementptr %40, ptr %64, i32 0, i32 23
-  %66 = load ptr, ptr %65, align 8
-  %67 = load ptr, ptr %host, align 8
-  %68 = call i64 @"$batch.StepInputs.bias_bytes"(ptr %67)
-  %69 = call i32 %57(ptr %60, ptr %63, ptr %66, i64 %68)
-  store i32 %69, ptr %code4, align 4
-  %70 = load i32, ptr %code4, align 4
-  %71 = icmp ne i32 %70, 0
-  %72 = zext i1 %71 to i8
-  %73 = trunc i8 %72 to i1
-  br i1 %73, label %then6, label %else7
-
-or.lhs.false:                                     ; preds = %merge
-  %74 = load ptr, ptr %plan, align 8
-  %75 = getelementptr %39, ptr %74, i32 0, i32 7
-  %76 = load i32, ptr %75, align 4
-  %77 = icmp sgt i32 %76, 0
-  %78 = zext i1 %77 to i8
-  %79 = trunc i8 %78 to i1
-  br i1 %79, label %then2, label %else3
+then2:                                            ; preds = %merge
+  %54 = load ptr, ptr %self, align 8
+  %55 = getelementptr %50, ptr %54, i32 0, i32 3
+  %56 = load ptr, ptr %55, align 8
+  %57 = getelementptr %56, ptr %56, i32 0, i32 15
+  %58 = load ptr, ptr %57, align 8
+  %59 = load ptr, ptr %self, align 8
+  %60 = getelementptr %50, ptr %59, i32 0, i32 4
+  %61 = load ptr, ptr %60, align 8
+  %62 = load ptr, ptr %device, align 8
+  %63 = getelementptr %40, ptr %62, i32 0, i32 23
+  %64 = load ptr, ptr %63, align 8
+  %65 = load ptr, ptr %host, align 8
+  %66 = getelementptr %40, ptr %65, i32 0, i32 23
+  %67 = load ptr, ptr %66, align 8
+  %68 = load ptr, ptr %host, align 8
+  %69 = call i64 @"$batch.StepInputs.bias_bytes"(ptr %68)
+  %70 = call i32 %58(ptr %61, ptr %64, ptr %67, i64 %69)
+  store i32 %70, ptr %code4, align 4
+  %71 = load i32, ptr %code4, align 4
+  %72 = icmp ne i32 %71, 0
+  %73 = zext i1 %72 to i8
+  %74 = trunc i8 %73 to i1
+  br i1 %74, label %then6, label %else7
 
 then6:                                            ; preds = %then2
-  %80 = load ptr, ptr %self, align 8
-  %81 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %80, ptr @"$string.50", i32 -1, ptr %81)
-  %82 = load %48, ptr %4, align 1
-  %83 = load i32, ptr %code4, align 4
-  ret i32 %83
+  %75 = load ptr, ptr %self, align 8
+  %76 = load ptr, ptr %message, align 8
+  call void @"$Rank.describe_failure"(ptr %75, ptr @"$string.53", i32 -1, ptr %76)
+  %77 = load %48, ptr %5, align 1
+  %78 = load i32, ptr %code4, align 4
+  ret i32 %78
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -8762,75 +8942,59 @@ else7:                                            ; preds = %then2
 merge5:                                           ; preds = %else7, %dead8
   br label %merge1
 
-else3:                                            ; preds = %or.lhs.false
+else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %merge5
-  %84 = load ptr, ptr %plan, align 8
-  %85 = getelementptr %39, ptr %84, i32 0, i32 10
-  %86 = getelementptr %26, ptr %85, i32 0, i32 2
-  %87 = load i32, ptr %86, align 4
-  %88 = sext i32 %87 to i64
-  store i64 %88, ptr %stride, align 8
-  %89 = load ptr, ptr %plan, align 8
-  %90 = getelementptr %39, ptr %89, i32 0, i32 8
-  %91 = load i32, ptr %90, align 4
-  %92 = sext i32 %91 to i64
-  %93 = load i64, ptr %stride, align 8
-  %94 = mul i64 %92, %93
-  %95 = load ptr, ptr %plan, align 8
-  %96 = getelementptr %39, ptr %95, i32 0, i32 9
-  %97 = load i32, ptr %96, align 4
-  %98 = sext i32 %97 to i64
-  %99 = load i64, ptr %stride, align 8
-  %100 = mul i64 %98, %99
-  store i64 %94, ptr %begin, align 8
-  store i64 %100, ptr %finish, align 8
-  %101 = load i64, ptr %finish, align 8
-  %102 = load i64, ptr %begin, align 8
-  %103 = icmp sgt i64 %101, %102
+  %79 = load ptr, ptr %plan, align 8
+  %80 = getelementptr %39, ptr %79, i32 0, i32 7
+  %81 = load i32, ptr %80, align 4
+  %82 = icmp sgt i32 %81, 0
+  %83 = zext i1 %82 to i8
+  %84 = trunc i8 %83 to i1
+  br i1 %84, label %and.lhs.true, label %else11
+
+then10:                                           ; preds = %and.lhs.true
+  %85 = load ptr, ptr %self, align 8
+  %86 = getelementptr %50, ptr %85, i32 0, i32 3
+  %87 = load ptr, ptr %86, align 8
+  %88 = getelementptr %56, ptr %87, i32 0, i32 15
+  %89 = load ptr, ptr %88, align 8
+  %90 = load ptr, ptr %self, align 8
+  %91 = getelementptr %50, ptr %90, i32 0, i32 4
+  %92 = load ptr, ptr %91, align 8
+  %93 = load ptr, ptr %device, align 8
+  %94 = getelementptr %40, ptr %93, i32 0, i32 25
+  %95 = load ptr, ptr %94, align 8
+  %96 = load ptr, ptr %host, align 8
+  %97 = getelementptr %40, ptr %96, i32 0, i32 25
+  %98 = load ptr, ptr %97, align 8
+  %99 = load ptr, ptr %plan, align 8
+  %100 = call i64 @"$StepPlan.mask_bytes"(ptr %99)
+  %101 = call i32 %89(ptr %92, ptr %95, ptr %98, i64 %100)
+  store i32 %101, ptr %code12, align 4
+  %102 = load i32, ptr %code12, align 4
+  %103 = icmp ne i32 %102, 0
   %104 = zext i1 %103 to i8
   %105 = trunc i8 %104 to i1
-  br i1 %105, label %then10, label %else11
+  br i1 %105, label %then14, label %else15
 
-then10:                                           ; preds = %merge1
+and.lhs.true:                                     ; preds = %merge1
   %106 = load ptr, ptr %self, align 8
-  %107 = getelementptr %50, ptr %106, i32 0, i32 3
-  %108 = load ptr, ptr %107, align 8
-  %109 = getelementptr %56, ptr %108, i32 0, i32 15
-  %110 = load ptr, ptr %109, align 8
-  %111 = load ptr, ptr %self, align 8
-  %112 = getelementptr %50, ptr %111, i32 0, i32 4
-  %113 = load ptr, ptr %112, align 8
-  %114 = load ptr, ptr %device, align 8
-  %115 = getelementptr %40, ptr %114, i32 0, i32 26
-  %116 = load ptr, ptr %115, align 8
-  %117 = load i64, ptr %begin, align 8
-  %118 = getelementptr i32, ptr %116, i64 %117
-  %119 = load ptr, ptr %host, align 8
-  %120 = getelementptr %40, ptr %119, i32 0, i32 26
-  %121 = load ptr, ptr %120, align 8
-  %122 = load i64, ptr %begin, align 8
-  %123 = getelementptr i32, ptr %121, i64 %122
-  %124 = load i64, ptr %finish, align 8
-  %125 = load i64, ptr %begin, align 8
-  %126 = sub i64 %124, %125
-  %127 = mul i64 %126, 4
-  %128 = call i32 %110(ptr %113, ptr %118, ptr %123, i64 %127)
-  store i32 %128, ptr %code12, align 4
-  %129 = load i32, ptr %code12, align 4
-  %130 = icmp ne i32 %129, 0
-  %131 = zext i1 %130 to i8
-  %132 = trunc i8 %131 to i1
-  br i1 %132, label %then14, label %else15
+  %107 = getelementptr %50, ptr %106, i32 0, i32 0
+  %108 = load i32, ptr %107, align 4
+  %109 = icmp eq i32 %108, 0
+  %110 = zext i1 %109 to i8
+  %111 = trunc i8 %110 to i1
+  br i1 %111, label %then10, label %else11
 
 then14:                                           ; preds = %then10
-  %133 = load ptr, ptr %self, align 8
-  %134 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %133, ptr @"$string.51", i32 -1, ptr %134)
-  %135 = load %48, ptr %3, align 1
-  %136 = load i32, ptr %code12, align 4
-  ret i32 %136
+  %112 = load ptr, ptr %self, align 8
+  %113 = load ptr, ptr %message, align 8
+  call void @"$Rank.describe_failure"(ptr %112, ptr @"$string.54", i32 -1, ptr %113)
+  %114 = load %48, ptr %4, align 1
+  %115 = load i32, ptr %code12, align 4
+  ret i32 %115
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -8841,13 +9005,92 @@ else15:                                           ; preds = %then10
 merge13:                                          ; preds = %else15, %dead16
   br label %merge9
 
-else11:                                           ; preds = %merge1
+else11:                                           ; preds = %and.lhs.true, %merge1
   br label %merge9
 
 merge9:                                           ; preds = %else11, %merge13
+  %116 = load ptr, ptr %plan, align 8
+  %117 = getelementptr %39, ptr %116, i32 0, i32 10
+  %118 = getelementptr %26, ptr %117, i32 0, i32 2
+  %119 = load i32, ptr %118, align 4
+  %120 = sext i32 %119 to i64
+  store i64 %120, ptr %stride, align 8
+  %121 = load ptr, ptr %plan, align 8
+  %122 = getelementptr %39, ptr %121, i32 0, i32 8
+  %123 = load i32, ptr %122, align 4
+  %124 = sext i32 %123 to i64
+  %125 = load i64, ptr %stride, align 8
+  %126 = mul i64 %124, %125
+  %127 = load ptr, ptr %plan, align 8
+  %128 = getelementptr %39, ptr %127, i32 0, i32 9
+  %129 = load i32, ptr %128, align 4
+  %130 = sext i32 %129 to i64
+  %131 = load i64, ptr %stride, align 8
+  %132 = mul i64 %130, %131
+  store i64 %126, ptr %begin, align 8
+  store i64 %132, ptr %finish, align 8
+  %133 = load i64, ptr %finish, align 8
+  %134 = load i64, ptr %begin, align 8
+  %135 = icmp sgt i64 %133, %134
+  %136 = zext i1 %135 to i8
+  %137 = trunc i8 %136 to i1
+  br i1 %137, label %then18, label %else19
+
+then18:                                           ; preds = %merge9
+  %138 = load ptr, ptr %self, align 8
+  %139 = getelementptr %50, ptr %138, i32 0, i32 3
+  %140 = load ptr, ptr %139, align 8
+  %141 = getelementptr %56, ptr %140, i32 0, i32 15
+  %142 = load ptr, ptr %141, align 8
+  %143 = load ptr, ptr %self, align 8
+  %144 = getelementptr %50, ptr %143, i32 0, i32 4
+  %145 = load ptr, ptr %144, align 8
+  %146 = load ptr, ptr %device, align 8
+  %147 = getelementptr %40, ptr %146, i32 0, i32 26
+  %148 = load ptr, ptr %147, align 8
+  %149 = load i64, ptr %begin, align 8
+  %150 = getelementptr i32, ptr %148, i64 %149
+  %151 = load ptr, ptr %host, align 8
+  %152 = getelementptr %40, ptr %151, i32 0, i32 26
+  %153 = load ptr, ptr %152, align 8
+  %154 = load i64, ptr %begin, align 8
+  %155 = getelementptr i32, ptr %153, i64 %154
+  %156 = load i64, ptr %finish, align 8
+  %157 = load i64, ptr %begin, align 8
+  %158 = sub i64 %156, %157
+  %159 = mul i64 %158, 4
+  %160 = call i32 %142(ptr %145, ptr %150, ptr %155, i64 %159)
+  store i32 %160, ptr %code20, align 4
+  %161 = load i32, ptr %code20, align 4
+  %162 = icmp ne i32 %161, 0
+  %163 = zext i1 %162 to i8
+  %164 = trunc i8 %163 to i1
+  br i1 %164, label %then22, label %else23
+
+then22:                                           ; preds = %then18
+  %165 = load ptr, ptr %self, align 8
+  %166 = load ptr, ptr %message, align 8
+  call void @"$Rank.describe_failure"(ptr %165, ptr @"$string.55", i32 -1, ptr %166)
+  %167 = load %48, ptr %3, align 1
+  %168 = load i32, ptr %code20, align 4
+  ret i32 %168
+
+dead24:                                           ; No predecessors!
+  br label %merge21
+
+else23:                                           ; preds = %then18
+  br label %merge21
+
+merge21:                                          ; preds = %else23, %dead24
+  br label %merge17
+
+else19:                                           ; preds = %merge9
+  br label %merge17
+
+merge17:                                          ; preds = %else19, %merge21
   ret i32 0
 
-dead17:                                           ; No predecessors!
+dead25:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -8891,7 +9134,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %40, ptr %1, i32 0, i32 26
+  %2 = getelementptr %40, ptr %1, i32 0, i32 25
   %3 = load ptr, ptr %2, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %40, ptr %4, i32 0, i32 23
@@ -8901,6 +9144,25 @@ entry:
   %9 = sub i64 %7, %8
   %10 = sdiv exact i64 %9, ptrtoint (ptr getelementptr (i8, ptr null, i32 1) to i64)
   ret i64 %10
+
+dead:                                             ; No predecessors!
+  ret i64 undef
+}
+
+define internal i64 @"$StepPlan.mask_bytes"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %39, ptr %1, i32 0, i32 7
+  %3 = load i32, ptr %2, align 4
+  %4 = sext i32 %3 to i64
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %39, ptr %5, i32 0, i32 10
+  %7 = call i64 @"$StepShape.mask_words"(ptr %6)
+  %8 = mul i64 %4, %7
+  %9 = mul i64 %8, 4
+  ret i64 %9
 
 dead:                                             ; No predecessors!
   ret i64 undef
@@ -8973,7 +9235,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %40, ptr @"$string.71", i32 -1, ptr %41)
+  call void @"$Rank.describe_failure"(ptr %40, ptr @"$string.75", i32 -1, ptr %41)
   %42 = load %48, ptr %3, align 1
   %43 = load i32, ptr %code, align 4
   ret i32 %43
@@ -9449,7 +9711,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %41 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %41, ptr @"$string.52")
+  call void @"$Rank.begin_operation"(ptr %41, ptr @"$string.56")
   %42 = load %48, ptr %4, align 1
   br label %merge1
 
@@ -9497,7 +9759,7 @@ and.lhs.true:                                     ; preds = %merge1
 then8:                                            ; preds = %merge4
   %64 = load ptr, ptr %self, align 8
   %65 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %64, ptr @"$string.52", i32 -1, ptr %65)
+  call void @"$Rank.describe_failure"(ptr %64, ptr @"$string.56", i32 -1, ptr %65)
   %66 = load %48, ptr %3, align 1
   %67 = load i32, ptr %code, align 4
   ret i32 %67
@@ -9794,7 +10056,7 @@ entry:
 
 then:                                             ; preds = %entry
   %30 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %30, ptr @"$string.53")
+  call void @"$Rank.begin_operation"(ptr %30, ptr @"$string.57")
   %31 = load %48, ptr %4, align 1
   br label %merge
 
@@ -9842,7 +10104,7 @@ and.lhs.true:                                     ; preds = %merge
 then5:                                            ; preds = %merge1
   %53 = load ptr, ptr %self, align 8
   %54 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %53, ptr @"$string.53", i32 -1, ptr %54)
+  call void @"$Rank.describe_failure"(ptr %53, ptr @"$string.57", i32 -1, ptr %54)
   %55 = load %48, ptr %3, align 1
   %56 = load i32, ptr %code, align 4
   ret i32 %56
@@ -9986,7 +10248,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = load ptr, ptr %47, align 8
   %49 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %6, i64 24, i1 false)
-  %50 = call i32 @"$linear"(ptr %39, ptr %40, i32 %41, ptr @"$string.56", ptr %43, ptr byval(%72) %5, ptr %48, ptr %49)
+  %50 = call i32 @"$linear"(ptr %39, ptr %40, i32 %41, ptr @"$string.60", ptr %43, ptr byval(%72) %5, ptr %48, ptr %49)
   store i32 %50, ptr %code4, align 4
   %51 = load i32, ptr %code4, align 4
   %52 = icmp ne i32 %51, 0
@@ -10168,7 +10430,7 @@ entry:
 
 then:                                             ; preds = %entry
   %52 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %52, ptr @"$string.54")
+  call void @"$Rank.begin_operation"(ptr %52, ptr @"$string.58")
   %53 = load %48, ptr %9, align 1
   br label %merge
 
@@ -10217,7 +10479,7 @@ then5:                                            ; preds = %merge1
   %75 = load ptr, ptr %self, align 8
   %76 = load i32, ptr %layer, align 4
   %77 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %75, ptr @"$string.54", i32 %76, ptr %77)
+  call void @"$Rank.describe_failure"(ptr %75, ptr @"$string.58", i32 %76, ptr %77)
   %78 = load %48, ptr %8, align 1
   %79 = load i32, ptr %code, align 4
   ret i32 %79
@@ -10500,7 +10762,7 @@ then5:                                            ; preds = %merge1
   %49 = load ptr, ptr %self, align 8
   %50 = load i32, ptr %layer, align 4
   %51 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %49, ptr @"$string.55", i32 %50, ptr %51)
+  call void @"$Rank.describe_failure"(ptr %49, ptr @"$string.59", i32 %50, ptr %51)
   %52 = load %48, ptr %8, align 1
   %53 = load i32, ptr %code, align 4
   ret i32 %53
@@ -10627,7 +10889,7 @@ entry:
 
 then:                                             ; preds = %entry
   %77 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %77, ptr @"$string.57")
+  call void @"$Rank.begin_operation"(ptr %77, ptr @"$string.61")
   %78 = load %48, ptr %6, align 1
   br label %merge
 
@@ -10676,7 +10938,7 @@ then5:                                            ; preds = %merge1
   %100 = load ptr, ptr %self, align 8
   %101 = load i32, ptr %layer, align 4
   %102 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %100, ptr @"$string.57", i32 %101, ptr %102)
+  call void @"$Rank.describe_failure"(ptr %100, ptr @"$string.61", i32 %101, ptr %102)
   %103 = load %48, ptr %5, align 1
   %104 = load i32, ptr %code, align 4
   ret i32 %104
@@ -10822,7 +11084,7 @@ entry:
 
 then:                                             ; preds = %entry
   %96 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %96, ptr @"$string.58")
+  call void @"$Rank.begin_operation"(ptr %96, ptr @"$string.62")
   %97 = load %48, ptr %5, align 1
   br label %merge
 
@@ -10871,7 +11133,7 @@ then5:                                            ; preds = %merge1
   %119 = load ptr, ptr %self, align 8
   %120 = load i32, ptr %layer, align 4
   %121 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %119, ptr @"$string.58", i32 %120, ptr %121)
+  call void @"$Rank.describe_failure"(ptr %119, ptr @"$string.62", i32 %120, ptr %121)
   %122 = load %48, ptr %4, align 1
   %123 = load i32, ptr %code, align 4
   ret i32 %123
@@ -10993,7 +11255,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %66 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %66, ptr @"$string.59")
+  call void @"$Rank.begin_operation"(ptr %66, ptr @"$string.63")
   %67 = load %48, ptr %7, align 1
   br label %merge1
 
@@ -11042,7 +11304,7 @@ then8:                                            ; preds = %merge4
   %89 = load ptr, ptr %self, align 8
   %90 = load i32, ptr %layer, align 4
   %91 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %89, ptr @"$string.59", i32 %90, ptr %91)
+  call void @"$Rank.describe_failure"(ptr %89, ptr @"$string.63", i32 %90, ptr %91)
   %92 = load %48, ptr %6, align 1
   %93 = load i32, ptr %code, align 4
   ret i32 %93
@@ -11070,7 +11332,7 @@ merge:                                            ; preds = %else, %merge7
   %101 = load ptr, ptr %100, align 8
   %102 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %input, i64 24, i1 false)
-  %103 = call i32 @"$linear"(ptr %94, ptr %95, i32 %96, ptr @"$string.60", ptr %98, ptr byval(%72) %5, ptr %101, ptr %102)
+  %103 = call i32 @"$linear"(ptr %94, ptr %95, i32 %96, ptr @"$string.64", ptr %98, ptr byval(%72) %5, ptr %101, ptr %102)
   ret i32 %103
 
 dead10:                                           ; No predecessors!
@@ -11144,7 +11406,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %38 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %38, ptr @"$string.61")
+  call void @"$Rank.begin_operation"(ptr %38, ptr @"$string.65")
   %39 = load %48, ptr %5, align 1
   br label %merge1
 
@@ -11193,7 +11455,7 @@ then8:                                            ; preds = %merge4
   %61 = load ptr, ptr %self, align 8
   %62 = load i32, ptr %layer, align 4
   %63 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %61, ptr @"$string.61", i32 %62, ptr %63)
+  call void @"$Rank.describe_failure"(ptr %61, ptr @"$string.65", i32 %62, ptr %63)
   %64 = load %48, ptr %4, align 1
   %65 = load i32, ptr %code, align 4
   ret i32 %65
@@ -11580,7 +11842,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %62 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %62, ptr @"$string.62")
+  call void @"$Rank.begin_operation"(ptr %62, ptr @"$string.66")
   %63 = load %48, ptr %6, align 1
   br label %merge1
 
@@ -11629,7 +11891,7 @@ then8:                                            ; preds = %merge4
   %85 = load ptr, ptr %self, align 8
   %86 = load i32, ptr %layer, align 4
   %87 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %85, ptr @"$string.62", i32 %86, ptr %87)
+  call void @"$Rank.describe_failure"(ptr %85, ptr @"$string.66", i32 %86, ptr %87)
   %88 = load %48, ptr %5, align 1
   %89 = load i32, ptr %code, align 4
   ret i32 %89
@@ -11704,7 +11966,7 @@ entry:
   %25 = load ptr, ptr %24, align 8
   %26 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %14, ptr align 8 %15, i64 24, i1 false)
-  %27 = call i32 @"$linear"(ptr %16, ptr %17, i32 %18, ptr @"$string.63", ptr %20, ptr byval(%72) %14, ptr %25, ptr %26)
+  %27 = call i32 @"$linear"(ptr %16, ptr %17, i32 %18, ptr @"$string.67", ptr %20, ptr byval(%72) %14, ptr %25, ptr %26)
   store i32 %27, ptr %code, align 4
   %28 = load i32, ptr %code, align 4
   %29 = icmp ne i32 %28, 0
@@ -11768,7 +12030,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %64 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %64, ptr @"$string.64")
+  call void @"$Rank.begin_operation"(ptr %64, ptr @"$string.68")
   %65 = load %48, ptr %9, align 1
   br label %merge1
 
@@ -11817,7 +12079,7 @@ then9:                                            ; preds = %merge5
   %87 = load ptr, ptr %self, align 8
   %88 = load i32, ptr %layer, align 4
   %89 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %87, ptr @"$string.64", i32 %88, ptr %89)
+  call void @"$Rank.describe_failure"(ptr %87, ptr @"$string.68", i32 %88, ptr %89)
   %90 = load %48, ptr %8, align 1
   %91 = load i32, ptr %code4, align 4
   ret i32 %91
@@ -11839,7 +12101,7 @@ merge8:                                           ; preds = %else10, %dead11
   %98 = load ptr, ptr %output, align 8
   %99 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %7, i64 24, i1 false)
-  %100 = call i32 @"$linear"(ptr %92, ptr %93, i32 %94, ptr @"$string.65", ptr %96, ptr byval(%72) %6, ptr %98, ptr %99)
+  %100 = call i32 @"$linear"(ptr %92, ptr %93, i32 %94, ptr @"$string.69", ptr %96, ptr byval(%72) %6, ptr %98, ptr %99)
   ret i32 %100
 
 dead12:                                           ; No predecessors!
@@ -12008,7 +12270,7 @@ entry:
 
 then:                                             ; preds = %entry
   %82 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %82, ptr @"$string.66")
+  call void @"$Rank.begin_operation"(ptr %82, ptr @"$string.70")
   %83 = load %48, ptr %7, align 1
   br label %merge
 
@@ -12057,7 +12319,7 @@ then5:                                            ; preds = %merge1
   %105 = load ptr, ptr %self, align 8
   %106 = load i32, ptr %layer, align 4
   %107 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %105, ptr @"$string.66", i32 %106, ptr %107)
+  call void @"$Rank.describe_failure"(ptr %105, ptr @"$string.70", i32 %106, ptr %107)
   %108 = load %48, ptr %6, align 1
   %109 = load i32, ptr %code, align 4
   ret i32 %109
@@ -12227,7 +12489,7 @@ entry:
 
 then:                                             ; preds = %entry
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %32, ptr @"$string.67")
+  call void @"$Rank.begin_operation"(ptr %32, ptr @"$string.71")
   %33 = load %48, ptr %5, align 1
   br label %merge
 
@@ -12275,7 +12537,7 @@ and.lhs.true:                                     ; preds = %merge
 then5:                                            ; preds = %merge1
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.67", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.71", i32 -1, ptr %56)
   %57 = load %48, ptr %4, align 1
   %58 = load i32, ptr %code, align 4
   ret i32 %58
@@ -12342,7 +12604,7 @@ entry:
 
 then:                                             ; preds = %entry
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %32, ptr @"$string.68")
+  call void @"$Rank.begin_operation"(ptr %32, ptr @"$string.72")
   %33 = load %48, ptr %4, align 1
   br label %merge
 
@@ -12390,7 +12652,7 @@ and.lhs.true:                                     ; preds = %merge
 then5:                                            ; preds = %merge1
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.68", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.72", i32 -1, ptr %56)
   %57 = load %48, ptr %3, align 1
   %58 = load i32, ptr %code, align 4
   ret i32 %58
@@ -12542,7 +12804,7 @@ entry:
 then:                                             ; preds = %entry
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %37, ptr @"$string.69", i32 -1, ptr %38)
+  call void @"$Rank.describe_failure"(ptr %37, ptr @"$string.73", i32 -1, ptr %38)
   %39 = load %48, ptr %3, align 1
   %40 = load i32, ptr %code, align 4
   ret i32 %40
@@ -12770,7 +13032,7 @@ entry:
 
 then:                                             ; preds = %entry
   %169 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %169, ptr @"$string.70")
+  call void @"$Rank.begin_operation"(ptr %169, ptr @"$string.74")
   %170 = load %48, ptr %4, align 1
   br label %merge
 
@@ -12818,7 +13080,7 @@ and.lhs.true:                                     ; preds = %merge
 then5:                                            ; preds = %merge1
   %192 = load ptr, ptr %self, align 8
   %193 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %192, ptr @"$string.70", i32 -1, ptr %193)
+  call void @"$Rank.describe_failure"(ptr %192, ptr @"$string.74", i32 -1, ptr %193)
   %194 = load %48, ptr %3, align 1
   %195 = load i32, ptr %code, align 4
   ret i32 %195
@@ -12882,7 +13144,7 @@ entry:
 
 then:                                             ; preds = %entry
   %29 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %29, ptr @"$string.68")
+  call void @"$Rank.begin_operation"(ptr %29, ptr @"$string.72")
   %30 = load %48, ptr %4, align 1
   br label %merge
 
@@ -12930,7 +13192,7 @@ and.lhs.true:                                     ; preds = %merge
 then5:                                            ; preds = %merge1
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.68", i32 -1, ptr %53)
+  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.72", i32 -1, ptr %53)
   %54 = load %48, ptr %3, align 1
   %55 = load i32, ptr %code, align 4
   ret i32 %55
@@ -13015,7 +13277,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %41 = load ptr, ptr %self, align 8
   %42 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %41, ptr @"$string.72", i32 -1, ptr %42)
+  call void @"$Rank.describe_failure"(ptr %41, ptr @"$string.76", i32 -1, ptr %42)
   %43 = load %48, ptr %3, align 1
   %44 = load i32, ptr %code, align 4
   ret i32 %44
@@ -13083,14 +13345,14 @@ merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %31, ptr %12, i32 0, i32 3
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %31, ptr %14, i32 0, i32 15
+  %15 = getelementptr %31, ptr %14, i32 0, i32 16
   %16 = getelementptr %0, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   call void @"$Scheduler.fail_all"(ptr %13, i32 7, ptr %18)
   %19 = load %48, ptr %3, align 1
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %31, ptr %20, i32 0, i32 14
+  %21 = getelementptr %31, ptr %20, i32 0, i32 15
   %22 = load i8, ptr %21, align 1
   %23 = trunc i8 %22 to i1
   br i1 %23, label %then2, label %else3
@@ -13100,7 +13362,7 @@ then2:                                            ; preds = %merge
   call void @"$Loop.lock"(ptr %24)
   %25 = load %48, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %31, ptr %26, i32 0, i32 14
+  %27 = getelementptr %31, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock"(ptr %28)
@@ -13140,7 +13402,7 @@ whilebody:                                        ; preds = %condition
   %12 = load ptr, ptr %self, align 8
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %33, ptr %13, i32 0, i32 4
-  %15 = call ptr @"$Vector.last.73"(ptr %14)
+  %15 = call ptr @"$Vector.last.77"(ptr %14)
   %16 = load ptr, ptr %15, align 8
   %17 = load i32, ptr %code, align 4
   %18 = load ptr, ptr %text, align 8
@@ -13165,7 +13427,7 @@ whilebody2:                                       ; preds = %condition1
   %27 = load ptr, ptr %self, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %33, ptr %28, i32 0, i32 3
-  %30 = call ptr @"$Vector.last.73"(ptr %29)
+  %30 = call ptr @"$Vector.last.77"(ptr %29)
   %31 = load ptr, ptr %30, align 8
   %32 = load i32, ptr %code, align 4
   %33 = load ptr, ptr %text, align 8
@@ -13177,7 +13439,7 @@ merge3:                                           ; preds = %condition1
   ret void
 }
 
-define internal ptr @"$Vector.last.73"(ptr %0) {
+define internal ptr @"$Vector.last.77"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %self = alloca ptr, align 8
@@ -13191,7 +13453,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.27", i32 75, ptr @"$string.33")
+  call void @"$check.fail"(ptr @"$string.27", i32 75, ptr @"$string.36")
   %8 = load %48, ptr %1, align 1
   br label %merge
 
@@ -13276,7 +13538,7 @@ then2:                                            ; preds = %then
   %26 = load i32, ptr %position, align 4
   %27 = load i32, ptr %row, align 4
   %28 = add i32 %26, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.74", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.78", i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -13418,82 +13680,86 @@ entry:
   %6 = alloca %48, align 8
   %7 = alloca %48, align 8
   %8 = alloca %48, align 8
+  %9 = alloca %48, align 8
   %s = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %31, ptr %9, i32 0, i32 3
-  store ptr %10, ptr %s, align 8
-  %11 = load ptr, ptr %s, align 8
-  %12 = call zeroext i1 @"$Scheduler.is_consistent"(ptr %11)
-  %13 = zext i1 %12 to i8
-  %14 = trunc i8 %13 to i1
-  br i1 %14, label %else, label %then
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %31, ptr %10, i32 0, i32 3
+  store ptr %11, ptr %s, align 8
+  %12 = load ptr, ptr %s, align 8
+  %13 = call zeroext i1 @"$Scheduler.is_consistent"(ptr %12)
+  %14 = zext i1 %13 to i8
+  %15 = trunc i8 %14 to i1
+  br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.81", i32 214, ptr @"$string.82")
-  %15 = load %48, ptr %8, align 1
+  call void @"$check.fail"(ptr @"$string.85", i32 216, ptr @"$string.86")
+  %16 = load %48, ptr %9, align 1
   br label %merge
 
 else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock"(ptr %16)
-  %17 = load %48, ptr %7, align 1
-  %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events"(ptr %18)
-  %19 = load %48, ptr %6, align 1
-  %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended"(ptr %20)
-  %21 = load %48, ptr %5, align 1
-  %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters"(ptr %22)
-  %23 = load %48, ptr %4, align 1
-  %24 = load ptr, ptr %s, align 8
-  %25 = call i64 @"$Scheduler.nearest_deadline"(ptr %24)
-  %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %31, ptr %26, i32 0, i32 22
-  store i64 %25, ptr %27, align 8
-  %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock"(ptr %28)
-  %29 = load %48, ptr %3, align 1
-  %30 = load ptr, ptr %s, align 8
-  %31 = getelementptr %33, ptr %30, i32 0, i32 6
-  %32 = getelementptr %43, ptr %31, i32 0, i32 1
-  %33 = load i64, ptr %32, align 8
+  %17 = load ptr, ptr %self, align 8
+  call void @"$Loop.lock"(ptr %17)
+  %18 = load %48, ptr %8, align 1
+  %19 = load ptr, ptr %self, align 8
+  call void @"$Loop.publish_events"(ptr %19)
+  %20 = load %48, ptr %7, align 1
+  %21 = load ptr, ptr %self, align 8
+  call void @"$Loop.remove_ended"(ptr %21)
+  %22 = load %48, ptr %6, align 1
+  %23 = load ptr, ptr %self, align 8
+  call void @"$Loop.publish_outputs"(ptr %23)
+  %24 = load %48, ptr %5, align 1
+  %25 = load ptr, ptr %self, align 8
+  call void @"$Loop.publish_counters"(ptr %25)
+  %26 = load %48, ptr %4, align 1
+  %27 = load ptr, ptr %s, align 8
+  %28 = call i64 @"$Scheduler.nearest_deadline"(ptr %27)
+  %29 = load ptr, ptr %self, align 8
+  %30 = getelementptr %31, ptr %29, i32 0, i32 24
+  store i64 %28, ptr %30, align 8
+  %31 = load ptr, ptr %self, align 8
+  call void @"$Loop.unlock"(ptr %31)
+  %32 = load %48, ptr %3, align 1
+  %33 = load ptr, ptr %s, align 8
+  %34 = getelementptr %33, ptr %33, i32 0, i32 6
+  %35 = getelementptr %43, ptr %34, i32 0, i32 1
+  %36 = load i64, ptr %35, align 8
   store i64 0, ptr %i, align 8
   br label %forcond
 
 forcond:                                          ; preds = %forbody, %merge
-  %34 = load i64, ptr %i, align 8
-  %35 = icmp sgt i64 %34, %33
-  %36 = and i1 %35, false
-  %37 = icmp slt i64 %34, %33
-  %38 = and i1 %37, true
-  %39 = or i1 %38, %36
-  br i1 %39, label %forbody, label %merge1
+  %37 = load i64, ptr %i, align 8
+  %38 = icmp sgt i64 %37, %36
+  %39 = and i1 %38, false
+  %40 = icmp slt i64 %37, %36
+  %41 = and i1 %40, true
+  %42 = or i1 %41, %39
+  br i1 %42, label %forbody, label %merge1
 
 forbody:                                          ; preds = %forcond
-  %40 = load ptr, ptr %s, align 8
-  %41 = getelementptr %33, ptr %40, i32 0, i32 6
-  %42 = getelementptr %43, ptr %41, i32 0, i32 0
-  %43 = load ptr, ptr %42, align 8
-  %44 = load i64, ptr %i, align 8
-  %45 = getelementptr ptr, ptr %43, i64 %44
+  %43 = load ptr, ptr %s, align 8
+  %44 = getelementptr %33, ptr %43, i32 0, i32 6
+  %45 = getelementptr %43, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %45, align 8
-  call void @"$request.delete_sequence"(ptr %46)
-  %47 = load %48, ptr %2, align 1
-  %48 = add i64 %34, 1
-  store i64 %48, ptr %i, align 8
+  %47 = load i64, ptr %i, align 8
+  %48 = getelementptr ptr, ptr %46, i64 %47
+  %49 = load ptr, ptr %48, align 8
+  call void @"$request.delete_sequence"(ptr %49)
+  %50 = load %48, ptr %2, align 1
+  %51 = add i64 %37, 1
+  store i64 %51, ptr %i, align 8
   br label %forcond
 
 merge1:                                           ; preds = %forcond
-  %49 = load ptr, ptr %s, align 8
-  %50 = getelementptr %33, ptr %49, i32 0, i32 6
-  call void @"$Vector.clear.87"(ptr %50)
-  %51 = load %48, ptr %1, align 1
+  %52 = load ptr, ptr %s, align 8
+  %53 = getelementptr %33, ptr %52, i32 0, i32 6
+  call void @"$Vector.clear.91"(ptr %53)
+  %54 = load %48, ptr %1, align 1
   ret void
 }
 
@@ -14017,7 +14283,7 @@ whilebody:                                        ; preds = %condition
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %whilebody
-  call void @"$check.fail"(ptr @"$string.75", i32 77, ptr @"$string.76")
+  call void @"$check.fail"(ptr @"$string.79", i32 77, ptr @"$string.80")
   %16 = load %48, ptr %3, align 1
   br label %merge1
 
@@ -14037,7 +14303,7 @@ merge1:                                           ; preds = %else, %then
   br i1 %25, label %else4, label %then3
 
 then3:                                            ; preds = %merge1
-  call void @"$check.fail"(ptr @"$string.75", i32 78, ptr @"$string.77")
+  call void @"$check.fail"(ptr @"$string.79", i32 78, ptr @"$string.81")
   %26 = load %48, ptr %2, align 1
   br label %merge2
 
@@ -14069,7 +14335,7 @@ merge:                                            ; preds = %condition
   br i1 %41, label %else7, label %then6
 
 then6:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.75", i32 83, ptr @"$string.78")
+  call void @"$check.fail"(ptr @"$string.79", i32 83, ptr @"$string.82")
   %42 = load %48, ptr %1, align 1
   br label %merge5
 
@@ -14172,7 +14438,7 @@ whilebody:                                        ; preds = %condition
   br i1 %28, label %else, label %then
 
 then:                                             ; preds = %whilebody
-  call void @"$check.fail"(ptr @"$string.75", i32 92, ptr @"$string.79")
+  call void @"$check.fail"(ptr @"$string.79", i32 92, ptr @"$string.83")
   %29 = load %48, ptr %2, align 1
   br label %merge2
 
@@ -14197,7 +14463,7 @@ merge2:                                           ; preds = %else, %then
   br i1 %43, label %else5, label %then4
 
 then4:                                            ; preds = %merge2
-  call void @"$check.fail"(ptr @"$string.75", i32 93, ptr @"$string.80")
+  call void @"$check.fail"(ptr @"$string.79", i32 93, ptr @"$string.84")
   %44 = load %48, ptr %1, align 1
   br label %merge3
 
@@ -14278,7 +14544,7 @@ condition:                                        ; preds = %whilebody, %entry
 
 whilebody:                                        ; preds = %and.lhs.true
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %31, ptr %13, i32 0, i32 19
+  %14 = getelementptr %31, ptr %13, i32 0, i32 21
   %15 = load ptr, ptr %staged, align 8
   %16 = getelementptr %36, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
@@ -14323,7 +14589,7 @@ merge:                                            ; preds = %and.lhs.true, %cond
 
 and.lhs.true:                                     ; preds = %condition
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %31, ptr %49, i32 0, i32 19
+  %50 = getelementptr %31, ptr %49, i32 0, i32 21
   %51 = call zeroext i1 @"$EventRing.make_room"(ptr %50, i64 1)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
@@ -14565,7 +14831,7 @@ entry:
   br i1 %11, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.83", i32 65, ptr @"$string.84")
+  call void @"$check.fail"(ptr @"$string.87", i32 65, ptr @"$string.88")
   %12 = load %48, ptr %2, align 1
   br label %merge
 
@@ -14598,7 +14864,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 1, ptr %one, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %31, ptr %1, i32 0, i32 20
+  %2 = getelementptr %31, ptr %1, i32 0, i32 22
   %3 = load i32, ptr %2, align 4
   %4 = call i64 @write(i32 %3, ptr %one, i64 8)
   %5 = load ptr, ptr %self, align 8
@@ -14633,7 +14899,7 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %31, ptr %12, i32 0, i32 17
+  %13 = getelementptr %31, ptr %12, i32 0, i32 18
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %31, ptr %14, i32 0, i32 3
   %16 = getelementptr %33, ptr %15, i32 0, i32 6
@@ -14644,8 +14910,64 @@ forbody:                                          ; preds = %forcond
   %21 = load ptr, ptr %20, align 8
   %22 = call zeroext i1 @"$remove"(ptr %13, ptr %21)
   %23 = zext i1 %22 to i8
-  %24 = add i64 %6, 1
-  store i64 %24, ptr %i, align 8
+  %24 = load ptr, ptr %self, align 8
+  %25 = getelementptr %31, ptr %24, i32 0, i32 19
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %31, ptr %26, i32 0, i32 3
+  %28 = getelementptr %33, ptr %27, i32 0, i32 6
+  %29 = getelementptr %43, ptr %28, i32 0, i32 0
+  %30 = load ptr, ptr %29, align 8
+  %31 = load i64, ptr %i, align 8
+  %32 = getelementptr ptr, ptr %30, i64 %31
+  %33 = load ptr, ptr %32, align 8
+  %34 = call zeroext i1 @"$remove"(ptr %25, ptr %33)
+  %35 = zext i1 %34 to i8
+  %36 = add i64 %6, 1
+  store i64 %36, ptr %i, align 8
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  ret void
+}
+
+define internal void @"$Loop.publish_outputs"(ptr %0) {
+entry:
+  %item = alloca ptr, align 8
+  %i = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %31, ptr %1, i32 0, i32 19
+  %3 = getelementptr %43, ptr %2, i32 0, i32 1
+  %4 = load i64, ptr %3, align 8
+  store i64 0, ptr %i, align 8
+  br label %forcond
+
+forcond:                                          ; preds = %forbody, %entry
+  %5 = load i64, ptr %i, align 8
+  %6 = icmp sgt i64 %5, %4
+  %7 = and i1 %6, false
+  %8 = icmp slt i64 %5, %4
+  %9 = and i1 %8, true
+  %10 = or i1 %9, %7
+  br i1 %10, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %31, ptr %11, i32 0, i32 19
+  %13 = getelementptr %43, ptr %12, i32 0, i32 0
+  %14 = load ptr, ptr %13, align 8
+  %15 = load i64, ptr %i, align 8
+  %16 = getelementptr ptr, ptr %14, i64 %15
+  %17 = load ptr, ptr %16, align 8
+  store ptr %17, ptr %item, align 8
+  %18 = load ptr, ptr %item, align 8
+  %19 = call i32 @"$Sequence.num_outputs"(ptr %18)
+  %20 = load ptr, ptr %item, align 8
+  %21 = getelementptr %60, ptr %20, i32 0, i32 31
+  store i32 %19, ptr %21, align 4
+  %22 = add i64 %5, 1
+  store i64 %22, ptr %i, align 8
   br label %forcond
 
 merge:                                            ; preds = %forcond
@@ -14661,7 +14983,7 @@ entry:
   %1 = load ptr, ptr %self, align 8
   %2 = getelementptr %31, ptr %1, i32 0, i32 3
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %31, ptr %3, i32 0, i32 24
+  %4 = getelementptr %31, ptr %3, i32 0, i32 26
   store ptr %2, ptr %s, align 8
   store ptr %4, ptr %p, align 8
   %5 = load ptr, ptr %s, align 8
@@ -14727,19 +15049,19 @@ entry:
   %57 = getelementptr %45, ptr %56, i32 0, i32 8
   store i32 %55, ptr %57, align 4
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %31, ptr %58, i32 0, i32 25
+  %59 = getelementptr %31, ptr %58, i32 0, i32 27
   %60 = load i64, ptr %59, align 8
   %61 = load ptr, ptr %p, align 8
   %62 = getelementptr %45, ptr %61, i32 0, i32 9
   store i64 %60, ptr %62, align 8
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %31, ptr %63, i32 0, i32 27
+  %64 = getelementptr %31, ptr %63, i32 0, i32 29
   %65 = load i64, ptr %64, align 8
   %66 = load ptr, ptr %p, align 8
   %67 = getelementptr %45, ptr %66, i32 0, i32 11
   store i64 %65, ptr %67, align 8
   %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %31, ptr %68, i32 0, i32 26
+  %69 = getelementptr %31, ptr %68, i32 0, i32 28
   %70 = load i64, ptr %69, align 8
   %71 = load ptr, ptr %p, align 8
   %72 = getelementptr %45, ptr %71, i32 0, i32 10
@@ -14908,48 +15230,57 @@ entry:
   %7 = alloca %48, align 8
   %8 = alloca %48, align 8
   %9 = alloca %48, align 8
+  %10 = alloca %48, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %60, ptr %10, i32 0, i32 3
-  call void @"$Vector.free"(ptr %11)
-  %12 = load %48, ptr %9, align 1
-  %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %60, ptr %13, i32 0, i32 13
-  call void @"$Vector.free"(ptr %14)
-  %15 = load %48, ptr %8, align 1
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %60, ptr %16, i32 0, i32 15
-  call void @"$Vector.free"(ptr %17)
-  %18 = load %48, ptr %7, align 1
-  %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %60, ptr %19, i32 0, i32 18
-  call void @"$Vector.free"(ptr %20)
-  %21 = load %48, ptr %6, align 1
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %60, ptr %22, i32 0, i32 19
-  call void @"$Vector.free"(ptr %23)
-  %24 = load %48, ptr %5, align 1
-  %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %60, ptr %25, i32 0, i32 20
-  call void @"$Vector.free"(ptr %26)
-  %27 = load %48, ptr %4, align 1
-  %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %60, ptr %28, i32 0, i32 21
-  call void @"$Vector.free.85"(ptr %29)
-  %30 = load %48, ptr %3, align 1
-  %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %60, ptr %31, i32 0, i32 22
-  call void @"$Vector.free.85"(ptr %32)
-  %33 = load %48, ptr %2, align 1
-  %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %60, ptr %34, i32 0, i32 16
-  %36 = load ptr, ptr %35, align 8
-  call void @free(ptr %36)
-  %37 = load %48, ptr %1, align 1
-  %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %60, ptr %38, i32 0, i32 16
-  store ptr null, ptr %39, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %60, ptr %11, i32 0, i32 3
+  call void @"$Vector.free"(ptr %12)
+  %13 = load %48, ptr %10, align 1
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %60, ptr %14, i32 0, i32 13
+  call void @"$Vector.free"(ptr %15)
+  %16 = load %48, ptr %9, align 1
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %60, ptr %17, i32 0, i32 15
+  call void @"$Vector.free"(ptr %18)
+  %19 = load %48, ptr %8, align 1
+  %20 = load ptr, ptr %self, align 8
+  %21 = getelementptr %60, ptr %20, i32 0, i32 18
+  call void @"$Vector.free"(ptr %21)
+  %22 = load %48, ptr %7, align 1
+  %23 = load ptr, ptr %self, align 8
+  %24 = getelementptr %60, ptr %23, i32 0, i32 19
+  call void @"$Vector.free"(ptr %24)
+  %25 = load %48, ptr %6, align 1
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %60, ptr %26, i32 0, i32 20
+  call void @"$Vector.free"(ptr %27)
+  %28 = load %48, ptr %5, align 1
+  %29 = load ptr, ptr %self, align 8
+  %30 = getelementptr %60, ptr %29, i32 0, i32 21
+  call void @"$Vector.free.89"(ptr %30)
+  %31 = load %48, ptr %4, align 1
+  %32 = load ptr, ptr %self, align 8
+  %33 = getelementptr %60, ptr %32, i32 0, i32 22
+  call void @"$Vector.free.89"(ptr %33)
+  %34 = load %48, ptr %3, align 1
+  %35 = load ptr, ptr %self, align 8
+  %36 = getelementptr %60, ptr %35, i32 0, i32 16
+  %37 = load ptr, ptr %36, align 8
+  call void @free(ptr %37)
+  %38 = load %48, ptr %2, align 1
+  %39 = load ptr, ptr %self, align 8
+  %40 = getelementptr %60, ptr %39, i32 0, i32 16
+  store ptr null, ptr %40, align 8
+  %41 = load ptr, ptr %self, align 8
+  %42 = getelementptr %60, ptr %41, i32 0, i32 26
+  %43 = load ptr, ptr %42, align 8
+  call void @free(ptr %43)
+  %44 = load %48, ptr %1, align 1
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %60, ptr %45, i32 0, i32 26
+  store ptr null, ptr %46, align 8
   ret void
 }
 
@@ -14986,7 +15317,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.85"(ptr %0) {
+define internal void @"$Vector.free.89"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -14998,12 +15329,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.86"(ptr %7)
+  call void @"$Vector.init.90"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.86"(ptr %0) {
+define internal void @"$Vector.init.90"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15019,7 +15350,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.87"(ptr %0) {
+define internal void @"$Vector.clear.91"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15105,7 +15436,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.88")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.92")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -15203,7 +15534,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i64, ptr %request_id, align 8
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.89", i64 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.93", i64 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -15225,13 +15556,13 @@ merge:                                            ; preds = %else, %dead
 
 then5:                                            ; preds = %merge
   %35 = load ptr, ptr %item, align 8
-  %36 = getelementptr %60, ptr %35, i32 0, i32 26
+  %36 = getelementptr %60, ptr %35, i32 0, i32 32
   store i8 1, ptr %36, align 1
   br label %merge4
 
 else6:                                            ; preds = %merge
   %37 = load ptr, ptr %item, align 8
-  %38 = getelementptr %60, ptr %37, i32 0, i32 27
+  %38 = getelementptr %60, ptr %37, i32 0, i32 33
   store i8 1, ptr %38, align 1
   br label %merge4
 
@@ -15259,7 +15590,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %request_id, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %31, ptr %2, i32 0, i32 17
+  %3 = getelementptr %31, ptr %2, i32 0, i32 18
   %4 = getelementptr %43, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -15276,7 +15607,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %31, ptr %12, i32 0, i32 17
+  %13 = getelementptr %31, ptr %12, i32 0, i32 18
   %14 = getelementptr %43, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
   %16 = load i64, ptr %i, align 8
@@ -15292,7 +15623,7 @@ forbody:                                          ; preds = %forcond
 
 then:                                             ; preds = %forbody
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %31, ptr %25, i32 0, i32 17
+  %26 = getelementptr %31, ptr %25, i32 0, i32 18
   %27 = getelementptr %43, ptr %26, i32 0, i32 0
   %28 = load ptr, ptr %27, align 8
   %29 = load i64, ptr %i, align 8
@@ -15353,7 +15684,7 @@ entry:
   store i32 128, ptr %4, align 4
   %5 = load ptr, ptr %target, align 8
   %6 = getelementptr %24, ptr %5, i32 0, i32 3
-  store ptr @"$string.90", ptr %6, align 8
+  store ptr @"$string.94", ptr %6, align 8
   %7 = load ptr, ptr %target, align 8
   %8 = getelementptr %24, ptr %7, i32 0, i32 1
   store i32 1, ptr %8, align 4
@@ -15419,10 +15750,10 @@ entry:
   %request = alloca ptr, align 8
   store ptr %0, ptr %request, align 8
   %1 = load ptr, ptr %request, align 8
-  %2 = call ptr @memset(ptr %1, i32 0, i64 144)
+  %2 = call ptr @memset(ptr %1, i32 0, i64 152)
   %3 = load ptr, ptr %request, align 8
   %4 = getelementptr %90, ptr %3, i32 0, i32 0
-  store i32 144, ptr %4, align 4
+  store i32 152, ptr %4, align 4
   %5 = load ptr, ptr %request, align 8
   %6 = getelementptr %90, ptr %5, i32 0, i32 3
   store i32 16, ptr %6, align 4
@@ -15463,7 +15794,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %5 = load ptr, ptr %handle, align 8
   %6 = getelementptr %1, ptr %5, i32 0, i32 5
-  %7 = getelementptr %31, ptr %6, i32 0, i32 20
+  %7 = getelementptr %31, ptr %6, i32 0, i32 22
   %8 = load i32, ptr %7, align 4
   ret i32 %8
 
@@ -15507,7 +15838,7 @@ then3:                                            ; preds = %then
   %17 = getelementptr %0, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.91")
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.95")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -15736,7 +16067,7 @@ entry:
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %8, ptr %6, i32 0, i32 1
-  call void @"$Vector.init.93"(ptr %7)
+  call void @"$Vector.init.97"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -15749,7 +16080,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %9, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.92"(ptr %4)
+  call void @"$Vector.init.96"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %9, ptr %6, i32 0, i32 1
@@ -15758,7 +16089,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.92"(ptr %0) {
+define internal void @"$Vector.init.96"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15774,7 +16105,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.93"(ptr %0) {
+define internal void @"$Vector.init.97"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15798,7 +16129,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %13, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.94"(ptr %4)
+  call void @"$Vector.init.98"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %13, ptr %6, i32 0, i32 1
@@ -15813,7 +16144,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.94"(ptr %0) {
+define internal void @"$Vector.init.98"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15841,26 +16172,26 @@ entry:
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %16, ptr %7, i32 0, i32 0
-  store ptr @"$string.95", ptr %8, align 8
+  store ptr @"$string.99", ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %16, ptr %9, i32 0, i32 1
   call void @"$Arena.init"(ptr %10)
   %11 = load %48, ptr %6, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %16, ptr %12, i32 0, i32 2
-  call void @"$Vector.init.96"(ptr %13)
+  call void @"$Vector.init.100"(ptr %13)
   %14 = load %48, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %16, ptr %15, i32 0, i32 3
-  call void @"$Map.init.97"(ptr %16)
+  call void @"$Map.init.101"(ptr %16)
   %17 = load %48, ptr %4, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %16, ptr %18, i32 0, i32 4
-  call void @"$Vector.init.99"(ptr %19)
+  call void @"$Vector.init.103"(ptr %19)
   %20 = load %48, ptr %3, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %16, ptr %21, i32 0, i32 5
-  call void @"$Map.init.97"(ptr %22)
+  call void @"$Map.init.101"(ptr %22)
   %23 = load %48, ptr %2, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %16, ptr %24, i32 0, i32 6
@@ -15875,7 +16206,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.96"(ptr %0) {
+define internal void @"$Vector.init.100"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15891,7 +16222,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.init.97"(ptr %0) {
+define internal void @"$Map.init.101"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -15899,7 +16230,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %19, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.98"(ptr %4)
+  call void @"$Vector.init.102"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %19, ptr %6, i32 0, i32 1
@@ -15908,7 +16239,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.98"(ptr %0) {
+define internal void @"$Vector.init.102"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15924,7 +16255,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.99"(ptr %0) {
+define internal void @"$Vector.init.103"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -15947,7 +16278,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %21, ptr %2, i32 0, i32 0
-  call void @"$Vector.init.100"(ptr %3)
+  call void @"$Vector.init.104"(ptr %3)
   %4 = load %48, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %21, ptr %5, i32 0, i32 1
@@ -15955,7 +16286,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.100"(ptr %0) {
+define internal void @"$Vector.init.104"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -16077,7 +16408,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %0, ptr %23, i32 0, i32 0
   %25 = getelementptr [1024 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.101")
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.105")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -16117,7 +16448,7 @@ then5:                                            ; preds = %merge
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %4, ptr %43, i32 0, i32 0
   %45 = load ptr, ptr %path, align 8
-  %46 = call ptr @"$safetensors.join"(ptr %44, ptr %45, ptr @"$string.103")
+  %46 = call ptr @"$safetensors.join"(ptr %44, ptr %45, ptr @"$string.107")
   %47 = load ptr, ptr %self, align 8
   %48 = getelementptr %4, ptr %47, i32 0, i32 2
   store ptr %46, ptr %48, align 8
@@ -16179,7 +16510,7 @@ then13:                                           ; preds = %then8
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
   %85 = getelementptr i8, ptr %84, i64 0
   %86 = load ptr, ptr %path, align 8
-  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.106", ptr %86)
+  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.110", ptr %86)
   br label %merge12
 
 else14:                                           ; preds = %then8
@@ -16583,7 +16914,7 @@ then:                                             ; preds = %entry
   %17 = load i64, ptr %size, align 8
   %18 = load ptr, ptr %directory, align 8
   %19 = load ptr, ptr %file, align 8
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 %17, ptr @"$string.102", ptr %18, ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 %17, ptr @"$string.106", ptr %18, ptr %19)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -16605,7 +16936,7 @@ entry:
   %1 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %2 = getelementptr i8, ptr %1, i64 0
   %3 = load ptr, ptr %directory, align 8
-  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %2, i64 4096, ptr @"$string.102", ptr %3, ptr @"$string.104")
+  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %2, i64 4096, ptr @"$string.106", ptr %3, ptr @"$string.108")
   %5 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %6 = getelementptr i8, ptr %5, i64 0
   %7 = call zeroext i1 @"$files.exists"(ptr %6)
@@ -16626,7 +16957,7 @@ merge:                                            ; preds = %else, %dead
   %10 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load ptr, ptr %directory, align 8
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 4096, ptr @"$string.102", ptr %12, ptr @"$string.105")
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 4096, ptr @"$string.106", ptr %12, ptr @"$string.109")
   %14 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = call zeroext i1 @"$files.exists"(ptr %15)
@@ -16744,7 +17075,7 @@ then:                                             ; preds = %entry
   %13 = load ptr, ptr %path, align 8
   %14 = call i32 @"$error_number"()
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$fail_call"(ptr %13, ptr @"$string.108", i32 %14, ptr %15)
+  %16 = call i32 @"$fail_call"(ptr %13, ptr @"$string.112", i32 %14, ptr %15)
   ret i32 %16
 
 dead:                                             ; No predecessors!
@@ -16805,7 +17136,7 @@ then:                                             ; preds = %entry
   %17 = load ptr, ptr %path, align 8
   %18 = load ptr, ptr %call, align 8
   %19 = load ptr, ptr %cause, align 8
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.107", ptr %17, ptr %18, ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.111", ptr %17, ptr %18, ptr %19)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -16917,7 +17248,7 @@ then2:                                            ; preds = %merge
   %20 = load ptr, ptr %path, align 8
   %21 = call i32 @"$error_number"()
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$fail_call"(ptr %20, ptr @"$string.112", i32 %21, ptr %22)
+  %23 = call i32 @"$fail_call"(ptr %20, ptr @"$string.116", i32 %21, ptr %22)
   ret i32 %23
 
 dead4:                                            ; No predecessors!
@@ -16965,7 +17296,7 @@ then:                                             ; preds = %entry
   %9 = load ptr, ptr %path, align 8
   %10 = call i32 @"$error_number"()
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$fail_call"(ptr %9, ptr @"$string.109", i32 %10, ptr %11)
+  %12 = call i32 @"$fail_call"(ptr %9, ptr @"$string.113", i32 %10, ptr %11)
   ret i32 %12
 
 dead:                                             ; No predecessors!
@@ -16998,7 +17329,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %path, align 8
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.110", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.114", ptr %28)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -17036,7 +17367,7 @@ then13:                                           ; preds = %then9
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
   %44 = load ptr, ptr %path, align 8
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.111", ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.115", ptr %44)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -17077,7 +17408,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %98, ptr %4, i32 0, i32 0
-  call void @"$Vector.init.113"(ptr %5)
+  call void @"$Vector.init.117"(ptr %5)
   %6 = load %48, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %98, ptr %7, i32 0, i32 1
@@ -17085,12 +17416,12 @@ entry:
   %9 = load %48, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %98, ptr %10, i32 0, i32 2
-  call void @"$Map.init.97"(ptr %11)
+  call void @"$Map.init.101"(ptr %11)
   %12 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.113"(ptr %0) {
+define internal void @"$Vector.init.117"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -17277,7 +17608,7 @@ then6:                                            ; preds = %then2
   %43 = getelementptr %104, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   %45 = call ptr @"$json.kind_name"(i32 %44)
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.143", ptr %40, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.147", ptr %40, ptr %45)
   br label %merge5
 
 else7:                                            ; preds = %then2
@@ -17350,7 +17681,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %98, ptr %9, i32 0, i32 0
-  call void @"$Vector.clear.114"(ptr %10)
+  call void @"$Vector.clear.118"(ptr %10)
   %11 = load %48, ptr %6, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %98, ptr %12, i32 0, i32 3
@@ -17398,7 +17729,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %37 = load ptr, ptr %self, align 8
-  %38 = call i32 @"$Document.fail"(ptr %37, ptr @"$string.142")
+  %38 = call i32 @"$Document.fail"(ptr %37, ptr @"$string.146")
   ret i32 2
 
 dead4:                                            ; No predecessors!
@@ -17414,7 +17745,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Vector.clear.114"(ptr %0) {
+define internal void @"$Vector.clear.118"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -17522,7 +17853,7 @@ else8:                                            ; preds = %and.lhs.true, %or.l
 
 then10:                                           ; preds = %else8
   %45 = load ptr, ptr %self, align 8
-  %46 = call i32 @"$Document.parse_word"(ptr %45, ptr @"$string.139", i32 2)
+  %46 = call i32 @"$Document.parse_word"(ptr %45, ptr @"$string.143", i32 2)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -17537,7 +17868,7 @@ else11:                                           ; preds = %else8
 
 then13:                                           ; preds = %else11
   %51 = load ptr, ptr %self, align 8
-  %52 = call i32 @"$Document.parse_word"(ptr %51, ptr @"$string.140", i32 1)
+  %52 = call i32 @"$Document.parse_word"(ptr %51, ptr @"$string.144", i32 1)
   ret i32 %52
 
 dead15:                                           ; No predecessors!
@@ -17552,7 +17883,7 @@ else14:                                           ; preds = %else11
 
 then16:                                           ; preds = %else14
   %57 = load ptr, ptr %self, align 8
-  %58 = call i32 @"$Document.parse_word"(ptr %57, ptr @"$string.141", i32 0)
+  %58 = call i32 @"$Document.parse_word"(ptr %57, ptr @"$string.145", i32 0)
   ret i32 %58
 
 dead18:                                           ; No predecessors!
@@ -17563,7 +17894,7 @@ else17:                                           ; preds = %else14
 
 merge:                                            ; preds = %else17, %dead18, %dead15, %dead12, %dead9, %dead6, %dead3, %dead
   %59 = load ptr, ptr %self, align 8
-  %60 = call i32 @"$Document.fail"(ptr %59, ptr @"$string.138")
+  %60 = call i32 @"$Document.fail"(ptr %59, ptr @"$string.142")
   ret i32 %60
 
 dead19:                                           ; No predecessors!
@@ -17718,7 +18049,7 @@ entry:
 
 then:                                             ; preds = %entry
   %8 = load ptr, ptr %self, align 8
-  %9 = call i32 @"$Document.fail"(ptr %8, ptr @"$string.116")
+  %9 = call i32 @"$Document.fail"(ptr %8, ptr @"$string.120")
   ret i32 %9
 
 dead:                                             ; No predecessors!
@@ -17834,7 +18165,7 @@ then:                                             ; preds = %entry
   %17 = getelementptr %98, ptr %16, i32 0, i32 4
   %18 = load i64, ptr %17, align 8
   %19 = load ptr, ptr %cause, align 8
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.115", ptr %15, i64 %18, ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.119", ptr %15, i64 %18, ptr %19)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -17876,7 +18207,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.117")
+  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.121")
   ret i32 %17
 
 dead:                                             ; No predecessors!
@@ -17889,14 +18220,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %98, ptr %18, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %node, i64 72, i1 false)
-  %20 = call zeroext i1 @"$Vector.push.118"(ptr %19, ptr byval(%104) %2)
+  %20 = call zeroext i1 @"$Vector.push.122"(ptr %19, ptr byval(%104) %2)
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.120")
+  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.124")
   ret i32 %24
 
 dead4:                                            ; No predecessors!
@@ -17918,7 +18249,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.118"(ptr %0, ptr byval(%104) %1) {
+define internal zeroext i1 @"$Vector.push.122"(ptr %0, ptr byval(%104) %1) {
 entry:
   %value = alloca %104, align 8
   %self = alloca ptr, align 8
@@ -17929,7 +18260,7 @@ entry:
   %4 = getelementptr %99, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.119"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.123"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -17965,7 +18296,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.119"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.123"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -18196,7 +18527,7 @@ else11:                                           ; preds = %merge5
 
 then13:                                           ; preds = %else11
   %63 = load ptr, ptr %self, align 8
-  %64 = call i32 @"$Document.fail"(ptr %63, ptr @"$string.127")
+  %64 = call i32 @"$Document.fail"(ptr %63, ptr @"$string.131")
   ret i32 %64
 
 dead15:                                           ; No predecessors!
@@ -18245,7 +18576,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
-  %14 = call i32 @"$Document.fail"(ptr %13, ptr @"$string.121")
+  %14 = call i32 @"$Document.fail"(ptr %13, ptr @"$string.125")
   ret i32 %14
 
 dead:                                             ; No predecessors!
@@ -18284,7 +18615,7 @@ merge1:                                           ; preds = %else3, %dead4
 
 then6:                                            ; preds = %merge1
   %27 = load ptr, ptr %self, align 8
-  %28 = call i32 @"$Document.fail"(ptr %27, ptr @"$string.126")
+  %28 = call i32 @"$Document.fail"(ptr %27, ptr @"$string.130")
   ret i32 %28
 
 dead8:                                            ; No predecessors!
@@ -18503,7 +18834,7 @@ else:                                             ; preds = %whilebody
 
 then2:                                            ; preds = %else
   %32 = load ptr, ptr %self, align 8
-  %33 = call i32 @"$Document.fail"(ptr %32, ptr @"$string.122")
+  %33 = call i32 @"$Document.fail"(ptr %32, ptr @"$string.126")
   ret i32 %33
 
 dead4:                                            ; No predecessors!
@@ -18574,7 +18905,7 @@ else8:                                            ; preds = %else6
 
 then10:                                           ; preds = %else8
   %78 = load ptr, ptr %self, align 8
-  %79 = call i32 @"$Document.fail"(ptr %78, ptr @"$string.123")
+  %79 = call i32 @"$Document.fail"(ptr %78, ptr @"$string.127")
   ret i32 %79
 
 dead12:                                           ; No predecessors!
@@ -18607,7 +18938,7 @@ merge:                                            ; preds = %condition
   %93 = getelementptr %98, ptr %92, i32 0, i32 4
   store i64 %91, ptr %93, align 8
   %94 = load ptr, ptr %self, align 8
-  %95 = call i32 @"$Document.fail"(ptr %94, ptr @"$string.124")
+  %95 = call i32 @"$Document.fail"(ptr %94, ptr @"$string.128")
   ret i32 %95
 
 dead13:                                           ; No predecessors!
@@ -18942,7 +19273,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.120")
+  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.124")
   ret i32 %17
 
 dead:                                             ; No predecessors!
@@ -19030,7 +19361,7 @@ then9:                                            ; preds = %merge5
   %63 = getelementptr %98, ptr %62, i32 0, i32 4
   store i64 %61, ptr %63, align 8
   %64 = load ptr, ptr %self, align 8
-  %65 = call i32 @"$Document.fail"(ptr %64, ptr @"$string.125")
+  %65 = call i32 @"$Document.fail"(ptr %64, ptr @"$string.129")
   ret i32 %65
 
 dead11:                                           ; No predecessors!
@@ -19882,7 +20213,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Document.fail"(ptr %30, ptr @"$string.120")
+  %31 = call i32 @"$Document.fail"(ptr %30, ptr @"$string.124")
   ret i32 %31
 
 dead4:                                            ; No predecessors!
@@ -19958,7 +20289,7 @@ merge6:                                           ; preds = %else8, %dead9
 
 then11:                                           ; preds = %merge6
   %71 = load ptr, ptr %self, align 8
-  %72 = call i32 @"$Document.fail"(ptr %71, ptr @"$string.120")
+  %72 = call i32 @"$Document.fail"(ptr %71, ptr @"$string.124")
   ret i32 %72
 
 dead13:                                           ; No predecessors!
@@ -20152,7 +20483,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %19, ptr %2, i32 0, i32 0
-  call void @"$Vector.clear.128"(ptr %3)
+  call void @"$Vector.clear.132"(ptr %3)
   %4 = load %48, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %19, ptr %5, i32 0, i32 1
@@ -20186,7 +20517,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Vector.clear.128"(ptr %0) {
+define internal void @"$Vector.clear.132"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -20236,7 +20567,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %19, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.129"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.133"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -20265,7 +20596,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.129"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.133"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -20438,7 +20769,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %19, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.130"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.134"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -20504,7 +20835,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.130"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.134"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -20600,7 +20931,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.130"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.134"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %107, ptr %37, i32 0, i32 1
@@ -20729,7 +21060,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %19, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.130"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.134"(ptr %36, i64 %38)
   %40 = getelementptr %107, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -20838,7 +21169,7 @@ entry:
   %9 = trunc i64 %8 to i32
   %10 = getelementptr %94, ptr %key, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 256, ptr @"$string.131", i32 %9, ptr %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 256, ptr @"$string.135", i32 %9, ptr %11)
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr [256 x i8], ptr %cause, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
@@ -20929,7 +21260,7 @@ then2:                                            ; preds = %merge
   %50 = getelementptr i32, ptr %48, i64 %49
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.130"(ptr %44, i64 %52)
+  %53 = call ptr @"$Vector.at.134"(ptr %44, i64 %52)
   %54 = getelementptr %107, ptr %53, i32 0, i32 2
   store i32 %42, ptr %54, align 4
   ret i1 true
@@ -20967,7 +21298,7 @@ merge1:                                           ; preds = %else3, %dead4
   %72 = load i32, ptr %71, align 4
   store i32 %72, ptr %70, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %73 = call zeroext i1 @"$Vector.push.132"(ptr %56, ptr byval(%107) %4)
+  %73 = call zeroext i1 @"$Vector.push.136"(ptr %56, ptr byval(%107) %4)
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %else7, label %then6
@@ -21001,7 +21332,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.132"(ptr %0, ptr byval(%107) %1) {
+define internal zeroext i1 @"$Vector.push.136"(ptr %0, ptr byval(%107) %1) {
 entry:
   %value = alloca %107, align 8
   %self = alloca ptr, align 8
@@ -21012,7 +21343,7 @@ entry:
   %4 = getelementptr %20, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.129"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.133"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -21174,7 +21505,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %39 = load ptr, ptr %self, align 8
-  %40 = call i32 @"$Document.fail"(ptr %39, ptr @"$string.136")
+  %40 = call i32 @"$Document.fail"(ptr %39, ptr @"$string.140")
   ret i32 %40
 
 dead4:                                            ; No predecessors!
@@ -21324,7 +21655,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %and.lhs.true, %merge
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.133")
+  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.137")
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %merge
@@ -21374,7 +21705,7 @@ then5:                                            ; preds = %merge1
 
 then8:                                            ; preds = %then5
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Document.fail"(ptr %49, ptr @"$string.134")
+  %50 = call i32 @"$Document.fail"(ptr %49, ptr @"$string.138")
   ret i32 %50
 
 dead10:                                           ; No predecessors!
@@ -21453,7 +21784,7 @@ or.lhs.false18:                                   ; preds = %then12
 
 then20:                                           ; preds = %merge15
   %89 = load ptr, ptr %self, align 8
-  %90 = call i32 @"$Document.fail"(ptr %89, ptr @"$string.135")
+  %90 = call i32 @"$Document.fail"(ptr %89, ptr @"$string.139")
   ret i32 %90
 
 dead22:                                           ; No predecessors!
@@ -21637,7 +21968,7 @@ entry:
   %locale = alloca ptr, align 8
   %digits = alloca ptr, align 8
   store ptr %0, ptr %digits, align 8
-  %2 = call ptr @newlocale(i32 2, ptr @"$string.137", ptr null)
+  %2 = call ptr @newlocale(i32 2, ptr @"$string.141", ptr null)
   store ptr %2, ptr %locale, align 8
   %3 = load ptr, ptr %locale, align 8
   %4 = icmp eq ptr %3, null
@@ -21708,7 +22039,7 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %17 = load ptr, ptr %self, align 8
-  %18 = call i32 @"$Document.fail"(ptr %17, ptr @"$string.138")
+  %18 = call i32 @"$Document.fail"(ptr %17, ptr @"$string.142")
   ret i32 %18
 
 or.lhs.false:                                     ; preds = %entry
@@ -21775,7 +22106,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.141"
+  ret ptr @"$string.145"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -21791,7 +22122,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.140"
+  ret ptr @"$string.144"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -21807,7 +22138,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.139"
+  ret ptr @"$string.143"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -21823,7 +22154,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.144"
+  ret ptr @"$string.148"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -21839,7 +22170,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.145"
+  ret ptr @"$string.149"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -21855,7 +22186,7 @@ merge13:                                          ; preds = %else15, %dead16
   br i1 %24, label %then18, label %else19
 
 then18:                                           ; preds = %merge13
-  ret ptr @"$string.146"
+  ret ptr @"$string.150"
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -21871,7 +22202,7 @@ merge17:                                          ; preds = %else19, %dead20
   br i1 %28, label %then22, label %else23
 
 then22:                                           ; preds = %merge17
-  ret ptr @"$string.147"
+  ret ptr @"$string.151"
 
 dead24:                                           ; No predecessors!
   br label %merge21
@@ -21880,7 +22211,7 @@ else23:                                           ; preds = %merge17
   br label %merge21
 
 merge21:                                          ; preds = %else23, %dead24
-  ret ptr @"$string.148"
+  ret ptr @"$string.152"
 
 dead25:                                           ; No predecessors!
   ret ptr undef
@@ -21989,7 +22320,7 @@ else14:                                           ; preds = %merge7
 
 merge12:                                          ; preds = %else14, %dead15
   %36 = load ptr, ptr %from, align 8
-  %37 = call ptr @"$ConfigReader.find"(ptr %36, ptr @"$string.186")
+  %37 = call ptr @"$ConfigReader.find"(ptr %36, ptr @"$string.190")
   %38 = icmp ne ptr %37, null
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
@@ -21997,7 +22328,7 @@ merge12:                                          ; preds = %else14, %dead15
 
 then17:                                           ; preds = %merge12
   %41 = load ptr, ptr %from, align 8
-  %42 = call i32 @"$ConfigReader.expect_string"(ptr %41, ptr @"$string.186", ptr @"$string.187")
+  %42 = call i32 @"$ConfigReader.expect_string"(ptr %41, ptr @"$string.190", ptr @"$string.191")
   store i32 %42, ptr %code19, align 4
   %43 = load i32, ptr %code19, align 4
   %44 = icmp ne i32 %43, 0
@@ -22131,7 +22462,7 @@ else46:                                           ; preds = %merge40
 
 merge44:                                          ; preds = %else46, %then45
   %94 = load ptr, ptr %from, align 8
-  %95 = call ptr @"$ConfigReader.find"(ptr %94, ptr @"$string.203")
+  %95 = call ptr @"$ConfigReader.find"(ptr %94, ptr @"$string.207")
   %96 = icmp ne ptr %95, null
   %97 = zext i1 %96 to i8
   %98 = load ptr, ptr %self, align 8
@@ -22182,7 +22513,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %7 = load ptr, ptr %from, align 8
-  %8 = call i32 @"$ConfigReader.expect_string"(ptr %7, ptr @"$string.153", ptr @"$string.154")
+  %8 = call i32 @"$ConfigReader.expect_string"(ptr %7, ptr @"$string.157", ptr @"$string.158")
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -22205,7 +22536,7 @@ merge:                                            ; preds = %else, %dead
   %15 = getelementptr %6, ptr %14, i32 0, i32 0
   %16 = getelementptr [64 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call { i64, i64 } @"$text.slice"(ptr @"$string.155")
+  %18 = call { i64, i64 } @"$text.slice"(ptr @"$string.159")
   store { i64, i64 } %18, ptr %6, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %6, i64 16, i1 false)
   %19 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
@@ -22215,7 +22546,7 @@ merge:                                            ; preds = %else, %dead
   call void @"$text.copy_into"(ptr %17, i64 64, i64 %20, i64 %22)
   %23 = load %48, ptr %4, align 1
   %24 = load ptr, ptr %from, align 8
-  %25 = call ptr @"$ConfigReader.find"(ptr %24, ptr @"$string.156")
+  %25 = call ptr @"$ConfigReader.find"(ptr %24, ptr @"$string.160")
   store ptr %25, ptr %names, align 8
   %26 = load ptr, ptr %names, align 8
   %27 = icmp eq ptr %26, null
@@ -22250,7 +22581,7 @@ merge1:                                           ; preds = %else3, %dead4
 then6:                                            ; preds = %or.lhs.false, %or.lhs.false8, %merge1
   %41 = load ptr, ptr %from, align 8
   %42 = load ptr, ptr %names, align 8
-  %43 = call i32 @"$ConfigReader.wrong_kind"(ptr %41, ptr @"$string.156", ptr @"$string.157", ptr %42)
+  %43 = call i32 @"$ConfigReader.wrong_kind"(ptr %41, ptr @"$string.160", ptr @"$string.161", ptr %42)
   ret i32 %43
 
 or.lhs.false:                                     ; preds = %or.lhs.false8
@@ -22341,7 +22672,7 @@ then2:                                            ; preds = %merge
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %key, align 8
   %22 = load ptr, ptr %node, align 8
-  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.151", ptr %22)
+  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.155", ptr %22)
   ret i32 %23
 
 dead4:                                            ; No predecessors!
@@ -22394,7 +22725,7 @@ then9:                                            ; preds = %then6
   %56 = getelementptr %94, ptr %55, i32 0, i32 0
   %57 = load ptr, ptr %56, align 8
   %58 = load ptr, ptr %wanted, align 8
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.152", ptr %47, ptr %48, i32 %53, ptr %57, ptr %58)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.156", ptr %47, ptr %48, i32 %53, ptr %57, ptr %58)
   br label %merge8
 
 else10:                                           ; preds = %then6
@@ -22659,7 +22990,7 @@ then:                                             ; preds = %entry
   %14 = getelementptr %101, ptr %13, i32 0, i32 2
   %15 = load ptr, ptr %14, align 8
   %16 = load ptr, ptr %key, align 8
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.149", ptr %15, ptr %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.153", ptr %15, ptr %16)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -22716,7 +23047,7 @@ then:                                             ; preds = %entry
   %30 = getelementptr %104, ptr %29, i32 0, i32 7
   %31 = getelementptr %94, ptr %30, i32 0, i32 0
   %32 = load ptr, ptr %31, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.150", ptr %17, ptr %18, ptr %19, ptr %23, i32 %28, ptr %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.154", ptr %17, ptr %18, ptr %19, ptr %23, i32 %28, ptr %32)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -22790,7 +23121,7 @@ entry:
   %2 = load ptr, ptr %from, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %6, ptr %3, i32 0, i32 1
-  %5 = call i32 @"$ConfigReader.integer"(ptr %2, ptr @"$string.160", i64 1, i64 1048576, ptr %4)
+  %5 = call i32 @"$ConfigReader.integer"(ptr %2, ptr @"$string.164", i64 1, i64 1048576, ptr %4)
   store i32 %5, ptr %code, align 4
   %6 = load i32, ptr %code, align 4
   %7 = icmp ne i32 %6, 0
@@ -22812,7 +23143,7 @@ merge:                                            ; preds = %else, %dead
   %11 = load ptr, ptr %from, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %6, ptr %12, i32 0, i32 2
-  %14 = call i32 @"$ConfigReader.integer"(ptr %11, ptr @"$string.161", i64 1, i64 4096, ptr %13)
+  %14 = call i32 @"$ConfigReader.integer"(ptr %11, ptr @"$string.165", i64 1, i64 4096, ptr %13)
   store i32 %14, ptr %code1, align 4
   %15 = load i32, ptr %code1, align 4
   %16 = icmp ne i32 %15, 0
@@ -22834,7 +23165,7 @@ merge2:                                           ; preds = %else4, %dead5
   %20 = load ptr, ptr %from, align 8
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %6, ptr %21, i32 0, i32 3
-  %23 = call i32 @"$ConfigReader.integer"(ptr %20, ptr @"$string.162", i64 1, i64 16777216, ptr %22)
+  %23 = call i32 @"$ConfigReader.integer"(ptr %20, ptr @"$string.166", i64 1, i64 16777216, ptr %22)
   store i32 %23, ptr %code6, align 4
   %24 = load i32, ptr %code6, align 4
   %25 = icmp ne i32 %24, 0
@@ -22856,7 +23187,7 @@ merge7:                                           ; preds = %else9, %dead10
   %29 = load ptr, ptr %from, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %6, ptr %30, i32 0, i32 4
-  %32 = call i32 @"$ConfigReader.integer"(ptr %29, ptr @"$string.163", i64 1, i64 4096, ptr %31)
+  %32 = call i32 @"$ConfigReader.integer"(ptr %29, ptr @"$string.167", i64 1, i64 4096, ptr %31)
   store i32 %32, ptr %code11, align 4
   %33 = load i32, ptr %code11, align 4
   %34 = icmp ne i32 %33, 0
@@ -22878,7 +23209,7 @@ merge12:                                          ; preds = %else14, %dead15
   %38 = load ptr, ptr %from, align 8
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %6, ptr %39, i32 0, i32 5
-  %41 = call i32 @"$ConfigReader.integer"(ptr %38, ptr @"$string.164", i64 1, i64 4096, ptr %40)
+  %41 = call i32 @"$ConfigReader.integer"(ptr %38, ptr @"$string.168", i64 1, i64 4096, ptr %40)
   store i32 %41, ptr %code16, align 4
   %42 = load i32, ptr %code16, align 4
   %43 = icmp ne i32 %42, 0
@@ -22900,7 +23231,7 @@ merge17:                                          ; preds = %else19, %dead20
   %47 = load ptr, ptr %from, align 8
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %6, ptr %48, i32 0, i32 6
-  %50 = call i32 @"$ConfigReader.optional_integer"(ptr %47, ptr @"$string.165", i64 2, i64 4096, i32 0, ptr %49)
+  %50 = call i32 @"$ConfigReader.optional_integer"(ptr %47, ptr @"$string.169", i64 2, i64 4096, i32 0, ptr %49)
   store i32 %50, ptr %code21, align 4
   %51 = load i32, ptr %code21, align 4
   %52 = icmp ne i32 %51, 0
@@ -22922,7 +23253,7 @@ merge22:                                          ; preds = %else24, %dead25
   %56 = load ptr, ptr %from, align 8
   %57 = load ptr, ptr %self, align 8
   %58 = getelementptr %6, ptr %57, i32 0, i32 10
-  %59 = call i32 @"$ConfigReader.integer"(ptr %56, ptr @"$string.166", i64 1, i64 67108864, ptr %58)
+  %59 = call i32 @"$ConfigReader.integer"(ptr %56, ptr @"$string.170", i64 1, i64 67108864, ptr %58)
   store i32 %59, ptr %code26, align 4
   %60 = load i32, ptr %code26, align 4
   %61 = icmp ne i32 %60, 0
@@ -22944,7 +23275,7 @@ merge27:                                          ; preds = %else29, %dead30
   %65 = load ptr, ptr %from, align 8
   %66 = load ptr, ptr %self, align 8
   %67 = getelementptr %6, ptr %66, i32 0, i32 16
-  %68 = call i32 @"$ConfigReader.integer"(ptr %65, ptr @"$string.167", i64 1, i64 1048576, ptr %67)
+  %68 = call i32 @"$ConfigReader.integer"(ptr %65, ptr @"$string.171", i64 1, i64 1048576, ptr %67)
   store i32 %68, ptr %code31, align 4
   %69 = load i32, ptr %code31, align 4
   %70 = icmp ne i32 %69, 0
@@ -22966,7 +23297,7 @@ merge32:                                          ; preds = %else34, %dead35
   %74 = load ptr, ptr %from, align 8
   %75 = load ptr, ptr %self, align 8
   %76 = getelementptr %6, ptr %75, i32 0, i32 17
-  %77 = call i32 @"$ConfigReader.integer"(ptr %74, ptr @"$string.168", i64 0, i64 2147483647, ptr %76)
+  %77 = call i32 @"$ConfigReader.integer"(ptr %74, ptr @"$string.172", i64 0, i64 2147483647, ptr %76)
   store i32 %77, ptr %code36, align 4
   %78 = load i32, ptr %code36, align 4
   %79 = icmp ne i32 %78, 0
@@ -22988,7 +23319,7 @@ merge37:                                          ; preds = %else39, %dead40
   %83 = load ptr, ptr %from, align 8
   %84 = load ptr, ptr %self, align 8
   %85 = getelementptr %6, ptr %84, i32 0, i32 18
-  %86 = call i32 @"$ConfigReader.integer"(ptr %83, ptr @"$string.169", i64 1, i64 65536, ptr %85)
+  %86 = call i32 @"$ConfigReader.integer"(ptr %83, ptr @"$string.173", i64 1, i64 65536, ptr %85)
   store i32 %86, ptr %code41, align 4
   %87 = load i32, ptr %code41, align 4
   %88 = icmp ne i32 %87, 0
@@ -23010,7 +23341,7 @@ merge42:                                          ; preds = %else44, %dead45
   %92 = load ptr, ptr %from, align 8
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %6, ptr %93, i32 0, i32 19
-  %95 = call i32 @"$ConfigReader.integer"(ptr %92, ptr @"$string.170", i64 1, i64 65536, ptr %94)
+  %95 = call i32 @"$ConfigReader.integer"(ptr %92, ptr @"$string.174", i64 1, i64 65536, ptr %94)
   store i32 %95, ptr %code46, align 4
   %96 = load i32, ptr %code46, align 4
   %97 = icmp ne i32 %96, 0
@@ -23032,7 +23363,7 @@ merge47:                                          ; preds = %else49, %dead50
   %101 = load ptr, ptr %from, align 8
   %102 = load ptr, ptr %self, align 8
   %103 = getelementptr %6, ptr %102, i32 0, i32 20
-  %104 = call i32 @"$ConfigReader.optional_integer"(ptr %101, ptr @"$string.171", i64 0, i64 64, i32 1, ptr %103)
+  %104 = call i32 @"$ConfigReader.optional_integer"(ptr %101, ptr @"$string.175", i64 0, i64 64, i32 1, ptr %103)
   store i32 %104, ptr %code51, align 4
   %105 = load i32, ptr %code51, align 4
   %106 = icmp ne i32 %105, 0
@@ -23054,7 +23385,7 @@ merge52:                                          ; preds = %else54, %dead55
   %110 = load ptr, ptr %from, align 8
   %111 = load ptr, ptr %self, align 8
   %112 = getelementptr %6, ptr %111, i32 0, i32 21
-  %113 = call i32 @"$ConfigReader.integer"(ptr %110, ptr @"$string.172", i64 1, i64 1048576, ptr %112)
+  %113 = call i32 @"$ConfigReader.integer"(ptr %110, ptr @"$string.176", i64 1, i64 1048576, ptr %112)
   store i32 %113, ptr %code56, align 4
   %114 = load i32, ptr %code56, align 4
   %115 = icmp ne i32 %114, 0
@@ -23076,7 +23407,7 @@ merge57:                                          ; preds = %else59, %dead60
   %119 = load ptr, ptr %from, align 8
   %120 = load ptr, ptr %self, align 8
   %121 = getelementptr %6, ptr %120, i32 0, i32 24
-  %122 = call i32 @"$ConfigReader.optional_integer"(ptr %119, ptr @"$string.173", i64 0, i64 64, i32 0, ptr %121)
+  %122 = call i32 @"$ConfigReader.optional_integer"(ptr %119, ptr @"$string.177", i64 0, i64 64, i32 0, ptr %121)
   store i32 %122, ptr %code61, align 4
   %123 = load i32, ptr %code61, align 4
   %124 = icmp ne i32 %123, 0
@@ -23199,7 +23530,7 @@ then:                                             ; preds = %or.lhs.false, %entr
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %key, align 8
   %13 = load ptr, ptr %node, align 8
-  %14 = call i32 @"$ConfigReader.wrong_kind"(ptr %11, ptr %12, ptr @"$string.158", ptr %13)
+  %14 = call i32 @"$ConfigReader.wrong_kind"(ptr %11, ptr %12, ptr @"$string.162", ptr %13)
   ret i32 %14
 
 or.lhs.false:                                     ; preds = %entry
@@ -23260,7 +23591,7 @@ then6:                                            ; preds = %then2
   %50 = load i64, ptr %49, align 8
   %51 = load i64, ptr %least, align 8
   %52 = load i64, ptr %most, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.159", ptr %46, ptr %47, i64 %50, i64 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.163", ptr %46, ptr %47, i64 %50, i64 %51, i64 %52)
   br label %merge5
 
 else7:                                            ; preds = %then2
@@ -23344,7 +23675,7 @@ entry:
   %2 = load ptr, ptr %from, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %6, ptr %3, i32 0, i32 11
-  %5 = call i32 @"$ConfigReader.flag"(ptr %2, ptr @"$string.175", i1 zeroext false, ptr %4)
+  %5 = call i32 @"$ConfigReader.flag"(ptr %2, ptr @"$string.179", i1 zeroext false, ptr %4)
   store i32 %5, ptr %code, align 4
   %6 = load i32, ptr %code, align 4
   %7 = icmp ne i32 %6, 0
@@ -23366,7 +23697,7 @@ merge:                                            ; preds = %else, %dead
   %11 = load ptr, ptr %from, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %6, ptr %12, i32 0, i32 12
-  %14 = call i32 @"$ConfigReader.flag"(ptr %11, ptr @"$string.176", i1 zeroext false, ptr %13)
+  %14 = call i32 @"$ConfigReader.flag"(ptr %11, ptr @"$string.180", i1 zeroext false, ptr %13)
   store i32 %14, ptr %code1, align 4
   %15 = load i32, ptr %code1, align 4
   %16 = icmp ne i32 %15, 0
@@ -23388,7 +23719,7 @@ merge2:                                           ; preds = %else4, %dead5
   %20 = load ptr, ptr %from, align 8
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %6, ptr %21, i32 0, i32 13
-  %23 = call i32 @"$ConfigReader.flag"(ptr %20, ptr @"$string.177", i1 zeroext false, ptr %22)
+  %23 = call i32 @"$ConfigReader.flag"(ptr %20, ptr @"$string.181", i1 zeroext false, ptr %22)
   store i32 %23, ptr %code6, align 4
   %24 = load i32, ptr %code6, align 4
   %25 = icmp ne i32 %24, 0
@@ -23410,7 +23741,7 @@ merge7:                                           ; preds = %else9, %dead10
   %29 = load ptr, ptr %from, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %6, ptr %30, i32 0, i32 22
-  %32 = call i32 @"$ConfigReader.flag"(ptr %29, ptr @"$string.178", i1 zeroext true, ptr %31)
+  %32 = call i32 @"$ConfigReader.flag"(ptr %29, ptr @"$string.182", i1 zeroext true, ptr %31)
   store i32 %32, ptr %code11, align 4
   %33 = load i32, ptr %code11, align 4
   %34 = icmp ne i32 %33, 0
@@ -23430,7 +23761,7 @@ else14:                                           ; preds = %merge7
 
 merge12:                                          ; preds = %else14, %dead15
   %38 = load ptr, ptr %from, align 8
-  %39 = call i32 @"$ConfigReader.expect_integer"(ptr %38, ptr @"$string.180", i64 1)
+  %39 = call i32 @"$ConfigReader.expect_integer"(ptr %38, ptr @"$string.184", i64 1)
   store i32 %39, ptr %code16, align 4
   %40 = load i32, ptr %code16, align 4
   %41 = icmp ne i32 %40, 0
@@ -23450,7 +23781,7 @@ else19:                                           ; preds = %merge12
 
 merge17:                                          ; preds = %else19, %dead20
   %45 = load ptr, ptr %from, align 8
-  %46 = call i32 @"$ConfigReader.expect_integer"(ptr %45, ptr @"$string.181", i64 1)
+  %46 = call i32 @"$ConfigReader.expect_integer"(ptr %45, ptr @"$string.185", i64 1)
   store i32 %46, ptr %code21, align 4
   %47 = load i32, ptr %code21, align 4
   %48 = icmp ne i32 %47, 0
@@ -23522,7 +23853,7 @@ then2:                                            ; preds = %and.lhs.true
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %key, align 8
   %22 = load ptr, ptr %node, align 8
-  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.174", ptr %22)
+  %23 = call i32 @"$ConfigReader.wrong_kind"(ptr %20, ptr %21, ptr @"$string.178", ptr %22)
   ret i32 %23
 
 and.lhs.true:                                     ; preds = %merge
@@ -23596,7 +23927,7 @@ then2:                                            ; preds = %or.lhs.false, %merg
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %key, align 8
   %18 = load ptr, ptr %node, align 8
-  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %16, ptr %17, ptr @"$string.158", ptr %18)
+  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %16, ptr %17, ptr @"$string.162", ptr %18)
   ret i32 %19
 
 or.lhs.false:                                     ; preds = %merge
@@ -23646,7 +23977,7 @@ then9:                                            ; preds = %then6
   %47 = getelementptr %104, ptr %46, i32 0, i32 8
   %48 = load i64, ptr %47, align 8
   %49 = load i64, ptr %wanted, align 8
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.179", ptr %44, ptr %45, i64 %48, i64 %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.183", ptr %44, ptr %45, i64 %48, i64 %49)
   br label %merge8
 
 else10:                                           ; preds = %then6
@@ -23681,7 +24012,7 @@ entry:
   store double 0.000000e+00, ptr %epsilon, align 8
   store double 0.000000e+00, ptr %scaling, align 8
   %2 = load ptr, ptr %from, align 8
-  %3 = call i32 @"$ConfigReader.real"(ptr %2, ptr @"$string.184", double 0x3D719799812DEA11, double 1.000000e-01, ptr %epsilon)
+  %3 = call i32 @"$ConfigReader.real"(ptr %2, ptr @"$string.188", double 0x3D719799812DEA11, double 1.000000e-01, ptr %epsilon)
   store i32 %3, ptr %code, align 4
   %4 = load i32, ptr %code, align 4
   %5 = icmp ne i32 %4, 0
@@ -23701,7 +24032,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.optional_real"(ptr %9, ptr @"$string.185", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr %scaling)
+  %10 = call i32 @"$ConfigReader.optional_real"(ptr %9, ptr @"$string.189", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr %scaling)
   store i32 %10, ptr %code1, align 4
   %11 = load i32, ptr %code1, align 4
   %12 = icmp ne i32 %11, 0
@@ -23785,7 +24116,7 @@ then2:                                            ; preds = %merge
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %key, align 8
   %23 = load ptr, ptr %node, align 8
-  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %21, ptr %22, ptr @"$string.182", ptr %23)
+  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %21, ptr %22, ptr @"$string.186", ptr %23)
   ret i32 %24
 
 dead4:                                            ; No predecessors!
@@ -23839,7 +24170,7 @@ then10:                                           ; preds = %then6
   %56 = load double, ptr %55, align 8
   %57 = load double, ptr %least, align 8
   %58 = load double, ptr %most, align 8
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.183", ptr %52, ptr %53, double %56, double %57, double %58)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.187", ptr %52, ptr %53, double %56, double %57, double %58)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -23988,7 +24319,7 @@ then5:                                            ; preds = %then2
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %6, ptr %45, i32 0, i32 4
   %47 = load i32, ptr %46, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.188", ptr %41, i32 %44, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.192", ptr %41, i32 %44, i32 %47)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -24044,7 +24375,7 @@ entry:
   %4 = load ptr, ptr %from, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %source, ptr align 8 %4, i64 32, i1 false)
   %5 = load ptr, ptr %from, align 8
-  %6 = call ptr @"$ConfigReader.find"(ptr %5, ptr @"$string.189")
+  %6 = call ptr @"$ConfigReader.find"(ptr %5, ptr @"$string.193")
   store ptr %6, ptr %parameters, align 8
   %7 = load ptr, ptr %parameters, align 8
   %8 = icmp ne ptr %7, null
@@ -24064,7 +24395,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %17 = load ptr, ptr %from, align 8
   %18 = load ptr, ptr %parameters, align 8
-  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr @"$string.189", ptr @"$string.190", ptr %18)
+  %19 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr @"$string.193", ptr @"$string.194", ptr %18)
   ret i32 %19
 
 dead:                                             ; No predecessors!
@@ -24078,14 +24409,14 @@ merge1:                                           ; preds = %else3, %dead
   %21 = load ptr, ptr %parameters, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %3, ptr %20, ptr %21)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %source, ptr align 8 %3, i64 32, i1 false)
-  %22 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.191")
+  %22 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.195")
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %then5, label %else6
 
 then5:                                            ; preds = %merge1
-  %26 = call i32 @"$ConfigReader.expect_string"(ptr %source, ptr @"$string.191", ptr @"$string.192")
+  %26 = call i32 @"$ConfigReader.expect_string"(ptr %source, ptr @"$string.195", ptr @"$string.196")
   store i32 %26, ptr %code, align 4
   %27 = load i32, ptr %code, align 4
   %28 = icmp ne i32 %27, 0
@@ -24117,7 +24448,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge4
   %32 = load ptr, ptr %from, align 8
-  %33 = call ptr @"$ConfigReader.find"(ptr %32, ptr @"$string.193")
+  %33 = call ptr @"$ConfigReader.find"(ptr %32, ptr @"$string.197")
   store ptr %33, ptr %scaling, align 8
   %34 = load ptr, ptr %scaling, align 8
   %35 = icmp ne ptr %34, null
@@ -24130,7 +24461,7 @@ then12:                                           ; preds = %merge
   %39 = load ptr, ptr %scaling, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %2, ptr %38, ptr %39)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  store ptr @"$string.191", ptr %key, align 8
+  store ptr @"$string.195", ptr %key, align 8
   %40 = load ptr, ptr %key, align 8
   %41 = call ptr @"$ConfigReader.find"(ptr %inside, ptr %40)
   %42 = icmp eq ptr %41, null
@@ -24139,7 +24470,7 @@ then12:                                           ; preds = %merge
   br i1 %44, label %then15, label %else16
 
 then15:                                           ; preds = %then12
-  store ptr @"$string.194", ptr %key, align 8
+  store ptr @"$string.198", ptr %key, align 8
   br label %merge14
 
 else16:                                           ; preds = %then12
@@ -24147,7 +24478,7 @@ else16:                                           ; preds = %then12
 
 merge14:                                          ; preds = %else16, %then15
   %45 = load ptr, ptr %key, align 8
-  %46 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr %45, ptr @"$string.192")
+  %46 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr %45, ptr @"$string.196")
   store i32 %46, ptr %code17, align 4
   %47 = load i32, ptr %code17, align 4
   %48 = icmp ne i32 %47, 0
@@ -24176,7 +24507,7 @@ merge11:                                          ; preds = %else13, %merge18
   store ptr %52, ptr %plain, align 8
   store ptr %source, ptr %theta_source, align 8
   store ptr %source, ptr %factor_source, align 8
-  %53 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.195")
+  %53 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.199")
   %54 = icmp eq ptr %53, null
   %55 = zext i1 %54 to i8
   %56 = trunc i8 %55 to i1
@@ -24191,7 +24522,7 @@ else24:                                           ; preds = %merge11
   br label %merge22
 
 merge22:                                          ; preds = %else24, %then23
-  %58 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.196")
+  %58 = call ptr @"$ConfigReader.find"(ptr %source, ptr @"$string.200")
   %59 = icmp eq ptr %58, null
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
@@ -24210,7 +24541,7 @@ merge25:                                          ; preds = %else27, %then26
   %63 = load ptr, ptr %theta_source, align 8
   %64 = load ptr, ptr %self, align 8
   %65 = getelementptr %6, ptr %64, i32 0, i32 8
-  %66 = call i32 @"$ConfigReader.real"(ptr %63, ptr @"$string.195", double 1.000000e+00, double 1.000000e+12, ptr %65)
+  %66 = call i32 @"$ConfigReader.real"(ptr %63, ptr @"$string.199", double 1.000000e+00, double 1.000000e+12, ptr %65)
   store i32 %66, ptr %code28, align 4
   %67 = load i32, ptr %code28, align 4
   %68 = icmp ne i32 %67, 0
@@ -24230,7 +24561,7 @@ else31:                                           ; preds = %merge25
 
 merge29:                                          ; preds = %else31, %dead32
   %72 = load ptr, ptr %factor_source, align 8
-  %73 = call i32 @"$ConfigReader.optional_real"(ptr %72, ptr @"$string.196", double 1.000000e-03, double 1.000000e+00, double 5.000000e-01, ptr %factor)
+  %73 = call i32 @"$ConfigReader.optional_real"(ptr %72, ptr @"$string.200", double 1.000000e-03, double 1.000000e+00, double 5.000000e-01, ptr %factor)
   store i32 %73, ptr %code33, align 4
   %74 = load i32, ptr %code33, align 4
   %75 = icmp ne i32 %74, 0
@@ -24297,7 +24628,7 @@ entry:
   %3 = getelementptr %6, ptr %2, i32 0, i32 25
   store i32 0, ptr %3, align 4
   %4 = load ptr, ptr %from, align 8
-  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.197")
+  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.201")
   store ptr %5, ptr %node, align 8
   %6 = load ptr, ptr %node, align 8
   %7 = icmp eq ptr %6, null
@@ -24407,7 +24738,7 @@ entry:
   %7 = load i32, ptr %6, align 4
   %8 = sub i32 %7, 1
   %9 = sext i32 %8 to i64
-  %10 = call i32 @"$ConfigReader.check_integer"(ptr %3, ptr @"$string.197", ptr %4, i64 0, i64 %9)
+  %10 = call i32 @"$ConfigReader.check_integer"(ptr %3, ptr @"$string.201", ptr %4, i64 0, i64 %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -24453,7 +24784,7 @@ then5:                                            ; preds = %then2
   %33 = load ptr, ptr %from, align 8
   %34 = getelementptr %101, ptr %33, i32 0, i32 2
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.198", ptr %35, i32 16)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.202", ptr %35, i32 16)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -24507,7 +24838,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %6, ptr %3, i32 0, i32 15
   store i32 1, ptr %4, align 4
-  store ptr @"$string.199", ptr %key, align 8
+  store ptr @"$string.203", ptr %key, align 8
   %5 = load ptr, ptr %from, align 8
   %6 = load ptr, ptr %key, align 8
   %7 = call ptr @"$ConfigReader.find"(ptr %5, ptr %6)
@@ -24517,7 +24848,7 @@ entry:
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.200", ptr %key, align 8
+  store ptr @"$string.204", ptr %key, align 8
   br label %merge
 
 else:                                             ; preds = %entry
@@ -24555,7 +24886,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true4
   %27 = load i64, ptr %26, align 8
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call zeroext i1 @"$text.equals"(i64 %27, i64 %29, ptr @"$string.201")
+  %30 = call zeroext i1 @"$text.equals"(i64 %27, i64 %29, ptr @"$string.205")
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %then2, label %else3
@@ -24572,7 +24903,7 @@ and.lhs.true4:                                    ; preds = %merge
 then5:                                            ; preds = %else3
   %39 = load ptr, ptr %from, align 8
   %40 = load ptr, ptr %key, align 8
-  %41 = call i32 @"$ConfigReader.expect_string"(ptr %39, ptr %40, ptr @"$string.202")
+  %41 = call i32 @"$ConfigReader.expect_string"(ptr %39, ptr %40, ptr @"$string.206")
   ret i32 %41
 
 dead:                                             ; No predecessors!
@@ -24642,7 +24973,7 @@ then2:                                            ; preds = %then
   %37 = getelementptr %6, ptr %36, i32 0, i32 18
   %38 = load i32, ptr %37, align 4
   %39 = load i64, ptr %num_experts, align 8
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.204", ptr %32, i32 %35, i32 %38, i64 %39, i64 1048576)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.208", ptr %32, i32 %35, i32 %38, i64 %39, i64 1048576)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -24710,7 +25041,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %6, ptr %29, i32 0, i32 5
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.205", ptr %25, i32 %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.209", ptr %25, i32 %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -24769,7 +25100,7 @@ then9:                                            ; preds = %then5
   %63 = load ptr, ptr %self, align 8
   %64 = getelementptr %6, ptr %63, i32 0, i32 6
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.206", ptr %59, i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.210", ptr %59, i32 %62, i32 %65)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -24821,7 +25152,7 @@ then17:                                           ; preds = %then13
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %6, ptr %93, i32 0, i32 18
   %95 = load i32, ptr %94, align 4
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %86, i64 1024, ptr @"$string.207", ptr %89, i32 %92, i32 %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %86, i64 1024, ptr @"$string.211", ptr %89, i32 %92, i32 %95)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -24858,7 +25189,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.203")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.207")
   store ptr %4, ptr %node, align 8
   %5 = load ptr, ptr %node, align 8
   %6 = icmp eq ptr %5, null
@@ -24887,7 +25218,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %15 = load ptr, ptr %from, align 8
   %16 = load ptr, ptr %node, align 8
-  %17 = call i32 @"$ConfigReader.wrong_kind"(ptr %15, ptr @"$string.203", ptr @"$string.190", ptr %16)
+  %17 = call i32 @"$ConfigReader.wrong_kind"(ptr %15, ptr @"$string.207", ptr @"$string.194", ptr %16)
   ret i32 %17
 
 dead4:                                            ; No predecessors!
@@ -24904,7 +25235,7 @@ merge1:                                           ; preds = %else3, %dead4
   %21 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %2, ptr %20, ptr %21)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  %22 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.208", ptr @"$string.209")
+  %22 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.212", ptr @"$string.213")
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -24923,7 +25254,7 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %28 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.210", ptr @"$string.211")
+  %28 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.214", ptr @"$string.215")
   store i32 %28, ptr %code9, align 4
   %29 = load i32, ptr %code9, align 4
   %30 = icmp ne i32 %29, 0
@@ -24981,7 +25312,7 @@ else22:                                           ; preds = %merge15
   br label %merge20
 
 merge20:                                          ; preds = %else22, %dead23
-  %47 = call ptr @"$ConfigReader.find"(ptr %inside, ptr @"$string.274")
+  %47 = call ptr @"$ConfigReader.find"(ptr %inside, ptr @"$string.278")
   store ptr %47, ptr %ignore, align 8
   %48 = load ptr, ptr %ignore, align 8
   %49 = icmp ne ptr %48, null
@@ -24995,7 +25326,7 @@ then25:                                           ; preds = %merge20
   %54 = load ptr, ptr %ignore, align 8
   %55 = load ptr, ptr %self, align 8
   %56 = getelementptr %7, ptr %55, i32 0, i32 4
-  %57 = call i32 @"$NameMatcher.read"(ptr %53, ptr %54, ptr %56, ptr @"$string.274", ptr %inside)
+  %57 = call i32 @"$NameMatcher.read"(ptr %53, ptr %54, ptr %56, ptr @"$string.278", ptr %inside)
   ret i32 %57
 
 dead27:                                           ; No predecessors!
@@ -25022,7 +25353,7 @@ entry:
   %from = alloca ptr, align 8
   store ptr %0, ptr %from, align 8
   %2 = load ptr, ptr %from, align 8
-  %3 = call ptr @"$ConfigReader.find"(ptr %2, ptr @"$string.212")
+  %3 = call ptr @"$ConfigReader.find"(ptr %2, ptr @"$string.216")
   store ptr %3, ptr %node, align 8
   %4 = load ptr, ptr %node, align 8
   %5 = icmp eq ptr %4, null
@@ -25051,7 +25382,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %14 = load ptr, ptr %from, align 8
   %15 = load ptr, ptr %node, align 8
-  %16 = call i32 @"$ConfigReader.wrong_kind"(ptr %14, ptr @"$string.212", ptr @"$string.190", ptr %15)
+  %16 = call i32 @"$ConfigReader.wrong_kind"(ptr %14, ptr @"$string.216", ptr @"$string.194", ptr %15)
   ret i32 %16
 
 dead4:                                            ; No predecessors!
@@ -25065,7 +25396,7 @@ merge1:                                           ; preds = %else3, %dead4
   %18 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %1, ptr %17, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %1, i64 32, i1 false)
-  %19 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.194", ptr @"$string.213")
+  %19 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.198", ptr @"$string.217")
   store i32 %19, ptr %code, align 4
   %20 = load i32, ptr %code, align 4
   %21 = icmp ne i32 %20, 0
@@ -25084,7 +25415,7 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %25 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.214", i64 8)
+  %25 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.218", i64 8)
   store i32 %25, ptr %code9, align 4
   %26 = load i32, ptr %code9, align 4
   %27 = icmp ne i32 %26, 0
@@ -25103,7 +25434,7 @@ else12:                                           ; preds = %merge5
   br label %merge10
 
 merge10:                                          ; preds = %else12, %dead13
-  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.216", i1 zeroext true)
+  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.220", i1 zeroext true)
   store i32 %31, ptr %code14, align 4
   %32 = load i32, ptr %code14, align 4
   %33 = icmp ne i32 %32, 0
@@ -25122,7 +25453,7 @@ else17:                                           ; preds = %merge10
   br label %merge15
 
 merge15:                                          ; preds = %else17, %dead18
-  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.217", i1 zeroext false)
+  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.221", i1 zeroext false)
   ret i32 %37
 
 dead19:                                           ; No predecessors!
@@ -25177,9 +25508,9 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %21 = getelementptr [2 x ptr], ptr %3, i32 0, i32 0
-  store ptr @"$string.140", ptr %21, align 8
+  store ptr @"$string.144", ptr %21, align 8
   %22 = getelementptr [2 x ptr], ptr %3, i32 0, i32 1
-  store ptr @"$string.139", ptr %22, align 8
+  store ptr @"$string.143", ptr %22, align 8
   %23 = load [2 x ptr], ptr %3, align 8
   store [2 x ptr] %23, ptr %words, align 8
   %24 = load ptr, ptr %self, align 8
@@ -25215,7 +25546,7 @@ then5:                                            ; preds = %then2
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %46, i64 %50
   %52 = load ptr, ptr %51, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.215", ptr %37, ptr %38, ptr %45, ptr %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.219", ptr %37, ptr %38, ptr %45, ptr %52)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -25250,7 +25581,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.218")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.222")
   store ptr %4, ptr %groups, align 8
   %5 = load ptr, ptr %groups, align 8
   %6 = icmp eq ptr %5, null
@@ -25260,7 +25591,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.219")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.223")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -25287,7 +25618,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %or.lhs.false, %merge
   %22 = load ptr, ptr %from, align 8
   %23 = load ptr, ptr %groups, align 8
-  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.219", ptr @"$string.220", ptr %23)
+  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.223", ptr @"$string.224", ptr %23)
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %merge
@@ -25393,7 +25724,7 @@ entry:
   %from = alloca ptr, align 8
   store ptr %0, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.221")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.225")
   store ptr %4, ptr %node, align 8
   %5 = load ptr, ptr %node, align 8
   %6 = icmp eq ptr %5, null
@@ -25403,7 +25734,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.222")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.226")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -25417,7 +25748,7 @@ merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %2, ptr %11, ptr %12)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.194", ptr @"$string.213")
+  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.198", ptr @"$string.217")
   store i32 %13, ptr %code, align 4
   %14 = load i32, ptr %code, align 4
   %15 = icmp ne i32 %14, 0
@@ -25436,7 +25767,7 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.214", i64 8)
+  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.218", i64 8)
   store i32 %19, ptr %code5, align 4
   %20 = load i32, ptr %code5, align 4
   %21 = icmp ne i32 %20, 0
@@ -25455,7 +25786,7 @@ else8:                                            ; preds = %merge1
   br label %merge6
 
 merge6:                                           ; preds = %else8, %dead9
-  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.223", ptr @"$string.224")
+  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.227", ptr @"$string.228")
   store i32 %25, ptr %code10, align 4
   %26 = load i32, ptr %code10, align 4
   %27 = icmp ne i32 %26, 0
@@ -25474,7 +25805,7 @@ else13:                                           ; preds = %merge6
   br label %merge11
 
 merge11:                                          ; preds = %else13, %dead14
-  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.216", i1 zeroext true)
+  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.220", i1 zeroext true)
   store i32 %31, ptr %code15, align 4
   %32 = load i32, ptr %code15, align 4
   %33 = icmp ne i32 %32, 0
@@ -25493,7 +25824,7 @@ else18:                                           ; preds = %merge11
   br label %merge16
 
 merge16:                                          ; preds = %else18, %dead19
-  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.217", i1 zeroext false)
+  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.221", i1 zeroext false)
   store i32 %37, ptr %code20, align 4
   %38 = load i32, ptr %code20, align 4
   %39 = icmp ne i32 %38, 0
@@ -25513,7 +25844,7 @@ else23:                                           ; preds = %merge16
 
 merge21:                                          ; preds = %else23, %dead24
   %43 = load ptr, ptr %from, align 8
-  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.225")
+  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.229")
   store ptr %44, ptr %node25, align 8
   %45 = load ptr, ptr %node25, align 8
   %46 = icmp eq ptr %45, null
@@ -25523,7 +25854,7 @@ merge21:                                          ; preds = %else23, %dead24
 
 then27:                                           ; preds = %merge21
   %49 = load ptr, ptr %from, align 8
-  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.226")
+  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.230")
   ret i32 %50
 
 dead29:                                           ; No predecessors!
@@ -25537,7 +25868,7 @@ merge26:                                          ; preds = %else28, %dead29
   %52 = load ptr, ptr %node25, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%101) %1, ptr %51, ptr %52)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside30, ptr align 8 %1, i64 32, i1 false)
-  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.194", ptr @"$string.213")
+  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.198", ptr @"$string.217")
   store i32 %53, ptr %code31, align 4
   %54 = load i32, ptr %code31, align 4
   %55 = icmp ne i32 %54, 0
@@ -25556,7 +25887,7 @@ else34:                                           ; preds = %merge26
   br label %merge32
 
 merge32:                                          ; preds = %else34, %dead35
-  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.214", i64 8)
+  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.218", i64 8)
   store i32 %59, ptr %code36, align 4
   %60 = load i32, ptr %code36, align 4
   %61 = icmp ne i32 %60, 0
@@ -25575,7 +25906,7 @@ else39:                                           ; preds = %merge32
   br label %merge37
 
 merge37:                                          ; preds = %else39, %dead40
-  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.223", ptr @"$string.39")
+  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.227", ptr @"$string.42")
   store i32 %65, ptr %code41, align 4
   %66 = load i32, ptr %code41, align 4
   %67 = icmp ne i32 %66, 0
@@ -25594,7 +25925,7 @@ else44:                                           ; preds = %merge37
   br label %merge42
 
 merge42:                                          ; preds = %else44, %dead45
-  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.216", i1 zeroext true)
+  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.220", i1 zeroext true)
   store i32 %71, ptr %code46, align 4
   %72 = load i32, ptr %code46, align 4
   %73 = icmp ne i32 %72, 0
@@ -25613,7 +25944,7 @@ else49:                                           ; preds = %merge42
   br label %merge47
 
 merge47:                                          ; preds = %else49, %dead50
-  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.217", i1 zeroext true)
+  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.221", i1 zeroext true)
   store i32 %77, ptr %code51, align 4
   %78 = load i32, ptr %code51, align 4
   %79 = icmp ne i32 %78, 0
@@ -25633,7 +25964,7 @@ else54:                                           ; preds = %merge47
 
 merge52:                                          ; preds = %else54, %dead55
   %83 = load ptr, ptr %from, align 8
-  %84 = call i32 @"$ConfigReader.expect_absent"(ptr %83, ptr @"$string.228")
+  %84 = call i32 @"$ConfigReader.expect_absent"(ptr %83, ptr @"$string.232")
   ret i32 %84
 
 dead56:                                           ; No predecessors!
@@ -25675,7 +26006,7 @@ then2:                                            ; preds = %then
   %20 = getelementptr %101, ptr %19, i32 0, i32 2
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %key, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.227", ptr %21, ptr %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.231", ptr %21, ptr %22)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -25708,7 +26039,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %4 = load ptr, ptr %from, align 8
-  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.229")
+  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.233")
   store ptr %5, ptr %targets, align 8
   %6 = load ptr, ptr %targets, align 8
   %7 = icmp eq ptr %6, null
@@ -25718,7 +26049,7 @@ entry:
 
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %from, align 8
-  %11 = call i32 @"$ConfigReader.missing"(ptr %10, ptr @"$string.230")
+  %11 = call i32 @"$ConfigReader.missing"(ptr %10, ptr @"$string.234")
   ret i32 %11
 
 dead:                                             ; No predecessors!
@@ -25734,7 +26065,7 @@ merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %7, ptr %15, i32 0, i32 4
   %17 = load ptr, ptr %from, align 8
-  %18 = call i32 @"$NameMatcher.read"(ptr %13, ptr %14, ptr %16, ptr @"$string.229", ptr %17)
+  %18 = call i32 @"$NameMatcher.read"(ptr %13, ptr %14, ptr %16, ptr @"$string.233", ptr %17)
   store i32 %18, ptr %code, align 4
   %19 = load i32, ptr %code, align 4
   %20 = icmp ne i32 %19, 0
@@ -25756,14 +26087,14 @@ merge1:                                           ; preds = %else3, %dead4
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %7, ptr %24, i32 0, i32 3
   %26 = getelementptr %8, ptr %25, i32 0, i32 0
-  %27 = call { i64, i64 } @"$text.slice"(ptr @"$string.273")
+  %27 = call { i64, i64 } @"$text.slice"(ptr @"$string.277")
   store { i64, i64 } %27, ptr %3, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %3, i64 16, i1 false)
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call ptr @"$Map.find.272"(ptr %26, i64 %29, i64 %31)
+  %32 = call ptr @"$Map.find.276"(ptr %26, i64 %29, i64 %31)
   %33 = icmp ne ptr %32, null
   %34 = zext i1 %33 to i8
   %35 = load ptr, ptr %self, align 8
@@ -25802,7 +26133,7 @@ then:                                             ; preds = %entry
   %12 = load ptr, ptr %from, align 8
   %13 = load ptr, ptr %key, align 8
   %14 = load ptr, ptr %list, align 8
-  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.157", ptr %14)
+  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.161", ptr %14)
   ret i32 %15
 
 dead:                                             ; No predecessors!
@@ -25840,7 +26171,7 @@ then3:                                            ; preds = %whilebody
   %31 = load ptr, ptr %from, align 8
   %32 = load ptr, ptr %key, align 8
   %33 = load ptr, ptr %child, align 8
-  %34 = call i32 @"$ConfigReader.wrong_kind"(ptr %31, ptr %32, ptr @"$string.157", ptr %33)
+  %34 = call i32 @"$ConfigReader.wrong_kind"(ptr %31, ptr %32, ptr @"$string.161", ptr %33)
   ret i32 %34
 
 dead5:                                            ; No predecessors!
@@ -25928,7 +26259,7 @@ entry:
   store ptr %3, ptr %arena, align 8
   store ptr %4, ptr %key, align 8
   store ptr %5, ptr %from, align 8
-  %20 = call { i64, i64 } @"$text.slice"(ptr @"$string.231")
+  %20 = call { i64, i64 } @"$text.slice"(ptr @"$string.235")
   store { i64, i64 } %20, ptr %17, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %prefix, ptr align 8 %17, i64 16, i1 false)
   %21 = getelementptr %94, ptr %value, i32 0, i32 1
@@ -26062,7 +26393,7 @@ or.lhs.false:                                     ; preds = %merge
   %106 = load i64, ptr %105, align 8
   %107 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %108 = load i64, ptr %107, align 8
-  %109 = call zeroext i1 @"$Map.insert.265"(ptr %92, i64 %106, i64 %108, i1 zeroext true)
+  %109 = call zeroext i1 @"$Map.insert.269"(ptr %92, i64 %106, i64 %108, i1 zeroext true)
   %110 = zext i1 %109 to i8
   %111 = trunc i8 %110 to i1
   br i1 %111, label %else4, label %then3
@@ -26140,7 +26471,7 @@ then2:                                            ; preds = %then
   %37 = getelementptr %0, ptr %cause, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.262", ptr %35, ptr @"$string.203", ptr %36, ptr %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.266", ptr %35, ptr @"$string.207", ptr %36, ptr %39)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -26160,7 +26491,7 @@ merge:                                            ; preds = %else, %dead
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %8, ptr %42, i32 0, i32 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %compiled, i64 128, i1 false)
-  %44 = call zeroext i1 @"$Vector.push.263"(ptr %43, ptr byval(%113) %6)
+  %44 = call zeroext i1 @"$Vector.push.267"(ptr %43, ptr byval(%113) %6)
   %45 = zext i1 %44 to i8
   %46 = trunc i8 %45 to i1
   br i1 %46, label %else6, label %then5
@@ -26235,7 +26566,7 @@ entry:
   store ptr %30, ptr %28, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %parser, ptr align 8 %8, i64 56, i1 false)
   %31 = getelementptr %116, ptr %parser, i32 0, i32 2
-  call void @"$Vector.init.234"(ptr %31)
+  call void @"$Vector.init.238"(ptr %31)
   %32 = load %48, ptr %7, align 1
   %33 = call i32 @"$Parser.parse"(ptr %parser)
   store i32 %33, ptr %root, align 4
@@ -26279,7 +26610,7 @@ and.lhs.true:                                     ; preds = %then
   br i1 %56, label %and.rhs, label %and.end
 
 then2:                                            ; preds = %and.end
-  %57 = call i32 @"$Parser.fail"(ptr %parser, ptr @"$string.238")
+  %57 = call i32 @"$Parser.fail"(ptr %parser, ptr @"$string.242")
   br label %merge1
 
 else3:                                            ; preds = %and.end
@@ -26293,7 +26624,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %58 = getelementptr %116, ptr %parser, i32 0, i32 2
-  call void @"$Vector.free.259"(ptr %58)
+  call void @"$Vector.free.263"(ptr %58)
   %59 = load %48, ptr %6, align 1
   %60 = load i8, ptr %is_built, align 1
   %61 = trunc i8 %60 to i1
@@ -26332,7 +26663,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %113, ptr %6, i32 0, i32 0
-  call void @"$Vector.init.232"(ptr %7)
+  call void @"$Vector.init.236"(ptr %7)
   %8 = load %48, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %113, ptr %9, i32 0, i32 1
@@ -26348,7 +26679,7 @@ entry:
   %17 = load %48, ptr %2, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %113, ptr %18, i32 0, i32 4
-  call void @"$Vector.init.233"(ptr %19)
+  call void @"$Vector.init.237"(ptr %19)
   %20 = load %48, ptr %1, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %113, ptr %21, i32 0, i32 5
@@ -26356,7 +26687,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.232"(ptr %0) {
+define internal void @"$Vector.init.236"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -26372,7 +26703,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.233"(ptr %0) {
+define internal void @"$Vector.init.237"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -26388,7 +26719,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.234"(ptr %0) {
+define internal void @"$Vector.init.238"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -26420,7 +26751,7 @@ entry:
 
 then:                                             ; preds = %and.lhs.true
   %7 = load ptr, ptr %self, align 8
-  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.253")
+  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.257")
   ret i32 %8
 
 and.lhs.true:                                     ; preds = %entry
@@ -26642,14 +26973,14 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Parser.fail"(ptr %23, ptr @"$string.238")
+  %24 = call i32 @"$Parser.fail"(ptr %23, ptr @"$string.242")
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %116, ptr %25, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %tree, i64 56, i1 false)
-  %27 = call zeroext i1 @"$Vector.push.235"(ptr %26, ptr byval(%119) %4)
+  %27 = call zeroext i1 @"$Vector.push.239"(ptr %26, ptr byval(%119) %4)
   %28 = zext i1 %27 to i8
   %29 = trunc i8 %28 to i1
   br i1 %29, label %else, label %then
@@ -26706,7 +27037,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.235"(ptr %0, ptr byval(%119) %1) {
+define internal zeroext i1 @"$Vector.push.239"(ptr %0, ptr byval(%119) %1) {
 entry:
   %value = alloca %119, align 8
   %self = alloca ptr, align 8
@@ -26717,7 +27048,7 @@ entry:
   %4 = getelementptr %117, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.236"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.240"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -26753,7 +27084,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.236"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.240"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -26887,7 +27218,7 @@ then:                                             ; preds = %entry
   %23 = getelementptr %116, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   %25 = load ptr, ptr %cause, align 8
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.237", i32 %17, ptr %21, i64 %24, ptr %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.241", i32 %17, ptr %21, i64 %24, ptr %25)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -27027,7 +27358,7 @@ else7:                                            ; preds = %merge1
 
 then8:                                            ; preds = %or.lhs.false, %or.lhs.false10, %else7
   %37 = load ptr, ptr %self, align 8
-  %38 = call i32 @"$Parser.fail"(ptr %37, ptr @"$string.252")
+  %38 = call i32 @"$Parser.fail"(ptr %37, ptr @"$string.256")
   ret i32 %38
 
 or.lhs.false:                                     ; preds = %or.lhs.false10
@@ -27069,7 +27400,7 @@ then13:                                           ; preds = %merge5
   %58 = getelementptr %116, ptr %57, i32 0, i32 2
   %59 = load i32, ptr %tree, align 4
   %60 = sext i32 %59 to i64
-  %61 = call ptr @"$Vector.at.248"(ptr %58, i64 %60)
+  %61 = call ptr @"$Vector.at.252"(ptr %58, i64 %60)
   %62 = getelementptr %119, ptr %61, i32 0, i32 3
   store i32 %56, ptr %62, align 4
   %63 = load i32, ptr %most, align 4
@@ -27077,7 +27408,7 @@ then13:                                           ; preds = %merge5
   %65 = getelementptr %116, ptr %64, i32 0, i32 2
   %66 = load i32, ptr %tree, align 4
   %67 = sext i32 %66 to i64
-  %68 = call ptr @"$Vector.at.248"(ptr %65, i64 %67)
+  %68 = call ptr @"$Vector.at.252"(ptr %65, i64 %67)
   %69 = getelementptr %119, ptr %68, i32 0, i32 4
   store i32 %63, ptr %69, align 4
   br label %merge12
@@ -27204,7 +27535,7 @@ else8:                                            ; preds = %or.lhs.false
 
 then14:                                           ; preds = %or.lhs.false16, %or.lhs.false17, %or.lhs.false18, %else8
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.249")
+  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.253")
   ret i32 %50
 
 or.lhs.false16:                                   ; preds = %or.lhs.false17
@@ -27259,7 +27590,7 @@ entry:
 
 then:                                             ; preds = %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call i32 @"$Parser.fail"(ptr %6, ptr @"$string.239")
+  %7 = call i32 @"$Parser.fail"(ptr %6, ptr @"$string.243")
   ret i32 %7
 
 dead:                                             ; No predecessors!
@@ -27300,7 +27631,7 @@ then2:                                            ; preds = %merge
 
 then5:                                            ; preds = %then2
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Parser.fail"(ptr %30, ptr @"$string.240")
+  %31 = call i32 @"$Parser.fail"(ptr %30, ptr @"$string.244")
   ret i32 %31
 
 dead7:                                            ; No predecessors!
@@ -27353,7 +27684,7 @@ merge8:                                           ; preds = %else10, %dead11
 
 then13:                                           ; preds = %merge8
   %51 = load ptr, ptr %self, align 8
-  %52 = call i32 @"$Parser.fail"(ptr %51, ptr @"$string.241")
+  %52 = call i32 @"$Parser.fail"(ptr %51, ptr @"$string.245")
   ret i32 %52
 
 dead15:                                           ; No predecessors!
@@ -27464,7 +27795,7 @@ then8:                                            ; preds = %merge4
   %37 = getelementptr %116, ptr %36, i32 0, i32 2
   %38 = load i32, ptr %tree, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.248"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.252"(ptr %37, i64 %39)
   %41 = getelementptr %119, ptr %40, i32 0, i32 5
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %41, ptr align 8 %"<aggcopy>", i64 32, i1 false)
   br label %merge7
@@ -27518,7 +27849,7 @@ or.lhs.false:                                     ; preds = %condition
 
 then:                                             ; preds = %whilebody
   %15 = load ptr, ptr %self, align 8
-  %16 = call i32 @"$Parser.fail"(ptr %15, ptr @"$string.242")
+  %16 = call i32 @"$Parser.fail"(ptr %15, ptr @"$string.246")
   ret i32 %16
 
 dead:                                             ; No predecessors!
@@ -27618,7 +27949,7 @@ or.lhs.false10:                                   ; preds = %and.lhs.true9
 
 then12:                                           ; preds = %then7
   %71 = load ptr, ptr %self, align 8
-  %72 = call i32 @"$Parser.fail"(ptr %71, ptr @"$string.247")
+  %72 = call i32 @"$Parser.fail"(ptr %71, ptr @"$string.251")
   ret i32 %72
 
 dead14:                                           ; No predecessors!
@@ -27718,7 +28049,7 @@ merge:                                            ; preds = %else, %dead4
 
 then6:                                            ; preds = %merge
   %27 = load ptr, ptr %self, align 8
-  %28 = call i32 @"$Parser.fail"(ptr %27, ptr @"$string.245")
+  %28 = call i32 @"$Parser.fail"(ptr %27, ptr @"$string.249")
   ret i32 -2
 
 dead8:                                            ; No predecessors!
@@ -27767,7 +28098,7 @@ entry:
 
 then:                                             ; preds = %entry
   %7 = load ptr, ptr %self, align 8
-  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.243")
+  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.247")
   ret i1 false
 
 dead:                                             ; No predecessors!
@@ -27954,7 +28285,7 @@ or.end20:                                         ; preds = %or.rhs19, %or.end18
 
 then22:                                           ; preds = %or.end20
   %104 = load ptr, ptr %self, align 8
-  %105 = call i32 @"$Parser.fail"(ptr %104, ptr @"$string.244")
+  %105 = call i32 @"$Parser.fail"(ptr %104, ptr @"$string.248")
   br label %merge21
 
 else23:                                           ; preds = %or.end20
@@ -28502,7 +28833,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %21 = load ptr, ptr %self, align 8
-  %22 = call i32 @"$Parser.fail"(ptr %21, ptr @"$string.246")
+  %22 = call i32 @"$Parser.fail"(ptr %21, ptr @"$string.250")
   ret i32 %22
 
 dead4:                                            ; No predecessors!
@@ -28573,7 +28904,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.248"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.252"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -28659,7 +28990,7 @@ then2:                                            ; preds = %merge
   %19 = getelementptr %116, ptr %18, i32 0, i32 2
   %20 = load i32, ptr %tree, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.248"(ptr %19, i64 %21)
+  %22 = call ptr @"$Vector.at.252"(ptr %19, i64 %21)
   %23 = getelementptr %119, ptr %22, i32 0, i32 5
   %24 = call i32 @"$Parser.escaped_set"(ptr %17, ptr %23)
   br label %merge1
@@ -28709,7 +29040,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr %116, ptr %11, i32 0, i32 2
   %13 = load i32, ptr %tree, align 4
   %14 = sext i32 %13 to i64
-  %15 = call ptr @"$Vector.at.248"(ptr %12, i64 %14)
+  %15 = call ptr @"$Vector.at.252"(ptr %12, i64 %14)
   %16 = getelementptr %119, ptr %15, i32 0, i32 5
   store ptr %16, ptr %set, align 8
   %17 = load i32, ptr %byte, align 4
@@ -28929,7 +29260,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %and.lhs.true8, %merge1
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.251")
+  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.255")
   ret i32 %50
 
 or.lhs.false7:                                    ; preds = %merge1
@@ -29015,7 +29346,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %whilebody
   %22 = load ptr, ptr %self, align 8
-  %23 = call i32 @"$Parser.fail"(ptr %22, ptr @"$string.250")
+  %23 = call i32 @"$Parser.fail"(ptr %22, ptr @"$string.254")
   ret i32 -2
 
 dead:                                             ; No predecessors!
@@ -29073,7 +29404,7 @@ entry:
   %4 = getelementptr %116, ptr %3, i32 0, i32 2
   %5 = load i32, ptr %index, align 4
   %6 = sext i32 %5 to i64
-  %7 = call ptr @"$Vector.at.248"(ptr %4, i64 %6)
+  %7 = call ptr @"$Vector.at.252"(ptr %4, i64 %6)
   store ptr %7, ptr %tree, align 8
   %8 = load ptr, ptr %tree, align 8
   %9 = getelementptr %119, ptr %8, i32 0, i32 0
@@ -29223,7 +29554,7 @@ then16:                                           ; preds = %merge10
   %85 = getelementptr %113, ptr %84, i32 0, i32 0
   %86 = load i32, ptr %instruction, align 4
   %87 = sext i32 %86 to i64
-  %88 = call ptr @"$Vector.at.256"(ptr %85, i64 %87)
+  %88 = call ptr @"$Vector.at.260"(ptr %85, i64 %87)
   %89 = getelementptr %121, ptr %88, i32 0, i32 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %89, ptr align 8 %"<aggcopy>", i64 32, i1 false)
   br label %merge15
@@ -29277,7 +29608,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr %113, ptr %11, i32 0, i32 0
   %13 = load i32, ptr %split, align 4
   %14 = sext i32 %13 to i64
-  %15 = call ptr @"$Vector.at.256"(ptr %12, i64 %14)
+  %15 = call ptr @"$Vector.at.260"(ptr %12, i64 %14)
   %16 = getelementptr %121, ptr %15, i32 0, i32 1
   store i32 %10, ptr %16, align 4
   %17 = load ptr, ptr %self, align 8
@@ -29325,7 +29656,7 @@ merge5:                                           ; preds = %else7, %dead8
   %34 = getelementptr %113, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %split, align 4
   %36 = sext i32 %35 to i64
-  %37 = call ptr @"$Vector.at.256"(ptr %34, i64 %36)
+  %37 = call ptr @"$Vector.at.260"(ptr %34, i64 %36)
   %38 = getelementptr %121, ptr %37, i32 0, i32 2
   store i32 %32, ptr %38, align 4
   %39 = load ptr, ptr %self, align 8
@@ -29354,7 +29685,7 @@ merge9:                                           ; preds = %else11, %dead12
   %50 = getelementptr %113, ptr %49, i32 0, i32 0
   %51 = load i32, ptr %jump, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.256"(ptr %50, i64 %52)
+  %53 = call ptr @"$Vector.at.260"(ptr %50, i64 %52)
   %54 = getelementptr %121, ptr %53, i32 0, i32 1
   store i32 %48, ptr %54, align 4
   ret i1 true
@@ -29398,7 +29729,7 @@ or.lhs.false:                                     ; preds = %entry
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %113, ptr %17, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %instruction, i64 48, i1 false)
-  %19 = call zeroext i1 @"$Vector.push.254"(ptr %18, ptr byval(%121) %2)
+  %19 = call zeroext i1 @"$Vector.push.258"(ptr %18, ptr byval(%121) %2)
   %20 = zext i1 %19 to i8
   %21 = trunc i8 %20 to i1
   br i1 %21, label %else, label %then
@@ -29419,7 +29750,7 @@ dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.254"(ptr %0, ptr byval(%121) %1) {
+define internal zeroext i1 @"$Vector.push.258"(ptr %0, ptr byval(%121) %1) {
 entry:
   %value = alloca %121, align 8
   %self = alloca ptr, align 8
@@ -29430,7 +29761,7 @@ entry:
   %4 = getelementptr %114, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.255"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.259"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -29466,7 +29797,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.255"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.259"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -29580,7 +29911,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.256"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.260"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -29788,7 +30119,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %113, ptr %13, i32 0, i32 0
   %15 = load i32, ptr %split, align 4
   %16 = sext i32 %15 to i64
-  %17 = call ptr @"$Vector.at.256"(ptr %14, i64 %16)
+  %17 = call ptr @"$Vector.at.260"(ptr %14, i64 %16)
   %18 = getelementptr %121, ptr %17, i32 0, i32 1
   store i32 %12, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
@@ -29838,7 +30169,7 @@ merge8:                                           ; preds = %else10, %dead11
   %35 = getelementptr %113, ptr %34, i32 0, i32 0
   %36 = load i32, ptr %jump, align 4
   %37 = sext i32 %36 to i64
-  %38 = call ptr @"$Vector.at.256"(ptr %35, i64 %37)
+  %38 = call ptr @"$Vector.at.260"(ptr %35, i64 %37)
   %39 = getelementptr %121, ptr %38, i32 0, i32 1
   store i32 %33, ptr %39, align 4
   br label %merge5
@@ -29853,7 +30184,7 @@ merge5:                                           ; preds = %else7, %merge8
   %43 = getelementptr %113, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %split, align 4
   %45 = sext i32 %44 to i64
-  %46 = call ptr @"$Vector.at.256"(ptr %43, i64 %45)
+  %46 = call ptr @"$Vector.at.260"(ptr %43, i64 %45)
   %47 = getelementptr %121, ptr %46, i32 0, i32 2
   store i32 %41, ptr %47, align 4
   ret i1 true
@@ -29903,7 +30234,7 @@ and.rhs1:                                         ; preds = %and.lhs.true
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %113, ptr %21, i32 0, i32 4
   %23 = load i64, ptr %size, align 8
-  %24 = call zeroext i1 @"$Vector.resize.257"(ptr %22, i64 %23)
+  %24 = call zeroext i1 @"$Vector.resize.261"(ptr %22, i64 %23)
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br label %and.end2
@@ -29968,7 +30299,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.resize.257"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.261"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -29976,7 +30307,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.258"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.262"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -30001,7 +30332,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.258"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.262"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -30100,7 +30431,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Vector.free.259"(ptr %0) {
+define internal void @"$Vector.free.263"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -30112,7 +30443,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.234"(ptr %7)
+  call void @"$Vector.init.238"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -30128,7 +30459,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %113, ptr %6, i32 0, i32 0
-  call void @"$Vector.free.260"(ptr %7)
+  call void @"$Vector.free.264"(ptr %7)
   %8 = load %48, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %113, ptr %9, i32 0, i32 1
@@ -30144,12 +30475,12 @@ entry:
   %17 = load %48, ptr %2, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %113, ptr %18, i32 0, i32 4
-  call void @"$Vector.free.261"(ptr %19)
+  call void @"$Vector.free.265"(ptr %19)
   %20 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.260"(ptr %0) {
+define internal void @"$Vector.free.264"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -30161,12 +30492,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.232"(ptr %7)
+  call void @"$Vector.init.236"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.261"(ptr %0) {
+define internal void @"$Vector.free.265"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -30178,12 +30509,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.233"(ptr %7)
+  call void @"$Vector.init.237"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.263"(ptr %0, ptr byval(%113) %1) {
+define internal zeroext i1 @"$Vector.push.267"(ptr %0, ptr byval(%113) %1) {
 entry:
   %value = alloca %113, align 8
   %self = alloca ptr, align 8
@@ -30194,7 +30525,7 @@ entry:
   %4 = getelementptr %12, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.264"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.268"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -30230,7 +30561,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.264"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.268"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -30352,7 +30683,7 @@ then:                                             ; preds = %entry
   %12 = load ptr, ptr %from, align 8
   %13 = getelementptr %101, ptr %12, i32 0, i32 2
   %14 = load ptr, ptr %13, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 1024, ptr @"$string.106", ptr %14)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 1024, ptr @"$string.110", ptr %14)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -30365,7 +30696,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Map.insert.265"(ptr %0, i64 %1, i64 %2, i1 zeroext %3) {
+define internal zeroext i1 @"$Map.insert.269"(ptr %0, i64 %1, i64 %2, i1 zeroext %3) {
 entry:
   %4 = alloca %122, align 8
   %5 = alloca %122, align 8
@@ -30391,7 +30722,7 @@ entry:
   %15 = getelementptr %10, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = add i64 %16, 1
-  %18 = call zeroext i1 @"$Map.reserve.266"(ptr %12, i64 %17)
+  %18 = call zeroext i1 @"$Map.reserve.270"(ptr %12, i64 %17)
   %19 = zext i1 %18 to i8
   %20 = trunc i8 %19 to i1
   br i1 %20, label %else, label %then
@@ -30420,7 +30751,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.270"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.274"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %9, ptr %33, i32 0, i32 1
@@ -30446,7 +30777,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.269"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.273"(ptr %45, i64 %53)
   %55 = getelementptr %122, ptr %54, i32 0, i32 2
   store i8 %43, ptr %55, align 1
   ret i1 true
@@ -30484,7 +30815,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i8, ptr %72, align 1
   store i8 %73, ptr %71, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.271"(ptr %57, ptr byval(%122) %4)
+  %74 = call zeroext i1 @"$Vector.push.275"(ptr %57, ptr byval(%122) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -30518,7 +30849,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.266"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.270"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -30558,7 +30889,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %9, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.267"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.271"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -30566,7 +30897,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.268"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.272"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -30587,7 +30918,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.267"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.271"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -30686,7 +31017,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.268"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.272"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %94, align 8
   %entry6 = alloca ptr, align 8
@@ -30760,7 +31091,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %9, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.269"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.273"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -30779,7 +31110,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.270"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.274"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -30793,7 +31124,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.269"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.273"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -30836,7 +31167,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.270"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.274"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %94, align 8
   %4 = alloca %94, align 8
@@ -30889,7 +31220,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.269"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.273"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %122, ptr %37, i32 0, i32 1
@@ -30945,7 +31276,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Vector.push.271"(ptr %0, ptr byval(%122) %1) {
+define internal zeroext i1 @"$Vector.push.275"(ptr %0, ptr byval(%122) %1) {
 entry:
   %value = alloca %122, align 8
   %self = alloca ptr, align 8
@@ -30956,7 +31287,7 @@ entry:
   %4 = getelementptr %10, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.267"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.271"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -30992,7 +31323,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Map.find.272"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.276"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %94, align 8
@@ -31041,7 +31372,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load i64, ptr %24, align 8
   %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %27 = load i64, ptr %26, align 8
-  %28 = call i64 @"$Map.position.270"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %28 = call i64 @"$Map.position.274"(ptr %18, i64 %25, i64 %27, i64 %23)
   %29 = getelementptr i32, ptr %17, i64 %28
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %index, align 4
@@ -31065,7 +31396,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %9, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.269"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.273"(ptr %36, i64 %38)
   %40 = getelementptr %122, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -31118,7 +31449,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %98, ptr %4, i32 0, i32 0
-  call void @"$Vector.free.275"(ptr %5)
+  call void @"$Vector.free.279"(ptr %5)
   %6 = load %48, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %98, ptr %7, i32 0, i32 1
@@ -31131,7 +31462,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.275"(ptr %0) {
+define internal void @"$Vector.free.279"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -31143,7 +31474,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.113"(ptr %7)
+  call void @"$Vector.init.117"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -31195,7 +31526,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %19, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.276"(ptr %4)
+  call void @"$Vector.free.280"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %19, ptr %6, i32 0, i32 1
@@ -31204,7 +31535,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.276"(ptr %0) {
+define internal void @"$Vector.free.280"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -31216,7 +31547,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.98"(ptr %7)
+  call void @"$Vector.init.102"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -31320,7 +31651,7 @@ then5:                                            ; preds = %then2
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %4, ptr %33, i32 0, i32 1
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.106", ptr %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.110", ptr %35)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -31431,7 +31762,7 @@ forbody2:                                         ; preds = %forcond1
   %53 = load i32, ptr %52, align 4
   %54 = load i32, ptr %extra, align 4
   %55 = add i32 %53, %54
-  call void @"$anon (./terra/checkpoint/modules.t:156).307"(ptr %50, i32 %55, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).311"(ptr %50, i32 %55, i32 0)
   %56 = load %48, ptr %4, align 1
   %57 = add i32 %37, 1
   store i32 %57, ptr %extra, align 4
@@ -31461,7 +31792,7 @@ then6:                                            ; preds = %then
   %71 = load ptr, ptr %model, align 8
   %72 = getelementptr %6, ptr %71, i32 0, i32 2
   %73 = load i32, ptr %72, align 4
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.312", i32 %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.316", i32 %73)
   br label %merge5
 
 else7:                                            ; preds = %then
@@ -31505,7 +31836,7 @@ entry:
 then:                                             ; preds = %entry
   %9 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %10 = getelementptr i8, ptr %9, i64 0
-  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.25", ptr @"$string.277")
+  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.25", ptr @"$string.281")
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
@@ -31529,7 +31860,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %23 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.25", ptr @"$string.282")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.25", ptr @"$string.286")
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
@@ -31554,7 +31885,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %38 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.25", ptr @"$string.283")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.25", ptr @"$string.287")
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -31679,7 +32010,7 @@ or.lhs.false:                                     ; preds = %and.end
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr %13, ptr %59, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %8, ptr align 8 %module, i64 32, i1 false)
-  %61 = call zeroext i1 @"$Vector.push.280"(ptr %60, ptr byval(%125) %8)
+  %61 = call zeroext i1 @"$Vector.push.284"(ptr %60, ptr byval(%125) %8)
   %62 = zext i1 %61 to i8
   %63 = trunc i8 %62 to i1
   br i1 %63, label %else, label %then
@@ -31778,7 +32109,7 @@ entry:
   %10 = load i64, ptr %9, align 8
   %11 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %12 = load i64, ptr %11, align 8
-  %13 = call ptr @"$Map.find.272"(ptr %8, i64 %10, i64 %12)
+  %13 = call ptr @"$Map.find.276"(ptr %8, i64 %10, i64 %12)
   %14 = icmp ne ptr %13, null
   %15 = zext i1 %14 to i8
   %16 = trunc i8 %15 to i1
@@ -31814,7 +32145,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %8, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %i, align 8
-  %30 = call ptr @"$Vector.at.279"(ptr %28, i64 %29)
+  %30 = call ptr @"$Vector.at.283"(ptr %28, i64 %29)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %name, i64 16, i1 false)
   %31 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %32 = load i64, ptr %31, align 8
@@ -31863,7 +32194,7 @@ entry:
   store i64 %2, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %113, ptr %7, i32 0, i32 1
-  call void @"$Vector.clear.278"(ptr %8)
+  call void @"$Vector.clear.282"(ptr %8)
   %9 = load %48, ptr %4, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %113, ptr %10, i32 0, i32 5
@@ -31909,7 +32240,7 @@ forcond:                                          ; preds = %merge12, %merge
 forbody:                                          ; preds = %forcond
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %113, ptr %32, i32 0, i32 2
-  call void @"$Vector.clear.278"(ptr %33)
+  call void @"$Vector.clear.282"(ptr %33)
   %34 = load %48, ptr %3, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %113, ptr %35, i32 0, i32 5
@@ -31947,7 +32278,7 @@ forbody3:                                         ; preds = %forcond2
   %59 = getelementptr %113, ptr %58, i32 0, i32 0
   %60 = load i32, ptr %index, align 4
   %61 = sext i32 %60 to i64
-  %62 = call ptr @"$Vector.at.256"(ptr %59, i64 %61)
+  %62 = call ptr @"$Vector.at.260"(ptr %59, i64 %61)
   %63 = getelementptr %121, ptr %62, i32 0, i32 3
   %64 = getelementptr %94, ptr %value, i32 0, i32 0
   %65 = load ptr, ptr %64, align 8
@@ -32037,7 +32368,7 @@ dead16:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Vector.clear.278"(ptr %0) {
+define internal void @"$Vector.clear.282"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -32064,7 +32395,7 @@ entry:
   store i64 %4, ptr %size, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %113, ptr %6, i32 0, i32 3
-  call void @"$Vector.clear.278"(ptr %7)
+  call void @"$Vector.clear.282"(ptr %7)
   %8 = load %48, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %113, ptr %9, i32 0, i32 3
@@ -32120,7 +32451,7 @@ then:                                             ; preds = %whilebody
   %49 = getelementptr %113, ptr %48, i32 0, i32 0
   %50 = load i32, ptr %index, align 4
   %51 = sext i32 %50 to i64
-  %52 = call ptr @"$Vector.at.256"(ptr %49, i64 %51)
+  %52 = call ptr @"$Vector.at.260"(ptr %49, i64 %51)
   store ptr %52, ptr %instruction, align 8
   %53 = load ptr, ptr %instruction, align 8
   %54 = getelementptr %121, ptr %53, i32 0, i32 0
@@ -32286,7 +32617,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.279"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.283"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -32329,7 +32660,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.280"(ptr %0, ptr byval(%125) %1) {
+define internal zeroext i1 @"$Vector.push.284"(ptr %0, ptr byval(%125) %1) {
 entry:
   %value = alloca %125, align 8
   %self = alloca ptr, align 8
@@ -32340,7 +32671,7 @@ entry:
   %4 = getelementptr %14, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.281"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.285"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -32376,7 +32707,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.281"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.285"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -32490,7 +32821,7 @@ entry:
   store i32 %1, ptr %layer, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).284"(ptr %8, i32 %9, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).288"(ptr %8, i32 %9, i32 0)
   %10 = load %48, ptr %7, align 1
   %11 = load i32, ptr %layer, align 4
   %12 = load ptr, ptr %self, align 8
@@ -32506,7 +32837,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).293"(ptr %20, i32 %21, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).297"(ptr %20, i32 %21, i32 0)
   %22 = load %48, ptr %6, align 1
   %23 = load %48, ptr %5, align 1
   ret void
@@ -32520,7 +32851,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %24 = load ptr, ptr %self, align 8
   %25 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).297"(ptr %24, i32 %25, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).301"(ptr %24, i32 %25, i32 0)
   %26 = load %48, ptr %4, align 1
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %13, ptr %27, i32 0, i32 2
@@ -32543,7 +32874,7 @@ forbody:                                          ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = load i32, ptr %layer, align 4
   %40 = load i32, ptr %expert, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).299"(ptr %38, i32 %39, i32 %40)
+  call void @"$anon (./terra/checkpoint/modules.t:156).303"(ptr %38, i32 %39, i32 %40)
   %41 = load %48, ptr %3, align 1
   %42 = add i32 %32, 1
   store i32 %42, ptr %expert, align 4
@@ -32552,12 +32883,12 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %43 = load ptr, ptr %self, align 8
   %44 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).303"(ptr %43, i32 %44, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).307"(ptr %43, i32 %44, i32 0)
   %45 = load %48, ptr %2, align 1
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).284"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).288"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -32586,7 +32917,7 @@ then:                                             ; preds = %entry
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = load i32, ptr %layer, align 4
   %17 = load i32, ptr %expert, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 128, ptr @"$string.285", i32 %16, i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 128, ptr @"$string.289", i32 %16, i32 %17)
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -32609,7 +32940,7 @@ then2:                                            ; preds = %merge
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load i32, ptr %layer, align 4
   %30 = load i32, ptr %expert, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 128, ptr @"$string.286", i32 %29, i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 128, ptr @"$string.290", i32 %29, i32 %30)
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
@@ -32643,7 +32974,7 @@ then5:                                            ; preds = %merge1
   %52 = getelementptr i8, ptr %51, i64 0
   %53 = load i32, ptr %layer, align 4
   %54 = load i32, ptr %expert, align 4
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 128, ptr @"$string.287", i32 %53, i32 %54)
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 128, ptr @"$string.291", i32 %53, i32 %54)
   %56 = load ptr, ptr %self, align 8
   %57 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
@@ -32677,7 +33008,7 @@ then8:                                            ; preds = %merge4
   %76 = getelementptr i8, ptr %75, i64 0
   %77 = load i32, ptr %layer, align 4
   %78 = load i32, ptr %expert, align 4
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 128, ptr @"$string.288", i32 %77, i32 %78)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 128, ptr @"$string.292", i32 %77, i32 %78)
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
@@ -32711,7 +33042,7 @@ then11:                                           ; preds = %merge7
   %100 = getelementptr i8, ptr %99, i64 0
   %101 = load i32, ptr %layer, align 4
   %102 = load i32, ptr %expert, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 128, ptr @"$string.289", i32 %101, i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 128, ptr @"$string.293", i32 %101, i32 %102)
   %104 = load ptr, ptr %self, align 8
   %105 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %106 = getelementptr i8, ptr %105, i64 0
@@ -32745,7 +33076,7 @@ then14:                                           ; preds = %merge10
   %124 = getelementptr i8, ptr %123, i64 0
   %125 = load i32, ptr %layer, align 4
   %126 = load i32, ptr %expert, align 4
-  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 128, ptr @"$string.290", i32 %125, i32 %126)
+  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 128, ptr @"$string.294", i32 %125, i32 %126)
   %128 = load ptr, ptr %self, align 8
   %129 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %130 = getelementptr i8, ptr %129, i64 0
@@ -32772,7 +33103,7 @@ then17:                                           ; preds = %merge13
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %layer, align 4
   %143 = load i32, ptr %expert, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 128, ptr @"$string.291", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 128, ptr @"$string.295", i32 %142, i32 %143)
   %145 = load ptr, ptr %self, align 8
   %146 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %147 = getelementptr i8, ptr %146, i64 0
@@ -32795,7 +33126,7 @@ then20:                                           ; preds = %merge16
   %154 = getelementptr i8, ptr %153, i64 0
   %155 = load i32, ptr %layer, align 4
   %156 = load i32, ptr %expert, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %154, i64 128, ptr @"$string.292", i32 %155, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %154, i64 128, ptr @"$string.296", i32 %155, i32 %156)
   %158 = load ptr, ptr %self, align 8
   %159 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %160 = getelementptr i8, ptr %159, i64 0
@@ -32814,7 +33145,7 @@ merge19:                                          ; preds = %else21, %then20
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).293"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).297"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -32838,7 +33169,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr i8, ptr %9, i64 0
   %11 = load i32, ptr %layer, align 4
   %12 = load i32, ptr %expert, align 4
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.294", i32 %11, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.298", i32 %11, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -32864,7 +33195,7 @@ then2:                                            ; preds = %merge
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %layer, align 4
   %28 = load i32, ptr %expert, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.295", i32 %27, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.299", i32 %27, i32 %28)
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
@@ -32890,7 +33221,7 @@ then5:                                            ; preds = %merge1
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load i32, ptr %layer, align 4
   %44 = load i32, ptr %expert, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.296", i32 %43, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.300", i32 %43, i32 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -32912,7 +33243,7 @@ merge4:                                           ; preds = %else6, %then5
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).297"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).301"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -32935,7 +33266,7 @@ then:                                             ; preds = %entry
   %9 = getelementptr i8, ptr %8, i64 0
   %10 = load i32, ptr %layer, align 4
   %11 = load i32, ptr %expert, align 4
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 128, ptr @"$string.298", i32 %10, i32 %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 128, ptr @"$string.302", i32 %10, i32 %11)
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
@@ -32961,7 +33292,7 @@ then2:                                            ; preds = %merge
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %layer, align 4
   %27 = load i32, ptr %expert, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 128, ptr @"$string.298", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 128, ptr @"$string.302", i32 %26, i32 %27)
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
@@ -32980,7 +33311,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).299"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).303"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -33004,7 +33335,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr i8, ptr %9, i64 0
   %11 = load i32, ptr %layer, align 4
   %12 = load i32, ptr %expert, align 4
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.300", i32 %11, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.304", i32 %11, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -33030,7 +33361,7 @@ then2:                                            ; preds = %merge
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %layer, align 4
   %28 = load i32, ptr %expert, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.301", i32 %27, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.305", i32 %27, i32 %28)
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
@@ -33056,7 +33387,7 @@ then5:                                            ; preds = %merge1
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load i32, ptr %layer, align 4
   %44 = load i32, ptr %expert, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.302", i32 %43, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.306", i32 %43, i32 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -33078,7 +33409,7 @@ merge4:                                           ; preds = %else6, %then5
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).303"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).307"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -33108,7 +33439,7 @@ then:                                             ; preds = %entry
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
   %18 = load i32, ptr %expert, align 4
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.304", i32 %17, i32 %18)
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.308", i32 %17, i32 %18)
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
@@ -33139,7 +33470,7 @@ then2:                                            ; preds = %merge
   %37 = getelementptr i8, ptr %36, i64 0
   %38 = load i32, ptr %layer, align 4
   %39 = load i32, ptr %expert, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.305", i32 %38, i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.309", i32 %38, i32 %39)
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -33170,7 +33501,7 @@ then5:                                            ; preds = %merge1
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %layer, align 4
   %60 = load i32, ptr %expert, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 128, ptr @"$string.306", i32 %59, i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 128, ptr @"$string.310", i32 %59, i32 %60)
   %62 = load ptr, ptr %self, align 8
   %63 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %64 = getelementptr i8, ptr %63, i64 0
@@ -33208,7 +33539,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).307"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).311"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -33233,7 +33564,7 @@ then:                                             ; preds = %entry
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load i32, ptr %layer, align 4
   %13 = load i32, ptr %expert, align 4
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 128, ptr @"$string.308", i32 %12, i32 %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 128, ptr @"$string.312", i32 %12, i32 %13)
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
@@ -33256,7 +33587,7 @@ then2:                                            ; preds = %merge
   %24 = getelementptr i8, ptr %23, i64 0
   %25 = load i32, ptr %layer, align 4
   %26 = load i32, ptr %expert, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.309", i32 %25, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.313", i32 %25, i32 %26)
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
@@ -33279,7 +33610,7 @@ then5:                                            ; preds = %merge1
   %37 = getelementptr i8, ptr %36, i64 0
   %38 = load i32, ptr %layer, align 4
   %39 = load i32, ptr %expert, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.310", i32 %38, i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.314", i32 %38, i32 %39)
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -33306,7 +33637,7 @@ then8:                                            ; preds = %merge4
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %layer, align 4
   %56 = load i32, ptr %expert, align 4
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 128, ptr @"$string.311", i32 %55, i32 %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 128, ptr @"$string.315", i32 %55, i32 %56)
   %58 = load ptr, ptr %self, align 8
   %59 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %60 = getelementptr i8, ptr %59, i64 0
@@ -33459,7 +33790,7 @@ forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %list, align 8
   %13 = getelementptr %13, ptr %12, i32 0, i32 0
   %14 = load i64, ptr %i, align 8
-  %15 = call ptr @"$Vector.at.313"(ptr %13, i64 %14)
+  %15 = call ptr @"$Vector.at.317"(ptr %13, i64 %14)
   store ptr %15, ptr %module, align 8
   %16 = load ptr, ptr %module, align 8
   %17 = getelementptr %125, ptr %16, i32 0, i32 8
@@ -33522,7 +33853,7 @@ and.lhs.true2:                                    ; preds = %forbody
   br i1 %53, label %and.lhs.true, label %else
 }
 
-define internal ptr @"$Vector.at.313"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.317"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -33669,7 +34000,7 @@ forbody:                                          ; preds = %forcond
   %15 = getelementptr %4, ptr %14, i32 0, i32 5
   %16 = getelementptr %13, ptr %15, i32 0, i32 0
   %17 = load i64, ptr %i, align 8
-  %18 = call ptr @"$Vector.at.313"(ptr %16, i64 %17)
+  %18 = call ptr @"$Vector.at.317"(ptr %16, i64 %17)
   store ptr %18, ptr %module, align 8
   %19 = load ptr, ptr %module, align 8
   %20 = getelementptr %125, ptr %19, i32 0, i32 8
@@ -33776,7 +34107,7 @@ forbody:                                          ; preds = %forcond
   %15 = getelementptr %4, ptr %14, i32 0, i32 5
   %16 = getelementptr %13, ptr %15, i32 0, i32 0
   %17 = load i64, ptr %i, align 8
-  %18 = call ptr @"$Vector.at.313"(ptr %16, i64 %17)
+  %18 = call ptr @"$Vector.at.317"(ptr %16, i64 %17)
   store ptr %18, ptr %module, align 8
   %19 = load ptr, ptr %module, align 8
   %20 = getelementptr %125, ptr %19, i32 0, i32 8
@@ -34291,7 +34622,7 @@ forbody:                                          ; preds = %forcond
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %16, ptr %18, i32 0, i32 2
   %20 = load i64, ptr %i, align 8
-  %21 = call ptr @"$Vector.at.314"(ptr %19, i64 %20)
+  %21 = call ptr @"$Vector.at.318"(ptr %19, i64 %20)
   %22 = getelementptr %128, ptr %21, i32 0, i32 1
   call void @"$MappedFile.close"(ptr %22)
   %23 = load %48, ptr %7, align 1
@@ -34306,7 +34637,7 @@ merge:                                            ; preds = %forcond
   %27 = load %48, ptr %6, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %16, ptr %28, i32 0, i32 2
-  call void @"$Vector.free.315"(ptr %29)
+  call void @"$Vector.free.319"(ptr %29)
   %30 = load %48, ptr %5, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %16, ptr %31, i32 0, i32 3
@@ -34314,7 +34645,7 @@ merge:                                            ; preds = %forcond
   %33 = load %48, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %16, ptr %34, i32 0, i32 4
-  call void @"$Vector.free.316"(ptr %35)
+  call void @"$Vector.free.320"(ptr %35)
   %36 = load %48, ptr %3, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %16, ptr %37, i32 0, i32 5
@@ -34327,7 +34658,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.314"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.318"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -34370,7 +34701,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.315"(ptr %0) {
+define internal void @"$Vector.free.319"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -34382,12 +34713,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.96"(ptr %7)
+  call void @"$Vector.init.100"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.316"(ptr %0) {
+define internal void @"$Vector.free.320"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -34399,7 +34730,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.99"(ptr %7)
+  call void @"$Vector.init.103"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -34411,12 +34742,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %21, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.317"(ptr %3)
+  call void @"$Vector.free.321"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.317"(ptr %0) {
+define internal void @"$Vector.free.321"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -34428,7 +34759,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.100"(ptr %7)
+  call void @"$Vector.init.104"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -34475,7 +34806,7 @@ entry:
 then:                                             ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %16, ptr %25, i32 0, i32 0
-  store ptr @"$string.95", ptr %26, align 8
+  store ptr @"$string.99", ptr %26, align 8
   %27 = load ptr, ptr %self, align 8
   %28 = load ptr, ptr %message, align 8
   %29 = call i32 @"$Checkpoint.out_of_memory"(ptr %27, ptr %28)
@@ -34491,12 +34822,12 @@ merge:                                            ; preds = %else, %dead
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %16, ptr %30, i32 0, i32 1
   %32 = load ptr, ptr %directory, align 8
-  %33 = call ptr @"$safetensors.join"(ptr %31, ptr %32, ptr @"$string.104")
+  %33 = call ptr @"$safetensors.join"(ptr %31, ptr %32, ptr @"$string.108")
   store ptr %33, ptr %index_path, align 8
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %16, ptr %34, i32 0, i32 1
   %36 = load ptr, ptr %directory, align 8
-  %37 = call ptr @"$safetensors.join"(ptr %35, ptr %36, ptr @"$string.105")
+  %37 = call ptr @"$safetensors.join"(ptr %35, ptr %36, ptr @"$string.109")
   store ptr %37, ptr %single_path, align 8
   %38 = load ptr, ptr %index_path, align 8
   %39 = icmp eq ptr %38, null
@@ -34574,7 +34905,7 @@ then13:                                           ; preds = %merge5
   %71 = getelementptr [1024 x i8], ptr %70, i32 0, i32 0
   %72 = getelementptr i8, ptr %71, i64 0
   %73 = load ptr, ptr %directory, align 8
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.381", ptr %73, ptr @"$string.104", ptr @"$string.105")
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.385", ptr %73, ptr @"$string.108", ptr @"$string.109")
   br label %merge12
 
 else14:                                           ; preds = %merge5
@@ -34610,7 +34941,7 @@ then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %16, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 1024, ptr @"$string.318", ptr %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 1024, ptr @"$string.322", ptr %13)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -34811,7 +35142,7 @@ entry:
   %11 = load i64, ptr %10, align 8
   %12 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %13 = load i64, ptr %12, align 8
-  %14 = call i32 @"$Document.parse"(ptr %8, i64 %11, i64 %13, ptr @"$string.104", ptr %9)
+  %14 = call i32 @"$Document.parse"(ptr %8, i64 %11, i64 %13, ptr @"$string.108", ptr %9)
   %15 = icmp ne i32 %14, 0
   %16 = zext i1 %15 to i8
   %17 = trunc i8 %16 to i1
@@ -34830,7 +35161,7 @@ merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %document, align 8
   %19 = load ptr, ptr %document, align 8
   %20 = call ptr @"$Document.root"(ptr %19)
-  %21 = call ptr @"$Document.find"(ptr %18, ptr %20, ptr @"$string.319")
+  %21 = call ptr @"$Document.find"(ptr %18, ptr %20, ptr @"$string.323")
   store ptr %21, ptr %map, align 8
   %22 = load ptr, ptr %map, align 8
   %23 = icmp eq ptr %22, null
@@ -34861,7 +35192,7 @@ then5:                                            ; preds = %then2
   %38 = getelementptr %0, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.320", ptr @"$string.104")
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.324", ptr @"$string.108")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -34935,7 +35266,7 @@ then16:                                           ; preds = %then11
   %79 = getelementptr %104, ptr %78, i32 0, i32 6
   %80 = getelementptr %94, ptr %79, i32 0, i32 0
   %81 = load ptr, ptr %80, align 8
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.323", ptr @"$string.104", i32 %77, ptr %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.327", ptr @"$string.108", i32 %77, ptr %81)
   br label %merge15
 
 else17:                                           ; preds = %then11
@@ -35041,7 +35372,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %39 = load i64, ptr %38, align 8
   %40 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call zeroext i1 @"$text.equals"(i64 %39, i64 %41, ptr @"$string.322")
+  %42 = call zeroext i1 @"$text.equals"(i64 %39, i64 %41, ptr @"$string.326")
   %43 = zext i1 %42 to i8
   %44 = icmp eq i8 %43, 0
   %45 = zext i1 %44 to i8
@@ -35060,7 +35391,7 @@ and.lhs.true:                                     ; preds = %merge
   %51 = load i64, ptr %50, align 8
   %52 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %53 = load i64, ptr %52, align 8
-  %54 = call zeroext i1 @"$text.equals"(i64 %51, i64 %53, ptr @"$string.321")
+  %54 = call zeroext i1 @"$text.equals"(i64 %51, i64 %53, ptr @"$string.325")
   %55 = zext i1 %54 to i8
   %56 = trunc i8 %55 to i1
   br i1 %56, label %and.end, label %and.rhs
@@ -35207,7 +35538,7 @@ or.lhs.false:                                     ; preds = %merge
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %16, ptr %43, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %shard, i64 32, i1 false)
-  %45 = call zeroext i1 @"$Vector.push.324"(ptr %44, ptr byval(%128) %6)
+  %45 = call zeroext i1 @"$Vector.push.328"(ptr %44, ptr byval(%128) %6)
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %else3, label %then2
@@ -35267,7 +35598,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.324"(ptr %0, ptr byval(%128) %1) {
+define internal zeroext i1 @"$Vector.push.328"(ptr %0, ptr byval(%128) %1) {
 entry:
   %value = alloca %128, align 8
   %self = alloca ptr, align 8
@@ -35278,7 +35609,7 @@ entry:
   %4 = getelementptr %17, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.325"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.329"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -35314,7 +35645,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.325"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.329"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -35474,7 +35805,7 @@ forbody:                                          ; preds = %forcond
   %36 = load ptr, ptr %self, align 8
   %37 = getelementptr %16, ptr %36, i32 0, i32 2
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.314"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.318"(ptr %37, i64 %38)
   %40 = getelementptr %128, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
   %42 = call { i64, i64 } @"$text.slice"(ptr %41)
@@ -35627,7 +35958,7 @@ entry:
   %5 = getelementptr %16, ptr %4, i32 0, i32 2
   %6 = load i32, ptr %index, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.314"(ptr %5, i64 %7)
+  %8 = call ptr @"$Vector.at.318"(ptr %5, i64 %7)
   store ptr %8, ptr %shard, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %16, ptr %9, i32 0, i32 4
@@ -35761,7 +36092,7 @@ then:                                             ; preds = %entry
   %20 = load ptr, ptr %shard, align 8
   %21 = getelementptr %128, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
-  %23 = call ptr @"$Problems.next"(ptr %19, i32 3, ptr %22, ptr @"$string.95")
+  %23 = call ptr @"$Problems.next"(ptr %19, i32 3, ptr %22, ptr @"$string.99")
   store ptr %23, ptr %problem, align 8
   %24 = load ptr, ptr %problem, align 8
   %25 = icmp ne ptr %24, null
@@ -35774,7 +36105,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %131, ptr %28, i32 0, i32 3
   %30 = getelementptr [512 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.120")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.124")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -35808,7 +36139,7 @@ then5:                                            ; preds = %merge
   %44 = load ptr, ptr %shard, align 8
   %45 = getelementptr %128, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %45, align 8
-  %47 = call ptr @"$Problems.next"(ptr %42, i32 %43, ptr %46, ptr @"$string.95")
+  %47 = call ptr @"$Problems.next"(ptr %42, i32 %43, ptr %46, ptr @"$string.99")
   store ptr %47, ptr %problem7, align 8
   %48 = load ptr, ptr %problem7, align 8
   %49 = icmp ne ptr %48, null
@@ -35824,7 +36155,7 @@ then9:                                            ; preds = %then5
   %56 = getelementptr %0, ptr %message, i32 0, i32 0
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.329", ptr %58)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.333", ptr %58)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -35895,7 +36226,7 @@ or.lhs.false:                                     ; preds = %entry
   %21 = getelementptr %22, ptr %20, i32 0, i32 1
   %22 = load i64, ptr %21, align 8
   %23 = add i64 %22, 1
-  %24 = call zeroext i1 @"$Vector.resize.326"(ptr %18, i64 %23)
+  %24 = call zeroext i1 @"$Vector.resize.330"(ptr %18, i64 %23)
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %else, label %then
@@ -35909,7 +36240,7 @@ else:                                             ; preds = %or.lhs.false
 merge:                                            ; preds = %else, %dead
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %21, ptr %27, i32 0, i32 0
-  %29 = call ptr @"$Vector.last.328"(ptr %28)
+  %29 = call ptr @"$Vector.last.332"(ptr %28)
   store ptr %29, ptr %problem, align 8
   %30 = load i32, ptr %code, align 4
   %31 = load ptr, ptr %problem, align 8
@@ -35939,7 +36270,7 @@ dead1:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.resize.326"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.330"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -35947,7 +36278,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.327"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.331"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -35972,7 +36303,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.327"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.331"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -36071,7 +36402,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.last.328"(ptr %0) {
+define internal ptr @"$Vector.last.332"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %self = alloca ptr, align 8
@@ -36085,7 +36416,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.27", i32 75, ptr @"$string.33")
+  call void @"$check.fail"(ptr @"$string.27", i32 75, ptr @"$string.36")
   %8 = load %48, ptr %1, align 1
   br label %merge
 
@@ -36175,7 +36506,7 @@ whilebody:                                        ; preds = %condition
   %33 = load i64, ptr %32, align 8
   %34 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %35 = load i64, ptr %34, align 8
-  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.335")
+  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.339")
   %37 = zext i1 %36 to i8
   %38 = trunc i8 %37 to i1
   br i1 %38, label %else5, label %and.lhs.true
@@ -36257,7 +36588,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %130, ptr %14, i32 0, i32 4
   %16 = load ptr, ptr %15, align 8
-  %17 = call ptr @"$Problems.next"(ptr %13, i32 2, ptr %16, ptr @"$string.95")
+  %17 = call ptr @"$Problems.next"(ptr %13, i32 2, ptr %16, ptr @"$string.99")
   store ptr %17, ptr %problem, align 8
   %18 = load ptr, ptr %problem, align 8
   %19 = icmp ne ptr %18, null
@@ -36274,7 +36605,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %130, ptr %26, i32 0, i32 5
   %28 = getelementptr %94, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 512, ptr @"$string.330", i64 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 512, ptr @"$string.334", i64 %29)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -36339,7 +36670,7 @@ then6:                                            ; preds = %merge4
   %61 = load ptr, ptr %self, align 8
   %62 = getelementptr %130, ptr %61, i32 0, i32 4
   %63 = load ptr, ptr %62, align 8
-  %64 = call ptr @"$Problems.next"(ptr %60, i32 2, ptr %63, ptr @"$string.95")
+  %64 = call ptr @"$Problems.next"(ptr %60, i32 2, ptr %63, ptr @"$string.99")
   store ptr %64, ptr %problem8, align 8
   %65 = load ptr, ptr %problem8, align 8
   %66 = icmp ne ptr %65, null
@@ -36354,7 +36685,7 @@ then10:                                           ; preds = %then6
   %72 = getelementptr i8, ptr %71, i64 0
   %73 = load i64, ptr %length, align 8
   %74 = load i64, ptr %available, align 8
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.331", i64 %73, i64 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.335", i64 %73, i64 %74)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -36383,7 +36714,7 @@ then14:                                           ; preds = %merge5
   %83 = load ptr, ptr %self, align 8
   %84 = getelementptr %130, ptr %83, i32 0, i32 4
   %85 = load ptr, ptr %84, align 8
-  %86 = call ptr @"$Problems.next"(ptr %82, i32 2, ptr %85, ptr @"$string.95")
+  %86 = call ptr @"$Problems.next"(ptr %82, i32 2, ptr %85, ptr @"$string.99")
   store ptr %86, ptr %problem16, align 8
   %87 = load ptr, ptr %problem16, align 8
   %88 = icmp ne ptr %87, null
@@ -36397,7 +36728,7 @@ then18:                                           ; preds = %then14
   %93 = getelementptr [512 x i8], ptr %92, i32 0, i32 0
   %94 = getelementptr i8, ptr %93, i64 0
   %95 = load i64, ptr %length, align 8
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %94, i64 512, ptr @"$string.332", i64 %95, i64 100000000)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %94, i64 512, ptr @"$string.336", i64 %95, i64 100000000)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -36469,7 +36800,7 @@ entry:
   %27 = load i64, ptr %26, align 8
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call i32 @"$Document.parse"(ptr %25, i64 %27, i64 %29, ptr @"$string.333", ptr %message)
+  %30 = call i32 @"$Document.parse"(ptr %25, i64 %27, i64 %29, ptr @"$string.337", ptr %message)
   %31 = icmp ne i32 %30, 0
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
@@ -36482,7 +36813,7 @@ then:                                             ; preds = %entry
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %130, ptr %37, i32 0, i32 4
   %39 = load ptr, ptr %38, align 8
-  %40 = call ptr @"$Problems.next"(ptr %36, i32 2, ptr %39, ptr @"$string.95")
+  %40 = call ptr @"$Problems.next"(ptr %36, i32 2, ptr %39, ptr @"$string.99")
   store ptr %40, ptr %problem, align 8
   %41 = load ptr, ptr %problem, align 8
   %42 = icmp ne ptr %41, null
@@ -36532,7 +36863,7 @@ then5:                                            ; preds = %merge
   %65 = load ptr, ptr %self, align 8
   %66 = getelementptr %130, ptr %65, i32 0, i32 4
   %67 = load ptr, ptr %66, align 8
-  %68 = call ptr @"$Problems.next"(ptr %64, i32 2, ptr %67, ptr @"$string.95")
+  %68 = call ptr @"$Problems.next"(ptr %64, i32 2, ptr %67, ptr @"$string.99")
   store ptr %68, ptr %problem7, align 8
   %69 = load ptr, ptr %problem7, align 8
   %70 = icmp ne ptr %69, null
@@ -36552,7 +36883,7 @@ then9:                                            ; preds = %then5
   %81 = getelementptr %104, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = call ptr @"$json.kind_name"(i32 %82)
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.334", ptr %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.338", ptr %83)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -36636,7 +36967,7 @@ then:                                             ; preds = %entry
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %130, ptr %28, i32 0, i32 4
   %30 = load ptr, ptr %29, align 8
-  %31 = call ptr @"$Problems.next"(ptr %27, i32 2, ptr %30, ptr @"$string.95")
+  %31 = call ptr @"$Problems.next"(ptr %27, i32 2, ptr %30, ptr @"$string.99")
   store ptr %31, ptr %problem, align 8
   %32 = load ptr, ptr %problem, align 8
   %33 = icmp ne ptr %32, null
@@ -36649,7 +36980,7 @@ then3:                                            ; preds = %then
   %37 = getelementptr %131, ptr %36, i32 0, i32 3
   %38 = getelementptr [512 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.120")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.124")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -36699,7 +37030,7 @@ then10:                                           ; preds = %then6
   %65 = getelementptr %131, ptr %64, i32 0, i32 3
   %66 = getelementptr [512 x i8], ptr %65, i32 0, i32 0
   %67 = getelementptr i8, ptr %66, i64 0
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %67, i64 512, ptr @"$string.336")
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %67, i64 512, ptr @"$string.340")
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -36749,7 +37080,7 @@ then18:                                           ; preds = %then14
   %93 = getelementptr %104, ptr %92, i32 0, i32 0
   %94 = load i32, ptr %93, align 4
   %95 = call ptr @"$json.kind_name"(i32 %94)
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 512, ptr @"$string.337", ptr %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 512, ptr @"$string.341", ptr %95)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -36802,7 +37133,7 @@ merge21:                                          ; preds = %else23, %dead25
   %113 = getelementptr %130, ptr %112, i32 0, i32 2
   %114 = load ptr, ptr %113, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %view, i64 112, i1 false)
-  %115 = call zeroext i1 @"$Vector.push.371"(ptr %114, ptr byval(%133) %2)
+  %115 = call zeroext i1 @"$Vector.push.375"(ptr %114, ptr byval(%133) %2)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %else28, label %then27
@@ -36829,7 +37160,7 @@ then31:                                           ; preds = %then27
   %132 = getelementptr %131, ptr %131, i32 0, i32 3
   %133 = getelementptr [512 x i8], ptr %132, i32 0, i32 0
   %134 = getelementptr i8, ptr %133, i64 0
-  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.120")
+  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.124")
   br label %merge30
 
 else32:                                           ; preds = %then27
@@ -36867,7 +37198,7 @@ entry:
   %5 = getelementptr %130, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %entry1, align 8
-  %8 = call ptr @"$Document.find"(ptr %6, ptr %7, ptr @"$string.200")
+  %8 = call ptr @"$Document.find"(ptr %6, ptr %7, ptr @"$string.204")
   store ptr %8, ptr %node, align 8
   %9 = load ptr, ptr %node, align 8
   %10 = icmp eq ptr %9, null
@@ -36907,7 +37238,7 @@ then3:                                            ; preds = %then
   %34 = getelementptr %131, ptr %33, i32 0, i32 3
   %35 = getelementptr [512 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 512, ptr @"$string.338")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 512, ptr @"$string.342")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -36974,7 +37305,7 @@ then10:                                           ; preds = %then6
   %77 = getelementptr %104, ptr %76, i32 0, i32 7
   %78 = getelementptr %94, ptr %77, i32 0, i32 0
   %79 = load ptr, ptr %78, align 8
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 512, ptr @"$string.355", i32 %75, ptr %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 512, ptr @"$string.359", i32 %75, ptr %79)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -37024,7 +37355,7 @@ entry:
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %17, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.339")
+  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.343")
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %then, label %else
@@ -37044,7 +37375,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %16, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.340")
+  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.344")
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %then2, label %else3
@@ -37064,7 +37395,7 @@ merge1:                                           ; preds = %else3, %dead4
   %35 = load i64, ptr %34, align 8
   %36 = getelementptr { i64, i64 }, ptr %15, i32 0, i32 1
   %37 = load i64, ptr %36, align 8
-  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.341")
+  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.345")
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
   br i1 %40, label %then6, label %else7
@@ -37084,7 +37415,7 @@ merge5:                                           ; preds = %else7, %dead8
   %42 = load i64, ptr %41, align 8
   %43 = getelementptr { i64, i64 }, ptr %14, i32 0, i32 1
   %44 = load i64, ptr %43, align 8
-  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.342")
+  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.346")
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %then10, label %else11
@@ -37104,7 +37435,7 @@ merge9:                                           ; preds = %else11, %dead12
   %49 = load i64, ptr %48, align 8
   %50 = getelementptr { i64, i64 }, ptr %13, i32 0, i32 1
   %51 = load i64, ptr %50, align 8
-  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.343")
+  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.347")
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %then14, label %else15
@@ -37124,7 +37455,7 @@ merge13:                                          ; preds = %else15, %dead16
   %56 = load i64, ptr %55, align 8
   %57 = getelementptr { i64, i64 }, ptr %12, i32 0, i32 1
   %58 = load i64, ptr %57, align 8
-  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.344")
+  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.348")
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %then18, label %else19
@@ -37144,7 +37475,7 @@ merge17:                                          ; preds = %else19, %dead20
   %63 = load i64, ptr %62, align 8
   %64 = getelementptr { i64, i64 }, ptr %11, i32 0, i32 1
   %65 = load i64, ptr %64, align 8
-  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.345")
+  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.349")
   %67 = zext i1 %66 to i8
   %68 = trunc i8 %67 to i1
   br i1 %68, label %then22, label %else23
@@ -37164,7 +37495,7 @@ merge21:                                          ; preds = %else23, %dead24
   %70 = load i64, ptr %69, align 8
   %71 = getelementptr { i64, i64 }, ptr %10, i32 0, i32 1
   %72 = load i64, ptr %71, align 8
-  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.346")
+  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.350")
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %then26, label %else27
@@ -37184,7 +37515,7 @@ merge25:                                          ; preds = %else27, %dead28
   %77 = load i64, ptr %76, align 8
   %78 = getelementptr { i64, i64 }, ptr %9, i32 0, i32 1
   %79 = load i64, ptr %78, align 8
-  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.347")
+  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.351")
   %81 = zext i1 %80 to i8
   %82 = trunc i8 %81 to i1
   br i1 %82, label %then30, label %else31
@@ -37204,7 +37535,7 @@ merge29:                                          ; preds = %else31, %dead32
   %84 = load i64, ptr %83, align 8
   %85 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %86 = load i64, ptr %85, align 8
-  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.348")
+  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.352")
   %88 = zext i1 %87 to i8
   %89 = trunc i8 %88 to i1
   br i1 %89, label %then34, label %else35
@@ -37224,7 +37555,7 @@ merge33:                                          ; preds = %else35, %dead36
   %91 = load i64, ptr %90, align 8
   %92 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %93 = load i64, ptr %92, align 8
-  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.349")
+  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.353")
   %95 = zext i1 %94 to i8
   %96 = trunc i8 %95 to i1
   br i1 %96, label %then38, label %else39
@@ -37244,7 +37575,7 @@ merge37:                                          ; preds = %else39, %dead40
   %98 = load i64, ptr %97, align 8
   %99 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %100 = load i64, ptr %99, align 8
-  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.350")
+  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.354")
   %102 = zext i1 %101 to i8
   %103 = trunc i8 %102 to i1
   br i1 %103, label %then42, label %else43
@@ -37264,7 +37595,7 @@ merge41:                                          ; preds = %else43, %dead44
   %105 = load i64, ptr %104, align 8
   %106 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %107 = load i64, ptr %106, align 8
-  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.351")
+  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.355")
   %109 = zext i1 %108 to i8
   %110 = trunc i8 %109 to i1
   br i1 %110, label %then46, label %else47
@@ -37284,7 +37615,7 @@ merge45:                                          ; preds = %else47, %dead48
   %112 = load i64, ptr %111, align 8
   %113 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %114 = load i64, ptr %113, align 8
-  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.352")
+  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.356")
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %then50, label %else51
@@ -37304,7 +37635,7 @@ merge49:                                          ; preds = %else51, %dead52
   %119 = load i64, ptr %118, align 8
   %120 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %121 = load i64, ptr %120, align 8
-  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.353")
+  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.357")
   %123 = zext i1 %122 to i8
   %124 = trunc i8 %123 to i1
   br i1 %124, label %then54, label %else55
@@ -37324,7 +37655,7 @@ merge53:                                          ; preds = %else55, %dead56
   %126 = load i64, ptr %125, align 8
   %127 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %128 = load i64, ptr %127, align 8
-  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.354")
+  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.358")
   %130 = zext i1 %129 to i8
   %131 = trunc i8 %130 to i1
   br i1 %131, label %then58, label %else59
@@ -37363,7 +37694,7 @@ entry:
   %4 = getelementptr %130, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %entry1, align 8
-  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.356")
+  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.360")
   store ptr %7, ptr %node, align 8
   %8 = load ptr, ptr %node, align 8
   %9 = icmp eq ptr %8, null
@@ -37403,7 +37734,7 @@ then3:                                            ; preds = %then
   %33 = getelementptr %131, ptr %32, i32 0, i32 3
   %34 = getelementptr [512 x i8], ptr %33, i32 0, i32 0
   %35 = getelementptr i8, ptr %34, i64 0
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.357")
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.361")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -37453,7 +37784,7 @@ then10:                                           ; preds = %then6
   %61 = load ptr, ptr %node, align 8
   %62 = getelementptr %104, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.358", i32 %63, i32 8)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.362", i32 %63, i32 8)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -37556,7 +37887,7 @@ then22:                                           ; preds = %then15
   %122 = load ptr, ptr %view, align 8
   %123 = getelementptr %133, ptr %122, i32 0, i32 2
   %124 = load i32, ptr %123, align 4
-  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %121, i64 512, ptr @"$string.359", i32 %124)
+  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %121, i64 512, ptr @"$string.363", i32 %124)
   br label %merge21
 
 else23:                                           ; preds = %then15
@@ -37629,7 +37960,7 @@ entry:
   %4 = getelementptr %130, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %entry1, align 8
-  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.360")
+  %7 = call ptr @"$Document.find"(ptr %5, ptr %6, ptr @"$string.364")
   store ptr %7, ptr %node, align 8
   %8 = load ptr, ptr %node, align 8
   %9 = icmp eq ptr %8, null
@@ -37678,7 +38009,7 @@ then4:                                            ; preds = %then
   %39 = getelementptr %131, ptr %38, i32 0, i32 3
   %40 = getelementptr [512 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 512, ptr @"$string.361")
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 512, ptr @"$string.365")
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -37742,7 +38073,7 @@ then12:                                           ; preds = %then7
   %76 = getelementptr %131, ptr %75, i32 0, i32 3
   %77 = getelementptr [512 x i8], ptr %76, i32 0, i32 0
   %78 = getelementptr i8, ptr %77, i64 0
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 512, ptr @"$string.362")
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 512, ptr @"$string.366")
   br label %merge11
 
 else13:                                           ; preds = %then7
@@ -37874,7 +38205,7 @@ then2:                                            ; preds = %then
   %31 = getelementptr i8, ptr %30, i64 0
   %32 = load i64, ptr %first, align 8
   %33 = load i64, ptr %last, align 8
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.363", i64 %32, i64 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 512, ptr @"$string.367", i64 %32, i64 %33)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -37927,7 +38258,7 @@ then9:                                            ; preds = %then5
   %62 = load ptr, ptr %self, align 8
   %63 = getelementptr %130, ptr %62, i32 0, i32 9
   %64 = load i64, ptr %63, align 8
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 512, ptr @"$string.364", i64 %60, i64 %61, i64 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 512, ptr @"$string.368", i64 %60, i64 %61, i64 %64)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -38000,7 +38331,7 @@ then17:                                           ; preds = %then13
   %111 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %112 = getelementptr i8, ptr %111, i64 0
   %113 = load i64, ptr %expected, align 8
-  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.369", i64 %102, i64 %103, i64 %106, ptr %110, ptr %112, i64 %113)
+  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.373", i64 %102, i64 %103, i64 %106, ptr %110, ptr %112, i64 %113)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -38063,7 +38394,7 @@ then25:                                           ; preds = %then21
   %152 = getelementptr %133, ptr %151, i32 0, i32 1
   %153 = load i32, ptr %152, align 4
   %154 = call ptr @"$dtypes.name"(i32 %153)
-  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %145, i64 512, ptr @"$string.370", i64 %150, ptr %154)
+  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %145, i64 512, ptr @"$string.374", i64 %150, ptr %154)
   br label %merge24
 
 else26:                                           ; preds = %then21
@@ -38143,7 +38474,7 @@ entry:
   store i64 %2, ptr %capacity, align 8
   %3 = load ptr, ptr %target, align 8
   %4 = load i64, ptr %capacity, align 8
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.365")
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.369")
   %6 = sext i32 %5 to i64
   store i64 %6, ptr %used, align 8
   %7 = load ptr, ptr %self, align 8
@@ -38162,7 +38493,7 @@ forcond:                                          ; preds = %merge2, %entry
   br i1 %15, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  store ptr @"$string.366", ptr %separator, align 8
+  store ptr @"$string.370", ptr %separator, align 8
   %16 = load i32, ptr %i, align 4
   %17 = icmp eq i32 %16, 0
   %18 = zext i1 %17 to i8
@@ -38170,7 +38501,7 @@ forbody:                                          ; preds = %forcond
   br i1 %19, label %then, label %else
 
 then:                                             ; preds = %forbody
-  store ptr @"$string.95", ptr %separator, align 8
+  store ptr @"$string.99", ptr %separator, align 8
   br label %merge1
 
 else:                                             ; preds = %forbody
@@ -38200,7 +38531,7 @@ then3:                                            ; preds = %merge1
   %37 = sext i32 %36 to i64
   %38 = getelementptr i64, ptr %35, i64 %37
   %39 = load i64, ptr %38, align 8
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.367", ptr %32, i64 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.371", ptr %32, i64 %39)
   %41 = sext i32 %40 to i64
   %42 = add i64 %25, %41
   store i64 %42, ptr %used, align 8
@@ -38229,7 +38560,7 @@ then6:                                            ; preds = %merge
   %52 = load i64, ptr %capacity, align 8
   %53 = load i64, ptr %used, align 8
   %54 = sub i64 %52, %53
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.368")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.372")
   br label %merge5
 
 else7:                                            ; preds = %merge
@@ -38250,7 +38581,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.339"
+  ret ptr @"$string.343"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -38266,7 +38597,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.340"
+  ret ptr @"$string.344"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -38282,7 +38613,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.341"
+  ret ptr @"$string.345"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -38298,7 +38629,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.342"
+  ret ptr @"$string.346"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -38314,7 +38645,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.343"
+  ret ptr @"$string.347"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -38330,7 +38661,7 @@ merge13:                                          ; preds = %else15, %dead16
   br i1 %24, label %then18, label %else19
 
 then18:                                           ; preds = %merge13
-  ret ptr @"$string.344"
+  ret ptr @"$string.348"
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -38346,7 +38677,7 @@ merge17:                                          ; preds = %else19, %dead20
   br i1 %28, label %then22, label %else23
 
 then22:                                           ; preds = %merge17
-  ret ptr @"$string.345"
+  ret ptr @"$string.349"
 
 dead24:                                           ; No predecessors!
   br label %merge21
@@ -38362,7 +38693,7 @@ merge21:                                          ; preds = %else23, %dead24
   br i1 %32, label %then26, label %else27
 
 then26:                                           ; preds = %merge21
-  ret ptr @"$string.346"
+  ret ptr @"$string.350"
 
 dead28:                                           ; No predecessors!
   br label %merge25
@@ -38378,7 +38709,7 @@ merge25:                                          ; preds = %else27, %dead28
   br i1 %36, label %then30, label %else31
 
 then30:                                           ; preds = %merge25
-  ret ptr @"$string.347"
+  ret ptr @"$string.351"
 
 dead32:                                           ; No predecessors!
   br label %merge29
@@ -38394,7 +38725,7 @@ merge29:                                          ; preds = %else31, %dead32
   br i1 %40, label %then34, label %else35
 
 then34:                                           ; preds = %merge29
-  ret ptr @"$string.348"
+  ret ptr @"$string.352"
 
 dead36:                                           ; No predecessors!
   br label %merge33
@@ -38410,7 +38741,7 @@ merge33:                                          ; preds = %else35, %dead36
   br i1 %44, label %then38, label %else39
 
 then38:                                           ; preds = %merge33
-  ret ptr @"$string.349"
+  ret ptr @"$string.353"
 
 dead40:                                           ; No predecessors!
   br label %merge37
@@ -38426,7 +38757,7 @@ merge37:                                          ; preds = %else39, %dead40
   br i1 %48, label %then42, label %else43
 
 then42:                                           ; preds = %merge37
-  ret ptr @"$string.350"
+  ret ptr @"$string.354"
 
 dead44:                                           ; No predecessors!
   br label %merge41
@@ -38442,7 +38773,7 @@ merge41:                                          ; preds = %else43, %dead44
   br i1 %52, label %then46, label %else47
 
 then46:                                           ; preds = %merge41
-  ret ptr @"$string.351"
+  ret ptr @"$string.355"
 
 dead48:                                           ; No predecessors!
   br label %merge45
@@ -38458,7 +38789,7 @@ merge45:                                          ; preds = %else47, %dead48
   br i1 %56, label %then50, label %else51
 
 then50:                                           ; preds = %merge45
-  ret ptr @"$string.352"
+  ret ptr @"$string.356"
 
 dead52:                                           ; No predecessors!
   br label %merge49
@@ -38474,7 +38805,7 @@ merge49:                                          ; preds = %else51, %dead52
   br i1 %60, label %then54, label %else55
 
 then54:                                           ; preds = %merge49
-  ret ptr @"$string.353"
+  ret ptr @"$string.357"
 
 dead56:                                           ; No predecessors!
   br label %merge53
@@ -38490,7 +38821,7 @@ merge53:                                          ; preds = %else55, %dead56
   br i1 %64, label %then58, label %else59
 
 then58:                                           ; preds = %merge53
-  ret ptr @"$string.354"
+  ret ptr @"$string.358"
 
 dead60:                                           ; No predecessors!
   br label %merge57
@@ -38499,13 +38830,13 @@ else59:                                           ; preds = %merge53
   br label %merge57
 
 merge57:                                          ; preds = %else59, %dead60
-  ret ptr @"$string.148"
+  ret ptr @"$string.152"
 
 dead61:                                           ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.371"(ptr %0, ptr byval(%133) %1) {
+define internal zeroext i1 @"$Vector.push.375"(ptr %0, ptr byval(%133) %1) {
 entry:
   %value = alloca %133, align 8
   %self = alloca ptr, align 8
@@ -38516,7 +38847,7 @@ entry:
   %4 = getelementptr %18, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.372"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.376"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -38552,7 +38883,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.372"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.376"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -38703,7 +39034,7 @@ merge:                                            ; preds = %else, %then
   %27 = getelementptr %130, ptr %26, i32 0, i32 8
   %28 = load i64, ptr %27, align 8
   store i64 %28, ptr %covered, align 8
-  store ptr @"$string.95", ptr %previous, align 8
+  store ptr @"$string.99", ptr %previous, align 8
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %130, ptr %29, i32 0, i32 7
   %31 = load i64, ptr %30, align 8
@@ -38729,7 +39060,7 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %130, ptr %43, i32 0, i32 2
   %45 = load ptr, ptr %44, align 8
   %46 = load i64, ptr %i, align 8
-  %47 = call ptr @"$Vector.at.373"(ptr %45, i64 %46)
+  %47 = call ptr @"$Vector.at.377"(ptr %45, i64 %46)
   store ptr %47, ptr %view, align 8
   %48 = load ptr, ptr %view, align 8
   %49 = getelementptr %133, ptr %48, i32 0, i32 6
@@ -38782,7 +39113,7 @@ then6:                                            ; preds = %then3
   %89 = load i64, ptr %88, align 8
   %90 = add i64 %86, %89
   %91 = load ptr, ptr %previous, align 8
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.374", i64 %79, i64 %90, ptr %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 512, ptr @"$string.378", i64 %79, i64 %90, ptr %91)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -38835,7 +39166,7 @@ then13:                                           ; preds = %then9
   %120 = load i64, ptr %119, align 8
   %121 = load i64, ptr %covered, align 8
   %122 = sub i64 %120, %121
-  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 512, ptr @"$string.375", i64 %122)
+  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 512, ptr @"$string.379", i64 %122)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -38885,7 +39216,7 @@ then17:                                           ; preds = %merge1
   %146 = load ptr, ptr %self, align 8
   %147 = getelementptr %130, ptr %146, i32 0, i32 4
   %148 = load ptr, ptr %147, align 8
-  %149 = call ptr @"$Problems.next"(ptr %145, i32 2, ptr %148, ptr @"$string.95")
+  %149 = call ptr @"$Problems.next"(ptr %145, i32 2, ptr %148, ptr @"$string.99")
   store ptr %149, ptr %problem19, align 8
   %150 = load ptr, ptr %problem19, align 8
   %151 = icmp ne ptr %150, null
@@ -38904,7 +39235,7 @@ then21:                                           ; preds = %then17
   %161 = load i64, ptr %160, align 8
   %162 = load i64, ptr %covered, align 8
   %163 = sub i64 %161, %162
-  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %157, i64 512, ptr @"$string.376", i64 %163)
+  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %157, i64 512, ptr @"$string.380", i64 %163)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -39014,7 +39345,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.373"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.377"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -39111,7 +39442,7 @@ forbody:                                          ; preds = %forcond
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %16, ptr %24, i32 0, i32 4
   %26 = load i64, ptr %i, align 8
-  %27 = call ptr @"$Vector.at.373"(ptr %25, i64 %26)
+  %27 = call ptr @"$Vector.at.377"(ptr %25, i64 %26)
   store ptr %27, ptr %view, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = load ptr, ptr %view, align 8
@@ -39150,7 +39481,7 @@ then6:                                            ; preds = %then3
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %other, align 8
   %56 = call ptr @"$Checkpoint.file_of"(ptr %54, ptr %55)
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.377", ptr %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.381", ptr %56)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -39242,7 +39573,7 @@ merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %index, align 8
   %20 = load i32, ptr %19, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.373"(ptr %18, i64 %21)
+  %22 = call ptr @"$Vector.at.377"(ptr %18, i64 %21)
   ret ptr %22
 
 dead1:                                            ; No predecessors!
@@ -39261,7 +39592,7 @@ entry:
   %5 = getelementptr %133, ptr %4, i32 0, i32 7
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.314"(ptr %3, i64 %7)
+  %8 = call ptr @"$Vector.at.318"(ptr %3, i64 %7)
   %9 = getelementptr %128, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   ret ptr %10
@@ -39328,7 +39659,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %16, ptr %27, i32 0, i32 4
   %29 = load i64, ptr %i, align 8
-  %30 = call ptr @"$Vector.at.373"(ptr %28, i64 %29)
+  %30 = call ptr @"$Vector.at.377"(ptr %28, i64 %29)
   store ptr %30, ptr %view, align 8
   %31 = load ptr, ptr %view, align 8
   %32 = getelementptr %133, ptr %31, i32 0, i32 8
@@ -39358,7 +39689,7 @@ then5:                                            ; preds = %then
   %49 = getelementptr %131, ptr %48, i32 0, i32 3
   %50 = getelementptr [512 x i8], ptr %49, i32 0, i32 0
   %51 = getelementptr i8, ptr %50, i64 0
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.380")
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.384")
   br label %merge4
 
 else6:                                            ; preds = %then
@@ -39413,7 +39744,7 @@ entry:
   %18 = getelementptr %16, ptr %17, i32 0, i32 2
   %19 = load i32, ptr %shard_index, align 4
   %20 = sext i32 %19 to i64
-  %21 = call ptr @"$Vector.at.314"(ptr %18, i64 %20)
+  %21 = call ptr @"$Vector.at.318"(ptr %18, i64 %20)
   store ptr %21, ptr %shard, align 8
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %16, ptr %22, i32 0, i32 5
@@ -39455,7 +39786,7 @@ then3:                                            ; preds = %then
   %49 = getelementptr %16, ptr %48, i32 0, i32 6
   %50 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %51 = getelementptr i8, ptr %50, i64 0
-  %52 = call ptr @"$Problems.next"(ptr %49, i32 2, ptr @"$string.104", ptr %51)
+  %52 = call ptr @"$Problems.next"(ptr %49, i32 2, ptr @"$string.108", ptr %51)
   store ptr %52, ptr %problem, align 8
   %53 = load ptr, ptr %problem, align 8
   %54 = icmp ne ptr %53, null
@@ -39471,7 +39802,7 @@ then6:                                            ; preds = %then3
   %61 = load ptr, ptr %shard, align 8
   %62 = getelementptr %128, ptr %61, i32 0, i32 0
   %63 = load ptr, ptr %62, align 8
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.378", ptr %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 512, ptr @"$string.382", ptr %63)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -39499,7 +39830,7 @@ merge:                                            ; preds = %else, %dead
   %68 = load ptr, ptr %index, align 8
   %69 = load i32, ptr %68, align 4
   %70 = sext i32 %69 to i64
-  %71 = call ptr @"$Vector.at.373"(ptr %67, i64 %70)
+  %71 = call ptr @"$Vector.at.377"(ptr %67, i64 %70)
   store ptr %71, ptr %view, align 8
   %72 = load ptr, ptr %view, align 8
   %73 = getelementptr %133, ptr %72, i32 0, i32 8
@@ -39518,7 +39849,7 @@ then9:                                            ; preds = %merge
   %82 = getelementptr %16, ptr %81, i32 0, i32 6
   %83 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  %85 = call ptr @"$Problems.next"(ptr %82, i32 2, ptr @"$string.104", ptr %84)
+  %85 = call ptr @"$Problems.next"(ptr %82, i32 2, ptr @"$string.108", ptr %84)
   store ptr %85, ptr %problem11, align 8
   %86 = load ptr, ptr %problem11, align 8
   %87 = icmp ne ptr %86, null
@@ -39537,7 +39868,7 @@ then13:                                           ; preds = %then9
   %97 = load ptr, ptr %self, align 8
   %98 = load ptr, ptr %view, align 8
   %99 = call ptr @"$Checkpoint.file_of"(ptr %97, ptr %98)
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.379", ptr %96, ptr %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.383", ptr %96, ptr %99)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -39562,7 +39893,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = call { i64, i64 } @"$text.slice"(ptr @"$string.105")
+  %5 = call { i64, i64 } @"$text.slice"(ptr @"$string.109")
   store { i64, i64 } %5, ptr %3, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %3, i64 16, i1 false)
   %6 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
@@ -39643,7 +39974,7 @@ forbody:                                          ; preds = %forcond
   %26 = load ptr, ptr %25, align 8
   %27 = getelementptr %13, ptr %26, i32 0, i32 0
   %28 = load i64, ptr %i, align 8
-  %29 = call ptr @"$Vector.at.313"(ptr %27, i64 %28)
+  %29 = call ptr @"$Vector.at.317"(ptr %27, i64 %28)
   store ptr %29, ptr %module, align 8
   %30 = load ptr, ptr %module, align 8
   %31 = getelementptr %125, ptr %30, i32 0, i32 8
@@ -39695,7 +40026,7 @@ forbody4:                                         ; preds = %forcond3
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr %16, ptr %55, i32 0, i32 4
   %57 = load i64, ptr %i2, align 8
-  %58 = call ptr @"$Vector.at.373"(ptr %56, i64 %57)
+  %58 = call ptr @"$Vector.at.377"(ptr %56, i64 %57)
   call void @"$Validator.account"(ptr %52, ptr %58)
   %59 = load %48, ptr %1, align 1
   %60 = add i64 %46, 1
@@ -39727,7 +40058,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load ptr, ptr %module, align 8
-  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.387")
+  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.391")
   %14 = load ptr, ptr %module, align 8
   %15 = getelementptr %125, ptr %14, i32 0, i32 4
   %16 = load i32, ptr %15, align 4
@@ -39749,7 +40080,7 @@ then1:                                            ; preds = %else
   %26 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %module, align 8
-  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.388")
+  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.392")
   %30 = load ptr, ptr %module, align 8
   %31 = getelementptr %125, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
@@ -39877,7 +40208,7 @@ then4:                                            ; preds = %then1
   %32 = getelementptr %131, ptr %31, i32 0, i32 3
   %33 = getelementptr [512 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.382")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.386")
   br label %merge3
 
 else5:                                            ; preds = %then1
@@ -39917,7 +40248,7 @@ then:                                             ; preds = %entry
   %11 = getelementptr %126, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %16, ptr %12, i32 0, i32 2
-  %14 = call ptr @"$Vector.at.314"(ptr %13, i64 0)
+  %14 = call ptr @"$Vector.at.318"(ptr %13, i64 0)
   %15 = getelementptr %128, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   ret ptr %16
@@ -39929,7 +40260,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  ret ptr @"$string.104"
+  ret ptr @"$string.108"
 
 dead1:                                            ; No predecessors!
   ret ptr undef
@@ -40070,7 +40401,7 @@ then11:                                           ; preds = %then8
   %82 = load i64, ptr %rows, align 8
   %83 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 512, ptr @"$string.383", i64 %82, ptr %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 512, ptr @"$string.387", i64 %82, ptr %84)
   br label %merge10
 
 else12:                                           ; preds = %then8
@@ -40109,7 +40440,7 @@ then15:                                           ; preds = %else9
   %108 = load i64, ptr %columns, align 8
   %109 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %110 = getelementptr i8, ptr %109, i64 0
-  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 512, ptr @"$string.384", i64 %107, i64 %108, ptr %110)
+  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 512, ptr @"$string.388", i64 %107, i64 %108, ptr %110)
   br label %merge14
 
 else16:                                           ; preds = %else9
@@ -40188,7 +40519,7 @@ then2:                                            ; preds = %merge
   %36 = getelementptr %133, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   %38 = call ptr @"$dtypes.name"(i32 %37)
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.385", ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.389", ptr %38)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -40214,7 +40545,7 @@ entry:
   %5 = getelementptr %125, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %suffix, align 8
-  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.386", ptr %6, ptr %7)
+  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.390", ptr %6, ptr %7)
   %9 = load ptr, ptr %target, align 8
   ret ptr %9
 
@@ -40237,7 +40568,7 @@ entry:
   %5 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %6 = getelementptr i8, ptr %5, i64 0
   %7 = load ptr, ptr %module, align 8
-  %8 = call ptr @"$join"(ptr %6, ptr %7, ptr @"$string.387")
+  %8 = call ptr @"$join"(ptr %6, ptr %7, ptr @"$string.391")
   %9 = call ptr @"$Validator.take"(ptr %4, ptr %8)
   store ptr %9, ptr %view, align 8
   %10 = load ptr, ptr %view, align 8
@@ -40339,7 +40670,7 @@ then6:                                            ; preds = %merge
   %67 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %68 = getelementptr i8, ptr %67, i64 0
   %69 = load ptr, ptr %module, align 8
-  %70 = call ptr @"$join"(ptr %68, ptr %69, ptr @"$string.394")
+  %70 = call ptr @"$join"(ptr %68, ptr %69, ptr @"$string.398")
   %71 = load ptr, ptr %module, align 8
   %72 = getelementptr %125, ptr %71, i32 0, i32 4
   %73 = load i32, ptr %72, align 4
@@ -40362,7 +40693,7 @@ then9:                                            ; preds = %merge5
   %81 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
   %83 = load ptr, ptr %module, align 8
-  %84 = call ptr @"$join"(ptr %82, ptr %83, ptr @"$string.395")
+  %84 = call ptr @"$join"(ptr %82, ptr %83, ptr @"$string.399")
   %85 = load ptr, ptr %module, align 8
   %86 = getelementptr %125, ptr %85, i32 0, i32 4
   %87 = load i32, ptr %86, align 4
@@ -40437,7 +40768,7 @@ then2:                                            ; preds = %then
   %35 = getelementptr %131, ptr %34, i32 0, i32 3
   %36 = getelementptr [512 x i8], ptr %35, i32 0, i32 0
   %37 = getelementptr i8, ptr %36, i64 0
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 512, ptr @"$string.389")
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 512, ptr @"$string.393")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -40489,7 +40820,7 @@ then10:                                           ; preds = %then5
   %62 = load ptr, ptr %module, align 8
   %63 = getelementptr %125, ptr %62, i32 0, i32 0
   %64 = load ptr, ptr %63, align 8
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 512, ptr @"$string.390", ptr %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 512, ptr @"$string.394", ptr %64)
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -40545,7 +40876,7 @@ then19:                                           ; preds = %then14
   %93 = load ptr, ptr %module, align 8
   %94 = getelementptr %125, ptr %93, i32 0, i32 0
   %95 = load ptr, ptr %94, align 8
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %88, i64 512, ptr @"$string.391", ptr %92, ptr %95)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %88, i64 512, ptr @"$string.395", ptr %92, ptr %95)
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -40650,7 +40981,7 @@ then4:                                            ; preds = %then1
   %58 = load ptr, ptr %known, align 8
   %59 = load i32, ptr %58, align 4
   %60 = call ptr @"$dtypes.name"(i32 %59)
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 512, ptr @"$string.392", ptr %54, i32 %57, ptr %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 512, ptr @"$string.396", ptr %54, i32 %57, ptr %60)
   br label %merge3
 
 else5:                                            ; preds = %then1
@@ -40745,7 +41076,7 @@ then3:                                            ; preds = %then
   %55 = load i32, ptr %54, align 4
   %56 = load i32, ptr %inner, align 4
   %57 = call ptr @"$dtypes.name"(i32 %56)
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 512, ptr @"$string.393", ptr %52, i32 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 512, ptr @"$string.397", ptr %52, i32 %55, ptr %57)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -40820,7 +41151,7 @@ forbody:                                          ; preds = %forcond
   %32 = load ptr, ptr %31, align 8
   %33 = load i32, ptr %layer, align 4
   %34 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %32, i32 %33)
-  call void @"$Validator.check_head_scale"(ptr %28, i32 %29, ptr %34, ptr @"$string.400")
+  call void @"$Validator.check_head_scale"(ptr %28, i32 %29, ptr %34, ptr @"$string.404")
   %35 = load %48, ptr %2, align 1
   %36 = load ptr, ptr %self, align 8
   %37 = load i32, ptr %layer, align 4
@@ -40828,8 +41159,8 @@ forbody:                                          ; preds = %forcond
   %39 = getelementptr %126, ptr %38, i32 0, i32 2
   %40 = load ptr, ptr %39, align 8
   %41 = load i32, ptr %layer, align 4
-  %42 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).401"(ptr %40, i32 %41)
-  call void @"$Validator.check_head_scale"(ptr %36, i32 %37, ptr %42, ptr @"$string.404")
+  %42 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).405"(ptr %40, i32 %41)
+  call void @"$Validator.check_head_scale"(ptr %36, i32 %37, ptr %42, ptr @"$string.408")
   %43 = load %48, ptr %1, align 1
   %44 = add i32 %22, 1
   store i32 %44, ptr %layer, align 4
@@ -40851,7 +41182,7 @@ entry:
   %2 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %3 = getelementptr i8, ptr %2, i64 0
   %4 = load i32, ptr %layer, align 4
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.396", i32 %4)
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.400", i32 %4)
   %6 = load ptr, ptr %checkpoint, align 8
   %7 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %8 = getelementptr i8, ptr %7, i64 0
@@ -40877,7 +41208,7 @@ merge:                                            ; preds = %else, %dead
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.397", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.401", i32 %17)
   %19 = load ptr, ptr %checkpoint, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -40943,7 +41274,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr i8, ptr %16, i64 0
   %18 = load i32, ptr %layer, align 4
   %19 = load ptr, ptr %name, align 8
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 128, ptr @"$string.398", i32 %18, ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 128, ptr @"$string.402", i32 %18, ptr %19)
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %126, ptr %21, i32 0, i32 2
   %23 = load ptr, ptr %22, align 8
@@ -40965,7 +41296,7 @@ then5:                                            ; preds = %then2
   %35 = getelementptr %131, ptr %34, i32 0, i32 3
   %36 = getelementptr [512 x i8], ptr %35, i32 0, i32 0
   %37 = getelementptr i8, ptr %36, i64 0
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 512, ptr @"$string.382")
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 512, ptr @"$string.386")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -41055,7 +41386,7 @@ then12:                                           ; preds = %then8
   %91 = load i32, ptr %90, align 4
   %92 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %93 = getelementptr i8, ptr %92, i64 0
-  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %86, i64 512, ptr @"$string.399", i32 %91, ptr %93)
+  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %86, i64 512, ptr @"$string.403", i32 %91, ptr %93)
   br label %merge11
 
 else13:                                           ; preds = %then8
@@ -41071,7 +41402,7 @@ merge7:                                           ; preds = %else9, %merge11
   ret void
 }
 
-define internal ptr @"$anon (./terra/checkpoint/head_scales.t:9).401"(ptr %0, i32 %1) {
+define internal ptr @"$anon (./terra/checkpoint/head_scales.t:9).405"(ptr %0, i32 %1) {
 entry:
   %view1 = alloca ptr, align 8
   %view = alloca ptr, align 8
@@ -41083,7 +41414,7 @@ entry:
   %2 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %3 = getelementptr i8, ptr %2, i64 0
   %4 = load i32, ptr %layer, align 4
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.402", i32 %4)
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.406", i32 %4)
   %6 = load ptr, ptr %checkpoint, align 8
   %7 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %8 = getelementptr i8, ptr %7, i64 0
@@ -41109,7 +41440,7 @@ merge:                                            ; preds = %else, %dead
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.403", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.407", i32 %17)
   %19 = load ptr, ptr %checkpoint, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -41192,7 +41523,7 @@ then5:                                            ; preds = %else3
   %31 = getelementptr %131, ptr %30, i32 0, i32 3
   %32 = getelementptr [512 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.407")
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.411")
   br label %merge4
 
 else6:                                            ; preds = %else3
@@ -41310,7 +41641,7 @@ and.rhs:                                          ; preds = %merge
   %20 = load ptr, ptr %view, align 8
   %21 = getelementptr %133, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
-  %23 = call i32 @strcmp(ptr %22, ptr @"$string.406")
+  %23 = call i32 @strcmp(ptr %22, ptr @"$string.410")
   %24 = icmp eq i32 %23, 0
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
@@ -41337,7 +41668,7 @@ entry:
   %1 = load ptr, ptr %name, align 8
   %2 = load i32, ptr %size, align 4
   %3 = sext i32 %2 to i64
-  %4 = call i32 @strncmp(ptr %1, ptr @"$string.405", i64 %3)
+  %4 = call i32 @strncmp(ptr %1, ptr @"$string.409", i64 %3)
   %5 = icmp ne i32 %4, 0
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
@@ -41444,7 +41775,7 @@ entry:
   %8 = load i64, ptr %7, align 8
   %9 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
-  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.408")
+  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.412")
   %12 = zext i1 %11 to i8
   %13 = icmp eq i8 %12, 0
   %14 = zext i1 %13 to i8
@@ -41586,7 +41917,7 @@ forbody:                                          ; preds = %forcond
   %23 = load ptr, ptr %22, align 8
   %24 = getelementptr %13, ptr %23, i32 0, i32 0
   %25 = load i64, ptr %i, align 8
-  %26 = call ptr @"$Vector.at.313"(ptr %24, i64 %25)
+  %26 = call ptr @"$Vector.at.317"(ptr %24, i64 %25)
   store ptr %26, ptr %module, align 8
   %27 = load ptr, ptr %module, align 8
   %28 = getelementptr %125, ptr %27, i32 0, i32 7
@@ -41601,7 +41932,7 @@ then3:                                            ; preds = %and.lhs.true
   %34 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %35 = getelementptr i8, ptr %34, i64 0
   %36 = load ptr, ptr %module, align 8
-  %37 = call ptr @"$join"(ptr %35, ptr %36, ptr @"$string.394")
+  %37 = call ptr @"$join"(ptr %35, ptr %36, ptr @"$string.398")
   %38 = call ptr @"$Checkpoint.find"(ptr %33, ptr %37)
   store ptr %38, ptr %view, align 8
   %39 = load ptr, ptr %view, align 8
@@ -41678,7 +42009,7 @@ forbody:                                          ; preds = %forcond
   %20 = getelementptr %126, ptr %19, i32 0, i32 2
   %21 = load ptr, ptr %20, align 8
   %22 = load i32, ptr %layer, align 4
-  %23 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).401"(ptr %21, i32 %22)
+  %23 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).405"(ptr %21, i32 %22)
   %24 = getelementptr [2 x ptr], ptr %2, i32 0, i32 0
   store ptr %18, ptr %24, align 8
   %25 = getelementptr [2 x ptr], ptr %2, i32 0, i32 1
@@ -41782,7 +42113,7 @@ then1:                                            ; preds = %else
   %23 = load ptr, ptr %22, align 8
   %24 = load ptr, ptr %view, align 8
   %25 = call i64 @"$TensorView.num_elements"(ptr %24)
-  %26 = call i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).409"(ptr %23, i64 %25, ptr %is_finite)
+  %26 = call i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).413"(ptr %23, i64 %25, ptr %is_finite)
   store i64 %26, ptr %index, align 8
   br label %merge
 
@@ -41807,13 +42138,13 @@ else5:                                            ; preds = %merge
   br label %merge3
 
 merge3:                                           ; preds = %else5, %dead
-  store ptr @"$string.410", ptr %wanted, align 8
+  store ptr @"$string.414", ptr %wanted, align 8
   %32 = load i8, ptr %is_finite, align 1
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else8, label %then7
 
 then7:                                            ; preds = %merge3
-  store ptr @"$string.411", ptr %wanted, align 8
+  store ptr @"$string.415", ptr %wanted, align 8
   br label %merge6
 
 else8:                                            ; preds = %merge3
@@ -41850,7 +42181,7 @@ then10:                                           ; preds = %merge6
   %57 = load i64, ptr %index, align 8
   %58 = call double @"$value_at"(ptr %56, i64 %57)
   %59 = load ptr, ptr %wanted, align 8
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.412", i64 %55, double %58, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.416", i64 %55, double %58, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %merge6
@@ -41953,7 +42284,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).409"(ptr %0, i64 %1, ptr %2) {
+define internal i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).413"(ptr %0, i64 %1, ptr %2) {
 entry:
   %i = alloca i64, align 8
   %words = alloca ptr, align 8
@@ -42117,7 +42448,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %92, ptr %2, i32 0, i32 0
-  call void @"$Vector.init.413"(ptr %3)
+  call void @"$Vector.init.417"(ptr %3)
   %4 = load %48, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %92, ptr %5, i32 0, i32 1
@@ -42125,7 +42456,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.413"(ptr %0) {
+define internal void @"$Vector.init.417"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -42166,7 +42497,7 @@ entry:
   %17 = load ptr, ptr %source, align 8
   %18 = getelementptr %4, ptr %17, i32 0, i32 1
   %19 = load ptr, ptr %18, align 8
-  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.419", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.423", ptr %19)
   %20 = load %48, ptr %12, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
@@ -42174,7 +42505,7 @@ entry:
   %24 = getelementptr %6, ptr %23, i32 0, i32 0
   %25 = getelementptr [64 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
-  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.420", ptr %26)
+  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.424", ptr %26)
   %27 = load %48, ptr %11, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %source, align 8
@@ -42182,31 +42513,31 @@ entry:
   %31 = getelementptr %6, ptr %30, i32 0, i32 2
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
-  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.422", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.426", i64 %33)
   %34 = load %48, ptr %10, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %4, ptr %36, i32 0, i32 10
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.423", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.427", i64 %38)
   %39 = load %48, ptr %9, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
   %42 = getelementptr %4, ptr %41, i32 0, i32 11
   %43 = load i64, ptr %42, align 8
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.424", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.428", i64 %43)
   %44 = load %48, ptr %8, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %source, align 8
   %47 = getelementptr %4, ptr %46, i32 0, i32 12
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.425", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.429", i64 %48)
   %49 = load %48, ptr %7, align 1
   %50 = load ptr, ptr %out, align 8
   %51 = load ptr, ptr %source, align 8
   %52 = getelementptr %4, ptr %51, i32 0, i32 13
   %53 = load i64, ptr %52, align 8
-  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.426", i64 %53)
+  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.430", i64 %53)
   %54 = load %48, ptr %6, align 1
   %55 = load ptr, ptr %out, align 8
   %56 = load ptr, ptr %source, align 8
@@ -42296,7 +42627,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %92, ptr %2, i32 0, i32 0
   %4 = load i8, ptr %value, align 1
-  %5 = call zeroext i1 @"$Vector.push.414"(ptr %3, i8 zeroext %4)
+  %5 = call zeroext i1 @"$Vector.push.418"(ptr %3, i8 zeroext %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %else, label %then
@@ -42314,7 +42645,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.414"(ptr %0, i8 zeroext %1) {
+define internal zeroext i1 @"$Vector.push.418"(ptr %0, i8 zeroext %1) {
 entry:
   %value = alloca i8, align 1
   %self = alloca ptr, align 8
@@ -42325,7 +42656,7 @@ entry:
   %4 = getelementptr %93, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.415"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.419"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -42362,7 +42693,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.415"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.419"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -42620,7 +42951,7 @@ whilebody:                                        ; preds = %condition
 then:                                             ; preds = %whilebody
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %91, ptr %35, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.417")
+  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.421")
   %37 = load %48, ptr %8, align 1
   store i32 1, ptr %length, align 4
   br label %merge1
@@ -42753,7 +43084,7 @@ entry:
   %13 = getelementptr %94, ptr %value, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = add i64 %12, %14
-  %16 = call zeroext i1 @"$Vector.resize.416"(ptr %11, i64 %15)
+  %16 = call zeroext i1 @"$Vector.resize.420"(ptr %11, i64 %15)
   %17 = zext i1 %16 to i8
   %18 = trunc i8 %17 to i1
   br i1 %18, label %else, label %then
@@ -42800,7 +43131,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal zeroext i1 @"$Vector.resize.416"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.420"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -42808,7 +43139,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.415"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.419"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -42867,7 +43198,7 @@ else:                                             ; preds = %or.lhs.false
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i8, ptr %byte, align 1
   %20 = zext i8 %19 to i32
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 8, ptr @"$string.418", i32 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 8, ptr @"$string.422", i32 %20)
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %91, ptr %22, i32 0, i32 0
   %24 = getelementptr [8 x i8], ptr %escaped, i32 0, i32 0
@@ -42939,7 +43270,7 @@ entry:
   %3 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
   %5 = load i64, ptr %value, align 8
-  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.421", i64 %5)
+  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.425", i64 %5)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %9 = getelementptr i8, ptr %8, i64 0
@@ -42965,7 +43296,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %10 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.427")
+  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.431")
   %11 = load %48, ptr %9, align 1
   %12 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %12)
@@ -42992,7 +43323,7 @@ forbody:                                          ; preds = %forcond
   %26 = getelementptr %4, ptr %25, i32 0, i32 7
   %27 = getelementptr %16, ptr %26, i32 0, i32 2
   %28 = load i64, ptr %i, align 8
-  %29 = call ptr @"$Vector.at.314"(ptr %27, i64 %28)
+  %29 = call ptr @"$Vector.at.318"(ptr %27, i64 %28)
   store ptr %29, ptr %shard, align 8
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %30)
@@ -43001,21 +43332,21 @@ forbody:                                          ; preds = %forcond
   %33 = load ptr, ptr %shard, align 8
   %34 = getelementptr %128, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
-  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.428", ptr %35)
+  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.432", ptr %35)
   %36 = load %48, ptr %6, align 1
   %37 = load ptr, ptr %out, align 8
   %38 = load ptr, ptr %shard, align 8
   %39 = getelementptr %128, ptr %38, i32 0, i32 1
   %40 = getelementptr %100, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.429", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.433", i64 %41)
   %42 = load %48, ptr %5, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = load ptr, ptr %shard, align 8
   %45 = getelementptr %128, ptr %44, i32 0, i32 2
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.430", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.434", i64 %47)
   %48 = load %48, ptr %4, align 1
   %49 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %49)
@@ -43097,7 +43428,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %7 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.431")
+  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.435")
   %8 = load %48, ptr %6, align 1
   %9 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %9)
@@ -43124,7 +43455,7 @@ forbody:                                          ; preds = %forcond
   %23 = getelementptr %4, ptr %22, i32 0, i32 7
   %24 = getelementptr %16, ptr %23, i32 0, i32 4
   %25 = load i64, ptr %i, align 8
-  %26 = call ptr @"$Vector.at.373"(ptr %24, i64 %25)
+  %26 = call ptr @"$Vector.at.377"(ptr %24, i64 %25)
   store ptr %26, ptr %view, align 8
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %view, align 8
@@ -43169,7 +43500,7 @@ forbody4:                                         ; preds = %forcond3
   %52 = getelementptr %4, ptr %51, i32 0, i32 5
   %53 = getelementptr %13, ptr %52, i32 0, i32 0
   %54 = load i64, ptr %i2, align 8
-  %55 = call ptr @"$Vector.at.313"(ptr %53, i64 %54)
+  %55 = call ptr @"$Vector.at.317"(ptr %53, i64 %54)
   %56 = load ptr, ptr %source, align 8
   %57 = getelementptr %4, ptr %56, i32 0, i32 3
   %58 = getelementptr %6, ptr %57, i32 0, i32 15
@@ -43221,17 +43552,17 @@ entry:
   %18 = load ptr, ptr %view, align 8
   %19 = getelementptr %133, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.432", ptr %20)
+  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.436", ptr %20)
   %21 = load %48, ptr %13, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = load ptr, ptr %view, align 8
   %24 = getelementptr %133, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = call ptr @"$dtypes.name"(i32 %25)
-  call void @"$JsonWriter.string_field"(ptr %22, ptr @"$string.200", ptr %26)
+  call void @"$JsonWriter.string_field"(ptr %22, ptr @"$string.204", ptr %26)
   %27 = load %48, ptr %12, align 1
   %28 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.356")
+  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.360")
   %29 = load %48, ptr %11, align 1
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %30)
@@ -43274,24 +43605,24 @@ merge:                                            ; preds = %forcond
   %54 = load ptr, ptr %view, align 8
   %55 = getelementptr %133, ptr %54, i32 0, i32 5
   %56 = load i64, ptr %55, align 8
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.429", i64 %56)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.433", i64 %56)
   %57 = load %48, ptr %7, align 1
   %58 = load ptr, ptr %out, align 8
   %59 = load ptr, ptr %file, align 8
-  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.428", ptr %59)
+  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.432", ptr %59)
   %60 = load %48, ptr %6, align 1
   %61 = load ptr, ptr %out, align 8
   %62 = load ptr, ptr %view, align 8
   %63 = getelementptr %133, ptr %62, i32 0, i32 6
   %64 = load i64, ptr %63, align 8
-  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.433", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.437", i64 %64)
   %65 = load %48, ptr %5, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %view, align 8
   %68 = getelementptr %133, ptr %67, i32 0, i32 10
   %69 = load i8, ptr %68, align 1
   %70 = icmp ne i8 %69, 0
-  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.434", i1 zeroext %70)
+  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.438", i1 zeroext %70)
   %71 = load %48, ptr %4, align 1
   %72 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %72)
@@ -43342,14 +43673,14 @@ entry:
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %91, ptr %10, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %11, ptr @"$string.139")
+  call void @"$StringBuilder.append_string"(ptr %11, ptr @"$string.143")
   %12 = load %48, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %91, ptr %13, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %14, ptr @"$string.140")
+  call void @"$StringBuilder.append_string"(ptr %14, ptr @"$string.144")
   %15 = load %48, ptr %2, align 1
   br label %merge
 
@@ -43382,7 +43713,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %module, align 8
   %16 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.387", i32 %16, i32 1, i64 1)
+  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.391", i32 %16, i32 1, i64 1)
   %17 = load %48, ptr %7, align 1
   br label %merge
 
@@ -43398,7 +43729,7 @@ else:                                             ; preds = %entry
 then1:                                            ; preds = %else
   %24 = load ptr, ptr %out, align 8
   %25 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.388", i32 0, i32 1, i64 1)
+  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.392", i32 0, i32 1, i64 1)
   %26 = load %48, ptr %6, align 1
   br label %merge
 
@@ -43412,7 +43743,7 @@ else2:                                            ; preds = %else
   %33 = getelementptr %125, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.387", i32 %31, i32 2, i64 %35)
+  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.391", i32 %31, i32 2, i64 %35)
   %36 = load %48, ptr %5, align 1
   br label %merge
 
@@ -43426,7 +43757,7 @@ merge:                                            ; preds = %else2, %then1, %the
 then4:                                            ; preds = %merge
   %41 = load ptr, ptr %out, align 8
   %42 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.394", i32 0, i32 2, i64 1)
+  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.398", i32 0, i32 2, i64 1)
   %43 = load %48, ptr %4, align 1
   br label %merge3
 
@@ -43444,7 +43775,7 @@ then7:                                            ; preds = %merge3
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %module, align 8
   %50 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.395", i32 %50, i32 1, i64 1)
+  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.399", i32 %50, i32 1, i64 1)
   %51 = load %48, ptr %3, align 1
   br label %merge6
 
@@ -43479,7 +43810,7 @@ entry:
   %11 = getelementptr %125, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %suffix, align 8
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.386", ptr %12, ptr %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.390", ptr %12, ptr %13)
   %15 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = getelementptr %133, ptr %view, i32 0, i32 0
@@ -43520,7 +43851,7 @@ entry:
   %46 = getelementptr %133, ptr %view, i32 0, i32 10
   store i8 %45, ptr %46, align 1
   %47 = load ptr, ptr %out, align 8
-  call void @"$write_tensor"(ptr %47, ptr %view, ptr @"$string.95")
+  call void @"$write_tensor"(ptr %47, ptr %view, ptr @"$string.99")
   %48 = load %48, ptr %6, align 1
   ret void
 }
@@ -43548,10 +43879,10 @@ entry:
   %14 = getelementptr %16, ptr %13, i32 0, i32 6
   %15 = getelementptr %21, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.435", i64 %16)
+  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.439", i64 %16)
   %17 = load %48, ptr %10, align 1
   %18 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.436")
+  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.440")
   %19 = load %48, ptr %9, align 1
   %20 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %20)
@@ -43580,7 +43911,7 @@ forbody:                                          ; preds = %forcond
   %36 = getelementptr %16, ptr %35, i32 0, i32 6
   %37 = getelementptr %21, ptr %36, i32 0, i32 0
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.437"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.441"(ptr %37, i64 %38)
   store ptr %39, ptr %problem, align 8
   %40 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %40)
@@ -43590,21 +43921,21 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %131, ptr %43, i32 0, i32 1
   %45 = getelementptr [256 x i8], ptr %44, i32 0, i32 0
   %46 = getelementptr i8, ptr %45, i64 0
-  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.428", ptr %46)
+  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.432", ptr %46)
   %47 = load %48, ptr %6, align 1
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %problem, align 8
   %50 = getelementptr %131, ptr %49, i32 0, i32 2
   %51 = getelementptr [256 x i8], ptr %50, i32 0, i32 0
   %52 = getelementptr i8, ptr %51, i64 0
-  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.438", ptr %52)
+  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.442", ptr %52)
   %53 = load %48, ptr %5, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = load ptr, ptr %problem, align 8
   %56 = getelementptr %131, ptr %55, i32 0, i32 3
   %57 = getelementptr [512 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.439", ptr %58)
+  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.443", ptr %58)
   %59 = load %48, ptr %4, align 1
   %60 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %60)
@@ -43620,7 +43951,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.437"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.441"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -43716,7 +44047,7 @@ then3:                                            ; preds = %then
   %29 = getelementptr %0, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.441")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.445")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -43765,12 +44096,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %92, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.440"(ptr %3)
+  call void @"$Vector.free.444"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.440"(ptr %0) {
+define internal void @"$Vector.free.444"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -43782,7 +44113,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.413"(ptr %7)
+  call void @"$Vector.init.417"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -43843,7 +44174,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %13, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.442"(ptr %4)
+  call void @"$Vector.free.446"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %13, ptr %6, i32 0, i32 1
@@ -43852,7 +44183,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.442"(ptr %0) {
+define internal void @"$Vector.free.446"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -43864,7 +44195,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.94"(ptr %7)
+  call void @"$Vector.init.98"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -43919,7 +44250,7 @@ forbody:                                          ; preds = %forcond
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %8, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %i, align 8
-  %17 = call ptr @"$Vector.at.279"(ptr %15, i64 %16)
+  %17 = call ptr @"$Vector.at.283"(ptr %15, i64 %16)
   call void @"$Regex.free"(ptr %17)
   %18 = load %48, ptr %3, align 1
   %19 = add i64 %8, 1
@@ -43929,16 +44260,16 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %8, ptr %20, i32 0, i32 1
-  call void @"$Vector.free.443"(ptr %21)
+  call void @"$Vector.free.447"(ptr %21)
   %22 = load %48, ptr %2, align 1
   %23 = load ptr, ptr %self, align 8
   %24 = getelementptr %8, ptr %23, i32 0, i32 0
-  call void @"$Map.free.444"(ptr %24)
+  call void @"$Map.free.448"(ptr %24)
   %25 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.443"(ptr %0) {
+define internal void @"$Vector.free.447"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -43950,12 +44281,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.93"(ptr %7)
+  call void @"$Vector.init.97"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Map.free.444"(ptr %0) {
+define internal void @"$Map.free.448"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -43963,7 +44294,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %9, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.445"(ptr %4)
+  call void @"$Vector.free.449"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %9, ptr %6, i32 0, i32 1
@@ -43972,7 +44303,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.445"(ptr %0) {
+define internal void @"$Vector.free.449"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -43984,7 +44315,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.92"(ptr %7)
+  call void @"$Vector.init.96"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -44024,7 +44355,7 @@ then3:                                            ; preds = %then
   %16 = getelementptr %0, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.91")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.95")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -44110,7 +44441,7 @@ then2:                                            ; preds = %then
   %12 = getelementptr %0, ptr %11, i32 0, i32 0
   %13 = getelementptr [1024 x i8], ptr %12, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.446")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.450")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -44152,7 +44483,7 @@ then9:                                            ; preds = %then5
   %32 = load ptr, ptr %given, align 8
   %33 = getelementptr %24, ptr %32, i32 0, i32 0
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.447", i32 %34, i32 128)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.451", i32 %34, i32 128)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -44497,7 +44828,7 @@ then2:                                            ; preds = %then
   %25 = load ptr, ptr %c, align 8
   %26 = getelementptr %6, ptr %25, i32 0, i32 2
   %27 = load i32, ptr %26, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.448", i32 %21, ptr %24, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.452", i32 %21, ptr %24, i32 %27)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -44598,7 +44929,7 @@ then5:                                            ; preds = %then2
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load ptr, ptr %directory, align 8
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.449", ptr %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.453", ptr %26)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -44637,7 +44968,7 @@ else10:                                           ; preds = %merge1
 merge8:                                           ; preds = %else10, %then9
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %21, ptr %39, i32 0, i32 0
-  %41 = call ptr @"$Vector.at.437"(ptr %40, i64 0)
+  %41 = call ptr @"$Vector.at.441"(ptr %40, i64 0)
   %42 = getelementptr %131, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
   ret i32 %43
@@ -44662,7 +44993,7 @@ entry:
   %4 = load ptr, ptr %target, align 8
   %5 = load i64, ptr %capacity, align 8
   %6 = load ptr, ptr %directory, align 8
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.450", ptr %6)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.454", ptr %6)
   %8 = sext i32 %7 to i64
   store i64 %8, ptr %used, align 8
   %9 = load ptr, ptr %self, align 8
@@ -44684,7 +45015,7 @@ then:                                             ; preds = %entry
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %21, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.451", i64 %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.455", i64 %24)
   %26 = sext i32 %25 to i64
   %27 = add i64 %15, %26
   store i64 %27, ptr %used, align 8
@@ -44694,7 +45025,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.452", ptr %separator, align 8
+  store ptr @"$string.456", ptr %separator, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %21, ptr %28, i32 0, i32 0
   %30 = getelementptr %22, ptr %29, i32 0, i32 1
@@ -44722,14 +45053,14 @@ then3:                                            ; preds = %forbody
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %21, ptr %42, i32 0, i32 0
   %44 = load i64, ptr %i, align 8
-  %45 = call ptr @"$Vector.at.437"(ptr %43, i64 %44)
+  %45 = call ptr @"$Vector.at.441"(ptr %43, i64 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = load i64, ptr %capacity, align 8
   %48 = load i64, ptr %used, align 8
   %49 = load ptr, ptr %separator, align 8
   %50 = call i64 @"$Problem.append_to"(ptr %45, ptr %46, i64 %47, i64 %48, ptr %49)
   store i64 %50, ptr %used, align 8
-  store ptr @"$string.454", ptr %separator, align 8
+  store ptr @"$string.458", ptr %separator, align 8
   br label %merge2
 
 else4:                                            ; preds = %forbody
@@ -44775,7 +45106,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  store ptr @"$string.452", ptr %colon, align 8
+  store ptr @"$string.456", ptr %colon, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %131, ptr %11, i32 0, i32 2
   %13 = getelementptr [256 x i8], ptr %12, i32 0, i32 0
@@ -44788,7 +45119,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %19, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.95", ptr %colon, align 8
+  store ptr @"$string.99", ptr %colon, align 8
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -44816,7 +45147,7 @@ merge1:                                           ; preds = %else3, %then2
   %38 = getelementptr %131, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.453", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.457", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
   %42 = sext i32 %41 to i64
   %43 = add i64 %20, %42
   ret i64 %43
@@ -44949,14 +45280,14 @@ entry:
   br i1 %7, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.455", ptr %chosen, align 8
+  store ptr @"$string.459", ptr %chosen, align 8
   %8 = call zeroext i1 @"$has_driver"()
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  store ptr @"$string.458", ptr %chosen, align 8
+  store ptr @"$string.462", ptr %chosen, align 8
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -44970,7 +45301,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %11 = load ptr, ptr %chosen, align 8
-  %12 = call i32 @strcmp(ptr %11, ptr @"$string.455")
+  %12 = call i32 @strcmp(ptr %11, ptr @"$string.459")
   %13 = icmp eq i32 %12, 0
   %14 = zext i1 %13 to i8
   %15 = trunc i8 %14 to i1
@@ -44978,7 +45309,7 @@ merge:                                            ; preds = %else, %merge1
 
 then5:                                            ; preds = %merge
   %16 = load ptr, ptr %kind, align 8
-  %17 = call ptr @strcpy(ptr %16, ptr @"$string.455")
+  %17 = call ptr @strcpy(ptr %16, ptr @"$string.459")
   ret i32 0
 
 dead:                                             ; No predecessors!
@@ -44989,7 +45320,7 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead
   %18 = load ptr, ptr %chosen, align 8
-  %19 = call i32 @strcmp(ptr %18, ptr @"$string.458")
+  %19 = call i32 @strcmp(ptr %18, ptr @"$string.462")
   %20 = icmp eq i32 %19, 0
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
@@ -44997,7 +45328,7 @@ merge4:                                           ; preds = %else6, %dead
 
 then8:                                            ; preds = %merge4
   %23 = load ptr, ptr %kind, align 8
-  %24 = call ptr @strcpy(ptr %23, ptr @"$string.458")
+  %24 = call ptr @strcpy(ptr %23, ptr @"$string.462")
   ret i32 0
 
 dead10:                                           ; No predecessors!
@@ -45021,7 +45352,7 @@ then12:                                           ; preds = %merge7
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load ptr, ptr %wanted, align 8
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.459", ptr %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.463", ptr %34)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -45046,7 +45377,7 @@ entry:
 
 or.rhs:                                           ; preds = %or.lhs.false
   %5 = load ptr, ptr %wanted, align 8
-  %6 = call i32 @strcmp(ptr %5, ptr @"$string.90")
+  %6 = call i32 @strcmp(ptr %5, ptr @"$string.94")
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -45074,7 +45405,7 @@ dead:                                             ; No predecessors!
 
 define internal zeroext i1 @"$has_driver"() {
 entry:
-  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.456")
+  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.460")
   %1 = zext i1 %0 to i8
   %2 = trunc i8 %1 to i1
   br i1 %2, label %then, label %else
@@ -45089,7 +45420,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.457")
+  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.461")
   %4 = zext i1 %3 to i8
   %5 = trunc i8 %4 to i1
   br i1 %5, label %then2, label %else3
@@ -45203,7 +45534,7 @@ merge:                                            ; preds = %else, %merge1
   %46 = getelementptr %2, ptr %45, i32 0, i32 2
   %47 = getelementptr [16 x i8], ptr %46, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.461", ptr %44, ptr %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 4096, ptr @"$string.465", ptr %44, ptr %48)
   store i32 %49, ptr %written, align 4
   %50 = load i32, ptr %written, align 4
   %51 = icmp sge i32 %50, 4096
@@ -45225,7 +45556,7 @@ then8:                                            ; preds = %then5
   %60 = getelementptr %0, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
   %62 = getelementptr i8, ptr %61, i64 0
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.462", i32 4064)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.466", i32 4064)
   br label %merge7
 
 else9:                                            ; preds = %then5
@@ -45254,7 +45585,7 @@ then12:                                           ; preds = %and.lhs.true
   %71 = getelementptr %2, ptr %70, i32 0, i32 2
   %72 = getelementptr [16 x i8], ptr %71, i32 0, i32 0
   %73 = getelementptr i8, ptr %72, i64 0
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.463", ptr %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 4096, ptr @"$string.467", ptr %73)
   br label %merge11
 
 else13:                                           ; preds = %and.lhs.true, %merge4
@@ -45322,7 +45653,7 @@ then3:                                            ; preds = %then
   %22 = getelementptr %0, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.460")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.464")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -45350,7 +45681,7 @@ merge:                                            ; preds = %else, %dead
 
 then6:                                            ; preds = %merge
   %33 = load ptr, ptr %target, align 8
-  %34 = call ptr @strcpy(ptr %33, ptr @"$string.322")
+  %34 = call ptr @strcpy(ptr %33, ptr @"$string.326")
   ret i32 0
 
 dead8:                                            ; No predecessors!
@@ -45439,13 +45770,13 @@ entry:
   br i1 %16, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.95", ptr %hint, align 8
+  store ptr @"$string.99", ptr %hint, align 8
   %17 = load i8, ptr %was_automatic, align 1
   %18 = trunc i8 %17 to i1
   br i1 %18, label %and.lhs.true, label %else3
 
 then2:                                            ; preds = %and.lhs.true
-  store ptr @"$string.464", ptr %hint, align 8
+  store ptr @"$string.468", ptr %hint, align 8
   br label %merge1
 
 else3:                                            ; preds = %and.lhs.true, %then
@@ -45482,7 +45813,7 @@ then5:                                            ; preds = %merge1
   %39 = getelementptr %2, ptr %38, i32 0, i32 2
   %40 = getelementptr [16 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.465", ptr %32, ptr %36, ptr %37, ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.469", ptr %32, ptr %36, ptr %37, ptr %41)
   br label %merge4
 
 else6:                                            ; preds = %merge1
@@ -45501,7 +45832,7 @@ merge:                                            ; preds = %else, %dead
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %2, ptr %43, i32 0, i32 0
   %45 = load ptr, ptr %44, align 8
-  %46 = call ptr @dlsym(ptr %45, ptr @"$string.466")
+  %46 = call ptr @dlsym(ptr %45, ptr @"$string.470")
   store ptr %46, ptr %symbol, align 8
   %47 = load ptr, ptr %symbol, align 8
   %48 = icmp eq ptr %47, null
@@ -45527,7 +45858,7 @@ then12:                                           ; preds = %then8
   %61 = getelementptr %2, ptr %60, i32 0, i32 3
   %62 = getelementptr [4096 x i8], ptr %61, i32 0, i32 0
   %63 = getelementptr i8, ptr %62, i64 0
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.467", ptr %63, ptr @"$string.466")
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.471", ptr %63, ptr @"$string.470")
   br label %merge11
 
 else13:                                           ; preds = %then8
@@ -45617,7 +45948,7 @@ then25:                                           ; preds = %then20
   %109 = getelementptr %2, ptr %108, i32 0, i32 3
   %110 = getelementptr [4096 x i8], ptr %109, i32 0, i32 0
   %111 = getelementptr i8, ptr %110, i64 0
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.468", ptr %111)
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.472", ptr %111)
   br label %merge24
 
 else26:                                           ; preds = %then20
@@ -45649,7 +45980,7 @@ entry:
   %2 = getelementptr %2, ptr %1, i32 0, i32 2
   %3 = getelementptr [16 x i8], ptr %2, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
-  %5 = call i32 @strcmp(ptr %4, ptr @"$string.455")
+  %5 = call i32 @strcmp(ptr %4, ptr @"$string.459")
   %6 = icmp eq i32 %5, 0
   %7 = zext i1 %6 to i8
   %8 = icmp ne i8 %7, 0
@@ -46210,7 +46541,7 @@ then10:                                           ; preds = %then7
   %47 = load ptr, ptr %resolved, align 8
   %48 = getelementptr %24, ptr %47, i32 0, i32 24
   %49 = load i32, ptr %48, align 4
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.488", i32 %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.492", i32 %49)
   br label %merge9
 
 else11:                                           ; preds = %then7
@@ -46257,7 +46588,7 @@ then18:                                           ; preds = %then14
   %72 = load ptr, ptr %model, align 8
   %73 = getelementptr %6, ptr %72, i32 0, i32 10
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.489", i32 %71, i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.493", i32 %71, i32 %74)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -46680,7 +47011,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %24, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = sext i32 %25 to i64
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.469", i64 %26, i64 1, i64 64)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.473", i64 %26, i64 1, i64 64)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -46731,7 +47062,7 @@ then10:                                           ; preds = %then5
   %50 = getelementptr %24, ptr %49, i32 0, i32 5
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.470", i64 %52, i64 1, i64 65536)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.474", i64 %52, i64 1, i64 65536)
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -46782,7 +47113,7 @@ then19:                                           ; preds = %then14
   %76 = getelementptr %24, ptr %75, i32 0, i32 6
   %77 = load i32, ptr %76, align 4
   %78 = sext i32 %77 to i64
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.471", i64 %78, i64 1, i64 67108864)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.475", i64 %78, i64 1, i64 67108864)
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -46833,7 +47164,7 @@ then28:                                           ; preds = %then23
   %102 = getelementptr %24, ptr %101, i32 0, i32 7
   %103 = load i32, ptr %102, align 4
   %104 = sext i32 %103 to i64
-  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.472", i64 %104, i64 1, i64 65536)
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.476", i64 %104, i64 1, i64 65536)
   br label %merge27
 
 else29:                                           ; preds = %then23
@@ -46884,7 +47215,7 @@ then37:                                           ; preds = %then32
   %128 = getelementptr %24, ptr %127, i32 0, i32 8
   %129 = load i32, ptr %128, align 4
   %130 = sext i32 %129 to i64
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.473", i64 %130, i64 0, i64 1073741824)
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.477", i64 %130, i64 0, i64 1073741824)
   br label %merge36
 
 else38:                                           ; preds = %then32
@@ -46935,7 +47266,7 @@ then46:                                           ; preds = %then41
   %154 = getelementptr %24, ptr %153, i32 0, i32 9
   %155 = load i32, ptr %154, align 4
   %156 = sext i32 %155 to i64
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.474", i64 %156, i64 0, i64 2)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %152, i64 1024, ptr @"$string.478", i64 %156, i64 0, i64 2)
   br label %merge45
 
 else47:                                           ; preds = %then41
@@ -46986,7 +47317,7 @@ then55:                                           ; preds = %then50
   %180 = getelementptr %24, ptr %179, i32 0, i32 10
   %181 = load i32, ptr %180, align 4
   %182 = sext i32 %181 to i64
-  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.475", i64 %182, i64 0, i64 4096)
+  %183 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %178, i64 1024, ptr @"$string.479", i64 %182, i64 0, i64 4096)
   br label %merge54
 
 else56:                                           ; preds = %then50
@@ -47037,7 +47368,7 @@ then64:                                           ; preds = %then59
   %206 = getelementptr %24, ptr %205, i32 0, i32 11
   %207 = load i32, ptr %206, align 4
   %208 = sext i32 %207 to i64
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.476", i64 %208, i64 1, i64 1048576)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %204, i64 1024, ptr @"$string.480", i64 %208, i64 1, i64 1048576)
   br label %merge63
 
 else65:                                           ; preds = %then59
@@ -47088,7 +47419,7 @@ then73:                                           ; preds = %then68
   %232 = getelementptr %24, ptr %231, i32 0, i32 12
   %233 = load i32, ptr %232, align 4
   %234 = sext i32 %233 to i64
-  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.477", i64 %234, i64 0, i64 67108864)
+  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %230, i64 1024, ptr @"$string.481", i64 %234, i64 0, i64 67108864)
   br label %merge72
 
 else74:                                           ; preds = %then68
@@ -47139,7 +47470,7 @@ then82:                                           ; preds = %then77
   %258 = getelementptr %24, ptr %257, i32 0, i32 13
   %259 = load i32, ptr %258, align 4
   %260 = sext i32 %259 to i64
-  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.478", i64 %260, i64 1, i64 16777216)
+  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %256, i64 1024, ptr @"$string.482", i64 %260, i64 1, i64 16777216)
   br label %merge81
 
 else83:                                           ; preds = %then77
@@ -47190,7 +47521,7 @@ then91:                                           ; preds = %then86
   %284 = getelementptr %24, ptr %283, i32 0, i32 14
   %285 = load i32, ptr %284, align 4
   %286 = sext i32 %285 to i64
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.479", i64 %286, i64 0, i64 1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %282, i64 1024, ptr @"$string.483", i64 %286, i64 0, i64 1)
   br label %merge90
 
 else92:                                           ; preds = %then86
@@ -47241,7 +47572,7 @@ then100:                                          ; preds = %then95
   %310 = getelementptr %24, ptr %309, i32 0, i32 15
   %311 = load i32, ptr %310, align 4
   %312 = sext i32 %311 to i64
-  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.480", i64 %312, i64 -1, i64 2)
+  %313 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %308, i64 1024, ptr @"$string.484", i64 %312, i64 -1, i64 2)
   br label %merge99
 
 else101:                                          ; preds = %then95
@@ -47292,7 +47623,7 @@ then109:                                          ; preds = %then104
   %336 = getelementptr %24, ptr %335, i32 0, i32 16
   %337 = load i32, ptr %336, align 4
   %338 = sext i32 %337 to i64
-  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.481", i64 %338, i64 0, i64 65536)
+  %339 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %334, i64 1024, ptr @"$string.485", i64 %338, i64 0, i64 65536)
   br label %merge108
 
 else110:                                          ; preds = %then104
@@ -47343,7 +47674,7 @@ then118:                                          ; preds = %then113
   %362 = getelementptr %24, ptr %361, i32 0, i32 20
   %363 = load i32, ptr %362, align 4
   %364 = sext i32 %363 to i64
-  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %360, i64 1024, ptr @"$string.482", i64 %364, i64 -1, i64 1)
+  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %360, i64 1024, ptr @"$string.486", i64 %364, i64 -1, i64 1)
   br label %merge117
 
 else119:                                          ; preds = %then113
@@ -47394,7 +47725,7 @@ then127:                                          ; preds = %then122
   %388 = getelementptr %24, ptr %387, i32 0, i32 21
   %389 = load i32, ptr %388, align 4
   %390 = sext i32 %389 to i64
-  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %386, i64 1024, ptr @"$string.483", i64 %390, i64 -1, i64 1)
+  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %386, i64 1024, ptr @"$string.487", i64 %390, i64 -1, i64 1)
   br label %merge126
 
 else128:                                          ; preds = %then122
@@ -47445,7 +47776,7 @@ then136:                                          ; preds = %then131
   %414 = getelementptr %24, ptr %413, i32 0, i32 22
   %415 = load i32, ptr %414, align 4
   %416 = sext i32 %415 to i64
-  %417 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %412, i64 1024, ptr @"$string.484", i64 %416, i64 0, i64 1)
+  %417 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %412, i64 1024, ptr @"$string.488", i64 %416, i64 0, i64 1)
   br label %merge135
 
 else137:                                          ; preds = %then131
@@ -47496,7 +47827,7 @@ then145:                                          ; preds = %then140
   %440 = getelementptr %24, ptr %439, i32 0, i32 23
   %441 = load i32, ptr %440, align 4
   %442 = sext i32 %441 to i64
-  %443 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 1024, ptr @"$string.485", i64 %442, i64 0, i64 1)
+  %443 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 1024, ptr @"$string.489", i64 %442, i64 0, i64 1)
   br label %merge144
 
 else146:                                          ; preds = %then140
@@ -47547,7 +47878,7 @@ then154:                                          ; preds = %then149
   %466 = getelementptr %24, ptr %465, i32 0, i32 24
   %467 = load i32, ptr %466, align 4
   %468 = sext i32 %467 to i64
-  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %464, i64 1024, ptr @"$string.486", i64 %468, i64 0, i64 65536)
+  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %464, i64 1024, ptr @"$string.490", i64 %468, i64 0, i64 65536)
   br label %merge153
 
 else155:                                          ; preds = %then149
@@ -47598,7 +47929,7 @@ then163:                                          ; preds = %then158
   %492 = load ptr, ptr %given, align 8
   %493 = getelementptr %24, ptr %492, i32 0, i32 17
   %494 = load i64, ptr %493, align 8
-  %495 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %491, i64 1024, ptr @"$string.487", i64 %494, i64 0, i64 1152921504606846976)
+  %495 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %491, i64 1024, ptr @"$string.491", i64 %494, i64 0, i64 1152921504606846976)
   br label %merge162
 
 else164:                                          ; preds = %then158
@@ -47719,7 +48050,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %3, ptr %27, i32 0, i32 10
   %29 = getelementptr [128 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.490", ptr %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.494", ptr %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -47873,7 +48204,7 @@ then15:                                           ; preds = %then10
   %125 = load ptr, ptr %info, align 8
   %126 = getelementptr %3, ptr %125, i32 0, i32 7
   %127 = load i32, ptr %126, align 4
-  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 1024, ptr @"$string.491", i32 %120, ptr %124, i32 %127)
+  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %117, i64 1024, ptr @"$string.495", i32 %120, ptr %124, i32 %127)
   br label %merge14
 
 else16:                                           ; preds = %then10
@@ -48188,7 +48519,7 @@ then2:                                            ; preds = %then
   %45 = load ptr, ptr %o, align 8
   %46 = getelementptr %24, ptr %45, i32 0, i32 7
   %47 = load i32, ptr %46, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.492", i32 %41, i32 %44, i32 %47, i64 2147483647)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.496", i32 %41, i32 %44, i32 %47, i64 2147483647)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -48260,20 +48591,36 @@ else6:                                            ; preds = %merge
   br label %merge4
 
 merge4:                                           ; preds = %else6, %then5
-  %90 = load ptr, ptr %self, align 8
-  %91 = getelementptr %23, ptr %90, i32 0, i32 19
-  %92 = getelementptr %26, ptr %91, i32 0, i32 5
-  store i32 0, ptr %92, align 4
-  %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %23, ptr %93, i32 0, i32 0
-  %95 = load ptr, ptr %94, align 8
-  %96 = getelementptr %4, ptr %95, i32 0, i32 3
-  %97 = getelementptr %6, ptr %96, i32 0, i32 3
-  %98 = load i32, ptr %97, align 4
-  %99 = load ptr, ptr %self, align 8
-  %100 = getelementptr %23, ptr %99, i32 0, i32 19
-  %101 = getelementptr %26, ptr %100, i32 0, i32 6
-  store i32 %98, ptr %101, align 4
+  %90 = load ptr, ptr %o, align 8
+  %91 = getelementptr %24, ptr %90, i32 0, i32 16
+  %92 = load i32, ptr %91, align 4
+  %93 = load ptr, ptr %o, align 8
+  %94 = getelementptr %24, ptr %93, i32 0, i32 5
+  %95 = load i32, ptr %94, align 4
+  %96 = icmp slt i32 %92, %95
+  %97 = zext i1 %96 to i8
+  %98 = load ptr, ptr %o, align 8
+  %99 = getelementptr %24, ptr %98, i32 0, i32 16
+  %100 = load i32, ptr %99, align 4
+  %101 = load ptr, ptr %o, align 8
+  %102 = getelementptr %24, ptr %101, i32 0, i32 5
+  %103 = load i32, ptr %102, align 4
+  %104 = trunc i8 %97 to i1
+  %105 = select i1 %104, i32 %100, i32 %103
+  %106 = load ptr, ptr %self, align 8
+  %107 = getelementptr %23, ptr %106, i32 0, i32 19
+  %108 = getelementptr %26, ptr %107, i32 0, i32 5
+  store i32 %105, ptr %108, align 4
+  %109 = load ptr, ptr %self, align 8
+  %110 = getelementptr %23, ptr %109, i32 0, i32 0
+  %111 = load ptr, ptr %110, align 8
+  %112 = getelementptr %4, ptr %111, i32 0, i32 3
+  %113 = getelementptr %6, ptr %112, i32 0, i32 3
+  %114 = load i32, ptr %113, align 4
+  %115 = load ptr, ptr %self, align 8
+  %116 = getelementptr %23, ptr %115, i32 0, i32 19
+  %117 = getelementptr %26, ptr %116, i32 0, i32 6
+  store i32 %114, ptr %117, align 4
   ret i32 0
 
 dead7:                                            ; No predecessors!
@@ -48370,7 +48717,7 @@ entry:
   %10 = load i32, ptr %9, align 4
   %11 = load i32, ptr %world_size, align 4
   %12 = load ptr, ptr %message, align 8
-  %13 = call i32 @"$check_split"(ptr @"$string.163", i32 %10, i32 %11, ptr %12)
+  %13 = call i32 @"$check_split"(ptr @"$string.167", i32 %10, i32 %11, ptr %12)
   store i32 %13, ptr %code, align 4
   %14 = load i32, ptr %code, align 4
   %15 = icmp ne i32 %14, 0
@@ -48394,7 +48741,7 @@ merge:                                            ; preds = %else, %dead
   %21 = load i32, ptr %20, align 4
   %22 = load i32, ptr %world_size, align 4
   %23 = load ptr, ptr %message, align 8
-  %24 = call i32 @"$check_split"(ptr @"$string.164", i32 %21, i32 %22, ptr %23)
+  %24 = call i32 @"$check_split"(ptr @"$string.168", i32 %21, i32 %22, ptr %23)
   store i32 %24, ptr %code1, align 4
   %25 = load i32, ptr %code1, align 4
   %26 = icmp ne i32 %25, 0
@@ -48425,7 +48772,7 @@ then7:                                            ; preds = %merge2
   %36 = load i32, ptr %35, align 4
   %37 = load i32, ptr %world_size, align 4
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$check_split"(ptr @"$string.167", i32 %36, i32 %37, ptr %38)
+  %39 = call i32 @"$check_split"(ptr @"$string.171", i32 %36, i32 %37, ptr %38)
   store i32 %39, ptr %code9, align 4
   %40 = load i32, ptr %code9, align 4
   %41 = icmp ne i32 %40, 0
@@ -48470,7 +48817,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.494", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.498", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -48501,7 +48848,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.495", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.499", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -48516,7 +48863,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.496", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.500", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -48559,7 +48906,7 @@ then2:                                            ; preds = %then
   %19 = load i32, ptr %world_size, align 4
   %20 = load ptr, ptr %name, align 8
   %21 = load i32, ptr %value, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.493", i32 %19, ptr %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.497", i32 %19, ptr %20, i32 %21)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -48705,7 +49052,7 @@ then2:                                            ; preds = %then
   %60 = load ptr, ptr %59, align 8
   %61 = getelementptr %6, ptr %60, i32 0, i32 2
   %62 = load i32, ptr %61, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.497", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.501", i32 %62)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -49347,7 +49694,7 @@ then2:                                            ; preds = %then
   %35 = load ptr, ptr %matrix, align 8
   %36 = getelementptr %52, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.498", i32 %28, i32 %31, i32 %34, i32 %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.502", i32 %28, i32 %31, i32 %34, i32 %37)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50390,7 +50737,7 @@ then2:                                            ; preds = %then
   %38 = load i32, ptr %37, align 4
   %39 = getelementptr %55, ptr %cache, i32 0, i32 5
   %40 = load i32, ptr %39, align 4
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.499", ptr %34, i32 %36, i32 %38, i32 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.503", ptr %34, i32 %36, i32 %38, i32 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50616,7 +50963,7 @@ then2:                                            ; preds = %then
   %104 = load ptr, ptr %o, align 8
   %105 = getelementptr %24, ptr %104, i32 0, i32 6
   %106 = load i32, ptr %105, align 4
-  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.500", i32 %103, i32 %106)
+  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.504", i32 %103, i32 %106)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -50975,7 +51322,7 @@ entry:
   %11 = load ptr, ptr %shape, align 8
   %12 = getelementptr %140, ptr %11, i32 0, i32 17
   %13 = load ptr, ptr %base, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110)"(ptr %10, ptr %12, ptr %13)
+  call void @"$anon (./terra/scheduling/batch.t:114)"(ptr %10, ptr %12, ptr %13)
   %14 = load %48, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %53, ptr %15, i32 0, i32 1
@@ -50992,10 +51339,10 @@ entry:
   %26 = load ptr, ptr %base, align 8
   %27 = load ptr, ptr %shape, align 8
   %28 = getelementptr %140, ptr %27, i32 0, i32 17
-  %29 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %28)
+  %29 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %28)
   %30 = call i64 @"$aligned"(i64 %29)
   %31 = getelementptr i8, ptr %26, i64 %30
-  call void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %23, ptr %25, ptr %31)
+  call void @"$anon (./terra/scheduling/batch.t:114).506"(ptr %23, ptr %25, ptr %31)
   %32 = load %48, ptr %3, align 1
   %33 = load ptr, ptr %shape, align 8
   %34 = getelementptr %140, ptr %33, i32 0, i32 2
@@ -51900,10 +52247,10 @@ entry:
   %shape = alloca ptr, align 8
   store ptr %0, ptr %shape, align 8
   %1 = load ptr, ptr %shape, align 8
-  %2 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %1)
+  %2 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %1)
   %3 = call i64 @"$aligned"(i64 %2)
   %4 = load ptr, ptr %shape, align 8
-  %5 = call i64 @"$anon (./terra/scheduling/batch.t:104).501"(ptr %4)
+  %5 = call i64 @"$anon (./terra/scheduling/batch.t:108).505"(ptr %4)
   %6 = call i64 @"$aligned"(i64 %5)
   %7 = add i64 %3, %6
   ret i64 %7
@@ -51927,7 +52274,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -52215,44 +52562,41 @@ entry:
   %257 = load ptr, ptr %"$shape", align 8
   %258 = getelementptr %26, ptr %257, i32 0, i32 5
   %259 = load i32, ptr %258, align 4
-  %260 = load ptr, ptr %"$shape", align 8
-  %261 = getelementptr %26, ptr %260, i32 0, i32 6
-  %262 = load i32, ptr %261, align 4
-  %263 = add i32 %262, 31
-  %264 = sdiv i32 %263, 32
-  %265 = mul i32 %259, %264
-  %266 = sext i32 %265 to i64
-  %267 = mul i64 %266, 4
-  %268 = add i64 %267, 64
-  %269 = sub i64 %268, 1
-  %270 = sdiv i64 %269, 64
-  %271 = mul i64 %270, 64
-  %272 = add i64 %256, %271
-  store i64 %272, ptr %"$offset", align 8
-  %273 = load i64, ptr %"$offset", align 8
+  %260 = sext i32 %259 to i64
+  %261 = load ptr, ptr %"$shape", align 8
+  %262 = call i64 @"$StepShape.mask_words"(ptr %261)
+  %263 = mul i64 %260, %262
+  %264 = mul i64 %263, 4
+  %265 = add i64 %264, 64
+  %266 = sub i64 %265, 1
+  %267 = sdiv i64 %266, 64
+  %268 = mul i64 %267, 64
+  %269 = add i64 %256, %268
+  store i64 %269, ptr %"$offset", align 8
+  %270 = load i64, ptr %"$offset", align 8
+  %271 = load ptr, ptr %"$shape", align 8
+  %272 = getelementptr %26, ptr %271, i32 0, i32 1
+  %273 = load i32, ptr %272, align 4
   %274 = load ptr, ptr %"$shape", align 8
-  %275 = getelementptr %26, ptr %274, i32 0, i32 1
+  %275 = getelementptr %26, ptr %274, i32 0, i32 2
   %276 = load i32, ptr %275, align 4
-  %277 = load ptr, ptr %"$shape", align 8
-  %278 = getelementptr %26, ptr %277, i32 0, i32 2
-  %279 = load i32, ptr %278, align 4
-  %280 = mul i32 %276, %279
-  %281 = sext i32 %280 to i64
-  %282 = mul i64 %281, 4
-  %283 = add i64 %282, 64
-  %284 = sub i64 %283, 1
-  %285 = sdiv i64 %284, 64
-  %286 = mul i64 %285, 64
-  %287 = add i64 %273, %286
-  store i64 %287, ptr %"$offset", align 8
-  %288 = load i64, ptr %"$offset", align 8
-  ret i64 %288
+  %277 = mul i32 %273, %276
+  %278 = sext i32 %277 to i64
+  %279 = mul i64 %278, 4
+  %280 = add i64 %279, 64
+  %281 = sub i64 %280, 1
+  %282 = sdiv i64 %281, 64
+  %283 = mul i64 %282, 64
+  %284 = add i64 %270, %283
+  store i64 %284, ptr %"$offset", align 8
+  %285 = load i64, ptr %"$offset", align 8
+  ret i64 %285
 
 dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:104).501"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:108).505"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -52327,7 +52671,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:110)"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:114)"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -52763,50 +53107,47 @@ entry:
   %379 = load ptr, ptr %"$shape", align 8
   %380 = getelementptr %26, ptr %379, i32 0, i32 5
   %381 = load i32, ptr %380, align 4
-  %382 = load ptr, ptr %"$shape", align 8
-  %383 = getelementptr %26, ptr %382, i32 0, i32 6
-  %384 = load i32, ptr %383, align 4
-  %385 = add i32 %384, 31
-  %386 = sdiv i32 %385, 32
-  %387 = mul i32 %381, %386
-  %388 = sext i32 %387 to i64
-  %389 = mul i64 %388, 4
-  %390 = add i64 %389, 64
-  %391 = sub i64 %390, 1
-  %392 = sdiv i64 %391, 64
-  %393 = mul i64 %392, 64
-  %394 = add i64 %378, %393
-  store i64 %394, ptr %"$offset", align 8
-  %395 = load ptr, ptr %"$data", align 8
-  %396 = load i64, ptr %"$offset", align 8
-  %397 = getelementptr i8, ptr %395, i64 %396
-  %398 = load ptr, ptr %"$self", align 8
-  %399 = getelementptr %40, ptr %398, i32 0, i32 26
-  store ptr %397, ptr %399, align 8
-  %400 = load i64, ptr %"$offset", align 8
+  %382 = sext i32 %381 to i64
+  %383 = load ptr, ptr %"$shape", align 8
+  %384 = call i64 @"$StepShape.mask_words"(ptr %383)
+  %385 = mul i64 %382, %384
+  %386 = mul i64 %385, 4
+  %387 = add i64 %386, 64
+  %388 = sub i64 %387, 1
+  %389 = sdiv i64 %388, 64
+  %390 = mul i64 %389, 64
+  %391 = add i64 %378, %390
+  store i64 %391, ptr %"$offset", align 8
+  %392 = load ptr, ptr %"$data", align 8
+  %393 = load i64, ptr %"$offset", align 8
+  %394 = getelementptr i8, ptr %392, i64 %393
+  %395 = load ptr, ptr %"$self", align 8
+  %396 = getelementptr %40, ptr %395, i32 0, i32 26
+  store ptr %394, ptr %396, align 8
+  %397 = load i64, ptr %"$offset", align 8
+  %398 = load ptr, ptr %"$shape", align 8
+  %399 = getelementptr %26, ptr %398, i32 0, i32 1
+  %400 = load i32, ptr %399, align 4
   %401 = load ptr, ptr %"$shape", align 8
-  %402 = getelementptr %26, ptr %401, i32 0, i32 1
+  %402 = getelementptr %26, ptr %401, i32 0, i32 2
   %403 = load i32, ptr %402, align 4
-  %404 = load ptr, ptr %"$shape", align 8
-  %405 = getelementptr %26, ptr %404, i32 0, i32 2
-  %406 = load i32, ptr %405, align 4
-  %407 = mul i32 %403, %406
-  %408 = sext i32 %407 to i64
-  %409 = mul i64 %408, 4
-  %410 = add i64 %409, 64
-  %411 = sub i64 %410, 1
-  %412 = sdiv i64 %411, 64
-  %413 = mul i64 %412, 64
-  %414 = add i64 %400, %413
-  store i64 %414, ptr %"$offset", align 8
-  %415 = load ptr, ptr %"$data", align 8
+  %404 = mul i32 %400, %403
+  %405 = sext i32 %404 to i64
+  %406 = mul i64 %405, 4
+  %407 = add i64 %406, 64
+  %408 = sub i64 %407, 1
+  %409 = sdiv i64 %408, 64
+  %410 = mul i64 %409, 64
+  %411 = add i64 %397, %410
+  store i64 %411, ptr %"$offset", align 8
+  %412 = load ptr, ptr %"$data", align 8
+  %413 = load ptr, ptr %"$self", align 8
+  %414 = getelementptr %40, ptr %413, i32 0, i32 0
+  store ptr %412, ptr %414, align 8
+  %415 = load i64, ptr %"$offset", align 8
   %416 = load ptr, ptr %"$self", align 8
-  %417 = getelementptr %40, ptr %416, i32 0, i32 0
-  store ptr %415, ptr %417, align 8
-  %418 = load i64, ptr %"$offset", align 8
-  %419 = load ptr, ptr %"$self", align 8
-  %420 = getelementptr %40, ptr %419, i32 0, i32 1
-  store i64 %418, ptr %420, align 8
+  %417 = getelementptr %40, ptr %416, i32 0, i32 1
+  store i64 %415, ptr %417, align 8
   ret void
 }
 
@@ -52828,7 +53169,7 @@ entry:
   %7 = load ptr, ptr %full, align 8
   %8 = getelementptr %40, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110)"(ptr %6, ptr %narrow, ptr %9)
+  call void @"$anon (./terra/scheduling/batch.t:114)"(ptr %6, ptr %narrow, ptr %9)
   %10 = load %48, ptr %3, align 1
   %11 = load ptr, ptr %full, align 8
   %12 = getelementptr %40, ptr %11, i32 0, i32 23
@@ -52876,7 +53217,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:114).506"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -53139,7 +53480,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %82 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %82, ptr @"$string.504")
+  call void @"$Plan.refuse"(ptr %82, ptr @"$string.508")
   %83 = load %48, ptr %3, align 1
   br label %merge6
 
@@ -53312,7 +53653,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %23, ptr %14, i32 0, i32 10
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.503", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.507", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -53406,7 +53747,7 @@ entry:
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
   %57 = getelementptr i8, ptr %56, i64 0
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.509", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.513", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -53442,7 +53783,7 @@ entry:
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %target, align 8
   %14 = load i64, ptr %capacity, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.505")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.509")
   br label %merge
 
 else:                                             ; preds = %entry
@@ -53462,7 +53803,7 @@ then1:                                            ; preds = %else
   %26 = load i32, ptr %page_size, align 4
   %27 = sext i32 %26 to i64
   %28 = mul i64 %25, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.506", i64 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.510", i64 %28)
   br label %merge
 
 else2:                                            ; preds = %else
@@ -53480,7 +53821,7 @@ then3:                                            ; preds = %else2
   %38 = load ptr, ptr %target, align 8
   %39 = load i64, ptr %capacity, align 8
   %40 = load i64, ptr %room, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.507", i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.511", i64 %40)
   br label %merge
 
 else4:                                            ; preds = %else2
@@ -53491,7 +53832,7 @@ else4:                                            ; preds = %else2
   %46 = load i32, ptr %page_size, align 4
   %47 = sext i32 %46 to i64
   %48 = mul i64 %45, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.508", i64 %44, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.512", i64 %44, i64 %48)
   br label %merge
 
 merge:                                            ; preds = %else4, %then3, %then1, %then
@@ -53536,7 +53877,7 @@ entry:
   %27 = load %48, ptr %19, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %kind, align 8
-  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.513", ptr %29)
+  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.517", ptr %29)
   %30 = load %48, ptr %18, align 1
   %31 = load ptr, ptr %out, align 8
   %32 = load ptr, ptr %made, align 8
@@ -53544,7 +53885,7 @@ entry:
   %34 = getelementptr %24, ptr %33, i32 0, i32 1
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.514", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.518", i64 %36)
   %37 = load %48, ptr %17, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = load ptr, ptr %made, align 8
@@ -53552,7 +53893,7 @@ entry:
   %41 = getelementptr %24, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = call ptr @"$layout_name"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.515", ptr %43)
+  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.519", ptr %43)
   %44 = load %48, ptr %16, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -53560,7 +53901,7 @@ entry:
   %48 = getelementptr %24, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.518", i64 %50)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.522", i64 %50)
   %51 = load %48, ptr %15, align 1
   %52 = load ptr, ptr %out, align 8
   %53 = load ptr, ptr %made, align 8
@@ -53568,7 +53909,7 @@ entry:
   %55 = getelementptr %24, ptr %54, i32 0, i32 5
   %56 = load i32, ptr %55, align 4
   %57 = sext i32 %56 to i64
-  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.519", i64 %57)
+  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.523", i64 %57)
   %58 = load %48, ptr %14, align 1
   %59 = load ptr, ptr %out, align 8
   %60 = load ptr, ptr %made, align 8
@@ -53576,7 +53917,7 @@ entry:
   %62 = getelementptr %24, ptr %61, i32 0, i32 11
   %63 = load i32, ptr %62, align 4
   %64 = sext i32 %63 to i64
-  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.520", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.524", i64 %64)
   %65 = load %48, ptr %13, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %made, align 8
@@ -53586,28 +53927,28 @@ entry:
   %70 = load ptr, ptr %made, align 8
   %71 = getelementptr %23, ptr %70, i32 0, i32 9
   %72 = load i64, ptr %71, align 8
-  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.530", i64 %72)
+  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.534", i64 %72)
   %73 = load %48, ptr %11, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
   %76 = getelementptr %23, ptr %75, i32 0, i32 20
   %77 = load i8, ptr %76, align 1
   %78 = icmp ne i8 %77, 0
-  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.531", i1 zeroext %78)
+  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.535", i1 zeroext %78)
   %79 = load %48, ptr %10, align 1
   %80 = load ptr, ptr %out, align 8
   %81 = load ptr, ptr %made, align 8
   %82 = getelementptr %23, ptr %81, i32 0, i32 21
   %83 = getelementptr [512 x i8], ptr %82, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.532", ptr %84)
+  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.536", ptr %84)
   %85 = load %48, ptr %9, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %86, ptr %87)
   %88 = load %48, ptr %8, align 1
   %89 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.556")
+  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.560")
   %90 = load %48, ptr %7, align 1
   %91 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %91)
@@ -53665,7 +54006,7 @@ entry:
   %10 = load ptr, ptr %source, align 8
   %11 = getelementptr %4, ptr %10, i32 0, i32 1
   %12 = load ptr, ptr %11, align 8
-  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.419", ptr %12)
+  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.423", ptr %12)
   %13 = load %48, ptr %8, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %source, align 8
@@ -53673,13 +54014,13 @@ entry:
   %17 = getelementptr %6, ptr %16, i32 0, i32 0
   %18 = getelementptr [64 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.420", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.424", ptr %19)
   %20 = load %48, ptr %7, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
   %23 = getelementptr %4, ptr %22, i32 0, i32 10
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.423", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.427", i64 %24)
   %25 = load %48, ptr %6, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = load ptr, ptr %source, align 8
@@ -53689,13 +54030,13 @@ entry:
   %31 = getelementptr %4, ptr %30, i32 0, i32 11
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.510", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.514", i64 %33)
   %34 = load %48, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %4, ptr %36, i32 0, i32 12
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.425", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.429", i64 %38)
   %39 = load %48, ptr %4, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
@@ -53705,14 +54046,14 @@ entry:
   %45 = getelementptr %4, ptr %44, i32 0, i32 13
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.511", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.515", i64 %47)
   %48 = load %48, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %4, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.512", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.516", i1 zeroext %53)
   %54 = load %48, ptr %2, align 1
   ret void
 }
@@ -53728,7 +54069,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.516"
+  ret ptr @"$string.520"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -53744,7 +54085,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.517"
+  ret ptr @"$string.521"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -53753,7 +54094,7 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  ret ptr @"$string.192"
+  ret ptr @"$string.196"
 
 dead5:                                            ; No predecessors!
   ret ptr undef
@@ -53778,7 +54119,7 @@ entry:
   %12 = getelementptr %23, ptr %11, i32 0, i32 4
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.521", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.525", ptr %14)
   %15 = load %48, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -53786,12 +54127,12 @@ entry:
   %19 = getelementptr %23, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.523", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.527", i64 %21)
   %22 = load %48, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.524", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.528", i64 %25)
   %26 = load %48, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -53799,20 +54140,20 @@ entry:
   %30 = getelementptr %24, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.525", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.529", i64 %32)
   %33 = load %48, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %23, ptr %35, i32 0, i32 13
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.526", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.530", i64 %37)
   %38 = load %48, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %23, ptr %40, i32 0, i32 12
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.527", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.531", i64 %43)
   %44 = load %48, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -53825,13 +54166,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.528", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.532", i64 %55)
   %56 = load %48, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.529", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.533", i64 %60)
   %61 = load %48, ptr %2, align 1
   ret void
 }
@@ -53847,7 +54188,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.201"
+  ret ptr @"$string.205"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -53860,7 +54201,7 @@ else:                                             ; preds = %entry
   br i1 %8, label %then1, label %else2
 
 then1:                                            ; preds = %else
-  ret ptr @"$string.202"
+  ret ptr @"$string.206"
 
 dead3:                                            ; No predecessors!
   br label %merge
@@ -53873,7 +54214,7 @@ else2:                                            ; preds = %else
   br i1 %12, label %then4, label %else5
 
 then4:                                            ; preds = %else2
-  ret ptr @"$string.522"
+  ret ptr @"$string.526"
 
 dead6:                                            ; No predecessors!
   br label %merge
@@ -54006,7 +54347,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%140) %28, ptr %29, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %28, i64 168, i1 false)
   %30 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.533")
+  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.537")
   %31 = load %48, ptr %27, align 1
   %32 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %32)
@@ -54020,7 +54361,7 @@ entry:
   %40 = getelementptr %140, ptr %shape, i32 0, i32 3
   %41 = load i64, ptr %40, align 8
   %42 = mul i64 %39, %41
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.534", i64 %42)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.538", i64 %42)
   %43 = load %48, ptr %25, align 1
   %44 = load ptr, ptr %out, align 8
   %45 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -54031,7 +54372,7 @@ entry:
   %50 = getelementptr %140, ptr %shape, i32 0, i32 3
   %51 = load i64, ptr %50, align 8
   %52 = mul i64 %49, %51
-  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.535", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.539", i64 %52)
   %53 = load %48, ptr %24, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -54042,7 +54383,7 @@ entry:
   %60 = getelementptr %140, ptr %shape, i32 0, i32 3
   %61 = load i64, ptr %60, align 8
   %62 = mul i64 %59, %61
-  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.536", i64 %62)
+  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.540", i64 %62)
   %63 = load %48, ptr %23, align 1
   %64 = load ptr, ptr %out, align 8
   %65 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -54066,13 +54407,13 @@ entry:
   %83 = trunc i8 %75 to i1
   %84 = select i1 %83, i64 %77, i64 %82
   %85 = mul i64 %66, %84
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.537", i64 %85)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.541", i64 %85)
   %86 = load %48, ptr %22, align 1
   %87 = load ptr, ptr %out, align 8
   %88 = getelementptr %140, ptr %shape, i32 0, i32 2
   %89 = load i64, ptr %88, align 8
   %90 = mul i64 %89, 4
-  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.538", i64 %90)
+  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.542", i64 %90)
   %91 = load %48, ptr %21, align 1
   %92 = load ptr, ptr %out, align 8
   %93 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -54090,7 +54431,7 @@ entry:
   %105 = getelementptr %140, ptr %shape, i32 0, i32 3
   %106 = load i64, ptr %105, align 8
   %107 = mul i64 %104, %106
-  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.539", i64 %107)
+  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.543", i64 %107)
   %108 = load %48, ptr %20, align 1
   %109 = load ptr, ptr %out, align 8
   %110 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -54104,7 +54445,7 @@ entry:
   %118 = getelementptr %140, ptr %shape, i32 0, i32 3
   %119 = load i64, ptr %118, align 8
   %120 = mul i64 %117, %119
-  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.540", i64 %120)
+  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.544", i64 %120)
   %121 = load %48, ptr %19, align 1
   %122 = load ptr, ptr %out, align 8
   %123 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -54118,7 +54459,7 @@ entry:
   %131 = getelementptr %140, ptr %shape, i32 0, i32 3
   %132 = load i64, ptr %131, align 8
   %133 = mul i64 %130, %132
-  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.541", i64 %133)
+  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.545", i64 %133)
   %134 = load %48, ptr %18, align 1
   %135 = load ptr, ptr %out, align 8
   %136 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -54130,7 +54471,7 @@ entry:
   %142 = getelementptr %140, ptr %shape, i32 0, i32 3
   %143 = load i64, ptr %142, align 8
   %144 = mul i64 %141, %143
-  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.542", i64 %144)
+  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.546", i64 %144)
   %145 = load %48, ptr %17, align 1
   %146 = load ptr, ptr %out, align 8
   %147 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -54141,7 +54482,7 @@ entry:
   %152 = getelementptr %140, ptr %shape, i32 0, i32 3
   %153 = load i64, ptr %152, align 8
   %154 = mul i64 %151, %153
-  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.543", i64 %154)
+  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.547", i64 %154)
   %155 = load %48, ptr %16, align 1
   %156 = load ptr, ptr %out, align 8
   %157 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -54149,13 +54490,13 @@ entry:
   %159 = getelementptr %140, ptr %shape, i32 0, i32 8
   %160 = load i64, ptr %159, align 8
   %161 = mul i64 %158, %160
-  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.544", i64 %161)
+  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.548", i64 %161)
   %162 = load %48, ptr %15, align 1
   %163 = load ptr, ptr %out, align 8
   %164 = getelementptr %140, ptr %shape, i32 0, i32 2
   %165 = load i64, ptr %164, align 8
   %166 = mul i64 %165, 4
-  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.545", i64 %166)
+  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.549", i64 %166)
   %167 = load %48, ptr %14, align 1
   %168 = load ptr, ptr %out, align 8
   %169 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -54166,7 +54507,7 @@ entry:
   %174 = getelementptr %140, ptr %shape, i32 0, i32 3
   %175 = load i64, ptr %174, align 8
   %176 = mul i64 %173, %175
-  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.546", i64 %176)
+  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.550", i64 %176)
   %177 = load %48, ptr %13, align 1
   %178 = load ptr, ptr %out, align 8
   %179 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -54175,7 +54516,7 @@ entry:
   %182 = load i64, ptr %181, align 8
   %183 = mul i64 %180, %182
   %184 = mul i64 %183, 4
-  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.547", i64 %184)
+  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.551", i64 %184)
   %185 = load %48, ptr %12, align 1
   %186 = load ptr, ptr %out, align 8
   %187 = getelementptr %140, ptr %shape, i32 0, i32 2
@@ -54184,7 +54525,7 @@ entry:
   %190 = load i64, ptr %189, align 8
   %191 = mul i64 %188, %190
   %192 = mul i64 %191, 4
-  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.548", i64 %192)
+  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.552", i64 %192)
   %193 = load %48, ptr %11, align 1
   %194 = load ptr, ptr %out, align 8
   %195 = getelementptr %140, ptr %shape, i32 0, i32 10
@@ -54193,7 +54534,7 @@ entry:
   %198 = load i64, ptr %197, align 8
   %199 = mul i64 %196, %198
   %200 = mul i64 %199, 4
-  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.549", i64 %200)
+  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.553", i64 %200)
   %201 = load %48, ptr %10, align 1
   %202 = load ptr, ptr %out, align 8
   %203 = getelementptr %140, ptr %shape, i32 0, i32 10
@@ -54202,7 +54543,7 @@ entry:
   %206 = load i64, ptr %205, align 8
   %207 = mul i64 %204, %206
   %208 = mul i64 %207, 4
-  call void @"$JsonWriter.integer_field"(ptr %202, ptr @"$string.67", i64 %208)
+  call void @"$JsonWriter.integer_field"(ptr %202, ptr @"$string.71", i64 %208)
   %209 = load %48, ptr %9, align 1
   %210 = load ptr, ptr %out, align 8
   %211 = getelementptr %140, ptr %shape, i32 0, i32 0
@@ -54217,13 +54558,13 @@ entry:
   %220 = mul i64 %219, 4
   %221 = trunc i8 %214 to i1
   %222 = select i1 %221, i64 %220, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.550", i64 %222)
+  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.554", i64 %222)
   %223 = load %48, ptr %8, align 1
   %224 = load ptr, ptr %out, align 8
   %225 = getelementptr %140, ptr %shape, i32 0, i32 14
   %226 = load i64, ptr %225, align 8
   %227 = mul i64 %226, 4
-  call void @"$JsonWriter.integer_field"(ptr %224, ptr @"$string.551", i64 %227)
+  call void @"$JsonWriter.integer_field"(ptr %224, ptr @"$string.555", i64 %227)
   %228 = load %48, ptr %7, align 1
   %229 = load ptr, ptr %out, align 8
   %230 = getelementptr %140, ptr %shape, i32 0, i32 1
@@ -54238,7 +54579,7 @@ entry:
   %239 = mul i64 %238, 4
   %240 = trunc i8 %233 to i1
   %241 = select i1 %240, i64 %239, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.552", i64 %241)
+  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.556", i64 %241)
   %242 = load %48, ptr %6, align 1
   %243 = load ptr, ptr %out, align 8
   %244 = getelementptr %140, ptr %shape, i32 0, i32 14
@@ -54248,7 +54589,7 @@ entry:
   %248 = sdiv i64 %247, 2
   %249 = mul i64 %245, %248
   %250 = mul i64 %249, 4
-  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.553", i64 %250)
+  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.557", i64 %250)
   %251 = load %48, ptr %5, align 1
   %252 = load ptr, ptr %out, align 8
   %253 = getelementptr %140, ptr %shape, i32 0, i32 14
@@ -54258,12 +54599,12 @@ entry:
   %257 = sdiv i64 %256, 2
   %258 = mul i64 %254, %257
   %259 = mul i64 %258, 4
-  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.554", i64 %259)
+  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.558", i64 %259)
   %260 = load %48, ptr %4, align 1
   %261 = load ptr, ptr %out, align 8
   %262 = getelementptr %140, ptr %shape, i32 0, i32 16
   %263 = load i64, ptr %262, align 8
-  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.555", i64 %263)
+  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.559", i64 %263)
   %264 = load %48, ptr %3, align 1
   %265 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %265)
@@ -54301,42 +54642,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.557", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.561", i64 %20)
   %21 = load %48, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %146, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.558", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.562", i64 %24)
   %25 = load %48, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %146, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.559", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.563", i64 %28)
   %29 = load %48, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %146, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.560", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.564", i64 %32)
   %33 = load %48, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %146, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.561", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.565", i64 %36)
   %37 = load %48, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %146, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.562", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.566", i64 %40)
   %41 = load %48, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %146, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.563", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.567", i64 %44)
   %45 = load %48, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %146, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.564", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.568", i64 %48)
   %49 = load %48, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -54537,14 +54878,14 @@ merge:                                            ; preds = %else, %dead
   call void @"$Loop.lock"(ptr %22)
   %23 = load %48, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %31, ptr %24, i32 0, i32 19
+  %25 = getelementptr %31, ptr %24, i32 0, i32 21
   %26 = load ptr, ptr %target, align 8
   %27 = load i32, ptr %capacity, align 4
   %28 = call i32 @"$EventRing.take"(ptr %25, ptr %26, i32 %27)
   %29 = load ptr, ptr %count, align 8
   store i32 %28, ptr %29, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %31, ptr %30, i32 0, i32 19
+  %31 = getelementptr %31, ptr %30, i32 0, i32 21
   %32 = getelementptr %44, ptr %31, i32 0, i32 4
   %33 = load i64, ptr %32, align 8
   %34 = icmp eq i64 %33, 0
@@ -54554,7 +54895,7 @@ merge:                                            ; preds = %else, %dead
 
 then3:                                            ; preds = %merge
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %31, ptr %37, i32 0, i32 20
+  %38 = getelementptr %31, ptr %37, i32 0, i32 22
   %39 = load i32, ptr %38, align 4
   %40 = call i64 @read(i32 %39, ptr %value, i64 8)
   br label %merge2
@@ -54690,7 +55031,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.88")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.92")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -54764,7 +55105,7 @@ then2:                                            ; preds = %then
   %12 = getelementptr %0, ptr %11, i32 0, i32 0
   %13 = getelementptr [1024 x i8], ptr %12, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string", ptr @"$string.88")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string", ptr @"$string.92")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -54812,7 +55153,7 @@ entry:
   %13 = zext i1 %12 to i8
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %1, ptr %14, i32 0, i32 5
-  %16 = getelementptr %31, ptr %15, i32 0, i32 32
+  %16 = getelementptr %31, ptr %15, i32 0, i32 34
   store i8 %13, ptr %16, align 1
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %1, ptr %17, i32 0, i32 5
@@ -54877,7 +55218,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %0, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.565")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.569")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -55211,7 +55552,7 @@ then3:                                            ; preds = %then
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %capacity, align 4
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.566", i32 %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.570", i32 %59)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -55389,7 +55730,7 @@ then3:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.88")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.92")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -55425,7 +55766,7 @@ then10:                                           ; preds = %then6
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.567")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.571")
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -55499,7 +55840,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr %0, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.568")
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.572")
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -55524,7 +55865,7 @@ merge:                                            ; preds = %else, %merge2
   %36 = load %48, ptr %4, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %1, ptr %37, i32 0, i32 5
-  %39 = getelementptr %31, ptr %38, i32 0, i32 32
+  %39 = getelementptr %31, ptr %38, i32 0, i32 34
   store i8 0, ptr %39, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %1, ptr %40, i32 0, i32 5
@@ -55567,9 +55908,9 @@ entry:
   %17 = load ptr, ptr %made, align 8
   %18 = getelementptr %57, ptr %17, i32 0, i32 10
   %19 = load i64, ptr %18, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.569", i64 %19)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.573", i64 %19)
   %20 = load %48, ptr %12, align 1
-  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.570")
+  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.574")
   %21 = load %48, ptr %11, align 1
   call void @"$JsonWriter.begin_array"(ptr %out)
   %22 = load %48, ptr %10, align 1
@@ -55601,17 +55942,17 @@ forbody:                                          ; preds = %forcond
   %39 = load ptr, ptr %total, align 8
   %40 = getelementptr %58, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
-  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.432", ptr %41)
+  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.436", ptr %41)
   %42 = load %48, ptr %8, align 1
   %43 = load ptr, ptr %total, align 8
   %44 = getelementptr %58, ptr %43, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.571", i64 %45)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.575", i64 %45)
   %46 = load %48, ptr %7, align 1
   %47 = load ptr, ptr %total, align 8
   %48 = getelementptr %58, ptr %47, i32 0, i32 2
   %49 = load i64, ptr %48, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.572", i64 %49)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.576", i64 %49)
   %50 = load %48, ptr %6, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %48, ptr %5, align 1
@@ -55663,7 +56004,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.88")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.92")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -55699,7 +56040,7 @@ then9:                                            ; preds = %then5
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.573")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string", ptr @"$string.577")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -55846,7 +56187,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %35 = load ptr, ptr %self, align 8
   %36 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %35, ptr @"$string.574", i32 -1, ptr %36)
+  call void @"$Rank.describe_failure"(ptr %35, ptr @"$string.578", i32 -1, ptr %36)
   %37 = load %48, ptr %3, align 1
   %38 = load i32, ptr %code, align 4
   ret i32 %38
@@ -55894,7 +56235,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.88")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string", ptr @"$string.92")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -56035,7 +56376,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %35, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.581", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.585", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -56144,7 +56485,7 @@ entry:
 then:                                             ; preds = %and.lhs.true
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %31, ptr %16, i32 0, i32 24
+  %17 = getelementptr %31, ptr %16, i32 0, i32 26
   %18 = getelementptr %45, ptr %17, i32 0, i32 1
   store i32 %15, ptr %18, align 4
   br label %merge
@@ -56162,7 +56503,7 @@ merge:                                            ; preds = %else, %then
 and.lhs.true:                                     ; preds = %entry
   %22 = load i32, ptr %num_pages, align 4
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %31, ptr %23, i32 0, i32 24
+  %24 = getelementptr %31, ptr %23, i32 0, i32 26
   %25 = getelementptr %45, ptr %24, i32 0, i32 1
   %26 = load i32, ptr %25, align 4
   %27 = icmp slt i32 %22, %26
@@ -56223,7 +56564,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %31, ptr %25, i32 0, i32 2
   %27 = getelementptr %32, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.575", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.579", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -56270,7 +56611,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.576", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.580", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -56287,9 +56628,9 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead11
   %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %31, ptr %54, i32 0, i32 19
+  %55 = getelementptr %31, ptr %54, i32 0, i32 21
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %31, ptr %56, i32 0, i32 18
+  %57 = getelementptr %31, ptr %56, i32 0, i32 20
   %58 = load i32, ptr %57, align 4
   %59 = mul i32 2, %58
   %60 = sext i32 %59 to i64
@@ -56313,10 +56654,10 @@ then17:                                           ; preds = %then13
   %71 = getelementptr [1024 x i8], ptr %70, i32 0, i32 0
   %72 = getelementptr i8, ptr %71, i64 0
   %73 = load ptr, ptr %self, align 8
-  %74 = getelementptr %31, ptr %73, i32 0, i32 19
+  %74 = getelementptr %31, ptr %73, i32 0, i32 21
   %75 = getelementptr %44, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.577", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.581", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -56376,7 +56717,7 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %31, ptr %3, i32 0, i32 17
+  %4 = getelementptr %31, ptr %3, i32 0, i32 18
   %5 = getelementptr %43, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   store i64 0, ptr %i, align 8
@@ -56393,7 +56734,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %31, ptr %13, i32 0, i32 17
+  %14 = getelementptr %31, ptr %13, i32 0, i32 18
   %15 = getelementptr %43, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = load i64, ptr %i, align 8
@@ -56435,7 +56776,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %60, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.578", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.582", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -56524,7 +56865,7 @@ whilebody:                                        ; preds = %and.lhs.true
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %33, ptr %12, i32 0, i32 4
-  %14 = call ptr @"$Vector.last.73"(ptr %13)
+  %14 = call ptr @"$Vector.last.77"(ptr %13)
   %15 = load ptr, ptr %14, align 8
   call void @"$Scheduler.preempt"(ptr %11, ptr %15)
   %16 = load %48, ptr %2, align 1
@@ -56579,7 +56920,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.23", i32 79, ptr @"$string.579")
+  call void @"$check.fail"(ptr @"$string.23", i32 79, ptr @"$string.583")
   %15 = load %48, ptr %8, align 1
   br label %merge
 
@@ -56597,7 +56938,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.23", i32 80, ptr @"$string.580")
+  call void @"$check.fail"(ptr @"$string.23", i32 80, ptr @"$string.584")
   %23 = load %48, ptr %7, align 1
   br label %merge1
 
@@ -56613,7 +56954,7 @@ merge1:                                           ; preds = %else3, %then2
   store i32 %28, ptr %num_saved, align 4
   %29 = load ptr, ptr %item, align 8
   %30 = getelementptr %60, ptr %29, i32 0, i32 15
-  call void @"$Vector.clear.278"(ptr %30)
+  call void @"$Vector.clear.282"(ptr %30)
   %31 = load %48, ptr %6, align 1
   %32 = load i32, ptr %num_saved, align 4
   store i32 0, ptr %i, align 4
@@ -56909,7 +57250,7 @@ then3:                                            ; preds = %then
   call void @"$Scheduler.fail"(ptr %39, ptr %40, i32 %41, ptr %44)
   %45 = load %48, ptr %4, align 1
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %31, ptr %46, i32 0, i32 15
+  %47 = getelementptr %31, ptr %46, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %47, ptr align 1 %message, i64 1024, i1 false)
   %48 = load i32, ptr %num_failed, align 4
   %49 = add i32 %48, 1
@@ -56990,7 +57331,7 @@ then16:                                           ; preds = %then12
   call void @"$Scheduler.fail"(ptr %85, ptr %86, i32 %87, ptr %90)
   %91 = load %48, ptr %3, align 1
   %92 = load ptr, ptr %self, align 8
-  %93 = getelementptr %31, ptr %92, i32 0, i32 15
+  %93 = getelementptr %31, ptr %92, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %93, ptr align 1 %message10, i64 1024, i1 false)
   %94 = load i32, ptr %num_failed, align 4
   %95 = add i32 %94, 1
@@ -57071,7 +57412,7 @@ then29:                                           ; preds = %then25
   call void @"$Scheduler.fail"(ptr %131, ptr %132, i32 %133, ptr %136)
   %137 = load %48, ptr %2, align 1
   %138 = load ptr, ptr %self, align 8
-  %139 = getelementptr %31, ptr %138, i32 0, i32 15
+  %139 = getelementptr %31, ptr %138, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %139, ptr align 1 %message23, i64 1024, i1 false)
   %140 = load i32, ptr %num_failed, align 4
   %141 = add i32 %140, 1
@@ -57178,7 +57519,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %60, ptr %37, i32 0, i32 15
   %39 = getelementptr %11, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.582", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.586", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -57416,7 +57757,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.583", i32 -1, ptr %46)
+  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.587", i32 -1, ptr %46)
   %47 = load %48, ptr %5, align 1
   %48 = load i32, ptr %code, align 4
   ret i32 %48
@@ -57450,7 +57791,7 @@ else:                                             ; preds = %entry
 then6:                                            ; preds = %else
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.584", i32 -1, ptr %63)
+  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.588", i32 -1, ptr %63)
   %64 = load %48, ptr %4, align 1
   %65 = load i32, ptr %code4, align 4
   ret i32 %65
@@ -57484,7 +57825,7 @@ merge:                                            ; preds = %merge5, %merge1
 then11:                                           ; preds = %merge
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.585", i32 -1, ptr %80)
+  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.589", i32 -1, ptr %80)
   %81 = load %48, ptr %3, align 1
   %82 = load i32, ptr %code9, align 4
   ret i32 %82
@@ -57801,7 +58142,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.586", i32 -1, ptr %52)
+  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.590", i32 -1, ptr %52)
   %53 = load %48, ptr %4, align 1
   %54 = load i32, ptr %code, align 4
   ret i32 %54
@@ -57844,7 +58185,7 @@ merge1:                                           ; preds = %else3, %merge4
 then10:                                           ; preds = %merge1
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %73, ptr @"$string.551", i32 -1, ptr %74)
+  call void @"$Rank.describe_failure"(ptr %73, ptr @"$string.555", i32 -1, ptr %74)
   %75 = load %48, ptr %3, align 1
   %76 = load i32, ptr %code8, align 4
   ret i32 %76
@@ -57871,15 +58212,15 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %33, ptr %4, i32 0, i32 8
-  call void @"$Vector.clear.87"(ptr %5)
+  call void @"$Vector.clear.91"(ptr %5)
   %6 = load %48, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %33, ptr %7, i32 0, i32 9
-  call void @"$Vector.clear.87"(ptr %8)
+  call void @"$Vector.clear.91"(ptr %8)
   %9 = load %48, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %33, ptr %10, i32 0, i32 10
-  call void @"$Vector.clear.87"(ptr %11)
+  call void @"$Vector.clear.91"(ptr %11)
   %12 = load %48, ptr %1, align 1
   ret void
 }
@@ -57904,7 +58245,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.75", i32 10, ptr @"$string.587")
+  call void @"$check.fail"(ptr @"$string.79", i32 10, ptr @"$string.591")
   %9 = load %48, ptr %4, align 1
   br label %merge
 
@@ -57932,7 +58273,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.75", i32 11, ptr @"$string.588")
+  call void @"$check.fail"(ptr @"$string.79", i32 11, ptr @"$string.592")
   %24 = load %48, ptr %3, align 1
   br label %merge1
 
@@ -58168,7 +58509,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.589", i32 -1, ptr %22)
+  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.593", i32 -1, ptr %22)
   %23 = load %48, ptr %3, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -58750,6 +59091,424 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
+define dso_local i32 @engine_set_mask(ptr %0, i64 %1, i32 %2, ptr %3, ptr %4) {
+entry:
+  %engine = alloca ptr, align 8
+  %target = alloca ptr, align 8
+  %message = alloca ptr, align 8
+  %mask = alloca ptr, align 8
+  %index = alloca i32, align 4
+  %request_id = alloca i64, align 8
+  %handle = alloca ptr, align 8
+  store ptr %0, ptr %handle, align 8
+  store i64 %1, ptr %request_id, align 8
+  store i32 %2, ptr %index, align 4
+  store ptr %3, ptr %mask, align 8
+  store ptr %4, ptr %message, align 8
+  %5 = load ptr, ptr %handle, align 8
+  %6 = icmp eq ptr %5, null
+  %7 = zext i1 %6 to i8
+  %8 = trunc i8 %7 to i1
+  br i1 %8, label %then, label %else
+
+then:                                             ; preds = %entry
+  %9 = load ptr, ptr %message, align 8
+  store ptr %9, ptr %target, align 8
+  %10 = load ptr, ptr %target, align 8
+  %11 = icmp ne ptr %10, null
+  %12 = zext i1 %11 to i8
+  %13 = trunc i8 %12 to i1
+  br i1 %13, label %then2, label %else3
+
+then2:                                            ; preds = %then
+  %14 = load ptr, ptr %target, align 8
+  %15 = getelementptr %0, ptr %14, i32 0, i32 0
+  %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
+  %17 = getelementptr i8, ptr %16, i64 0
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string", ptr @"$string.92")
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  ret i32 1
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %19 = load ptr, ptr %handle, align 8
+  store ptr %19, ptr %engine, align 8
+  %20 = load ptr, ptr %engine, align 8
+  %21 = getelementptr %1, ptr %20, i32 0, i32 5
+  %22 = load i64, ptr %request_id, align 8
+  %23 = load i32, ptr %index, align 4
+  %24 = load ptr, ptr %mask, align 8
+  %25 = load ptr, ptr %message, align 8
+  %26 = call i32 @"$Loop.set_mask"(ptr %21, i64 %22, i32 %23, ptr %24, ptr %25)
+  ret i32 %26
+
+dead4:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Loop.set_mask"(ptr %0, i64 %1, i32 %2, ptr %3, ptr %4) {
+entry:
+  %5 = alloca %48, align 8
+  %code = alloca i32, align 4
+  %6 = alloca %48, align 8
+  %7 = alloca %48, align 8
+  %message = alloca ptr, align 8
+  %mask = alloca ptr, align 8
+  %index = alloca i32, align 4
+  %request_id = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %request_id, align 8
+  store i32 %2, ptr %index, align 4
+  store ptr %3, ptr %mask, align 8
+  store ptr %4, ptr %message, align 8
+  %8 = load ptr, ptr %message, align 8
+  call void @"$status.clear"(ptr %8)
+  %9 = load %48, ptr %7, align 1
+  %10 = load ptr, ptr %self, align 8
+  call void @"$Loop.lock"(ptr %10)
+  %11 = load %48, ptr %6, align 1
+  %12 = load ptr, ptr %self, align 8
+  %13 = load i64, ptr %request_id, align 8
+  %14 = load i32, ptr %index, align 4
+  %15 = load ptr, ptr %mask, align 8
+  %16 = load ptr, ptr %message, align 8
+  %17 = call i32 @"$Loop.give_mask"(ptr %12, i64 %13, i32 %14, ptr %15, ptr %16)
+  store i32 %17, ptr %code, align 4
+  %18 = load ptr, ptr %self, align 8
+  call void @"$Loop.unlock"(ptr %18)
+  %19 = load %48, ptr %5, align 1
+  %20 = load i32, ptr %code, align 4
+  ret i32 %20
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Loop.give_mask"(ptr %0, i64 %1, i32 %2, ptr %3, ptr %4) {
+entry:
+  %5 = alloca %48, align 8
+  %code = alloca i32, align 4
+  %target = alloca ptr, align 8
+  %item = alloca ptr, align 8
+  %message = alloca ptr, align 8
+  %mask = alloca ptr, align 8
+  %index = alloca i32, align 4
+  %request_id = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %request_id, align 8
+  store i32 %2, ptr %index, align 4
+  store ptr %3, ptr %mask, align 8
+  store ptr %4, ptr %message, align 8
+  %6 = load ptr, ptr %self, align 8
+  %7 = load i64, ptr %request_id, align 8
+  %8 = call ptr @"$Loop.find_live"(ptr %6, i64 %7)
+  store ptr %8, ptr %item, align 8
+  %9 = load ptr, ptr %item, align 8
+  %10 = icmp eq ptr %9, null
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %then, label %else
+
+then:                                             ; preds = %entry
+  %13 = load ptr, ptr %message, align 8
+  store ptr %13, ptr %target, align 8
+  %14 = load ptr, ptr %target, align 8
+  %15 = icmp ne ptr %14, null
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then2, label %else3
+
+then2:                                            ; preds = %then
+  %18 = load ptr, ptr %target, align 8
+  %19 = getelementptr %0, ptr %18, i32 0, i32 0
+  %20 = getelementptr [1024 x i8], ptr %19, i32 0, i32 0
+  %21 = getelementptr i8, ptr %20, i64 0
+  %22 = load i64, ptr %request_id, align 8
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.93", i64 %22)
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  ret i32 5
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %24 = load ptr, ptr %self, align 8
+  %25 = load ptr, ptr %item, align 8
+  %26 = load i32, ptr %index, align 4
+  %27 = load ptr, ptr %message, align 8
+  %28 = call i32 @"$Loop.check_mask"(ptr %24, ptr %25, i32 %26, ptr %27)
+  store i32 %28, ptr %code, align 4
+  %29 = load i32, ptr %code, align 4
+  %30 = icmp ne i32 %29, 0
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %then5, label %else6
+
+then5:                                            ; preds = %merge
+  %33 = load i32, ptr %code, align 4
+  ret i32 %33
+
+dead7:                                            ; No predecessors!
+  br label %merge4
+
+else6:                                            ; preds = %merge
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %dead7
+  %34 = load ptr, ptr %item, align 8
+  %35 = load ptr, ptr %mask, align 8
+  call void @"$Sequence.give_mask"(ptr %34, ptr %35)
+  %36 = load %48, ptr %5, align 1
+  %37 = load ptr, ptr %self, align 8
+  %38 = getelementptr %31, ptr %37, i32 0, i32 14
+  store i8 1, ptr %38, align 1
+  %39 = load ptr, ptr %self, align 8
+  %40 = getelementptr %31, ptr %39, i32 0, i32 7
+  %41 = call i32 @pthread_cond_signal(ptr %40)
+  ret i32 0
+
+dead8:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Loop.check_mask"(ptr %0, ptr %1, i32 %2, ptr %3) {
+entry:
+  %target15 = alloca ptr, align 8
+  %target7 = alloca ptr, align 8
+  %target = alloca ptr, align 8
+  %message = alloca ptr, align 8
+  %index = alloca i32, align 4
+  %item = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %item, align 8
+  store i32 %2, ptr %index, align 4
+  store ptr %3, ptr %message, align 8
+  %4 = load ptr, ptr %item, align 8
+  %5 = call zeroext i1 @"$Sequence.is_masked"(ptr %4)
+  %6 = zext i1 %5 to i8
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %else, label %then
+
+then:                                             ; preds = %entry
+  %8 = load ptr, ptr %message, align 8
+  store ptr %8, ptr %target, align 8
+  %9 = load ptr, ptr %target, align 8
+  %10 = icmp ne ptr %9, null
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %then2, label %else3
+
+then2:                                            ; preds = %then
+  %13 = load ptr, ptr %target, align 8
+  %14 = getelementptr %0, ptr %13, i32 0, i32 0
+  %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
+  %16 = getelementptr i8, ptr %15, i64 0
+  %17 = load ptr, ptr %item, align 8
+  %18 = getelementptr %60, ptr %17, i32 0, i32 0
+  %19 = load i64, ptr %18, align 8
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.594", i64 %19)
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  ret i32 1
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %21 = load i32, ptr %index, align 4
+  %22 = load ptr, ptr %item, align 8
+  %23 = getelementptr %60, ptr %22, i32 0, i32 29
+  %24 = load i32, ptr %23, align 4
+  %25 = icmp ne i32 %21, %24
+  %26 = zext i1 %25 to i8
+  %27 = trunc i8 %26 to i1
+  br i1 %27, label %then5, label %else6
+
+then5:                                            ; preds = %merge
+  %28 = load ptr, ptr %message, align 8
+  store ptr %28, ptr %target7, align 8
+  %29 = load ptr, ptr %target7, align 8
+  %30 = icmp ne ptr %29, null
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %then9, label %else10
+
+then9:                                            ; preds = %then5
+  %33 = load ptr, ptr %target7, align 8
+  %34 = getelementptr %0, ptr %33, i32 0, i32 0
+  %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
+  %36 = getelementptr i8, ptr %35, i64 0
+  %37 = load i32, ptr %index, align 4
+  %38 = load ptr, ptr %item, align 8
+  %39 = getelementptr %60, ptr %38, i32 0, i32 0
+  %40 = load i64, ptr %39, align 8
+  %41 = load ptr, ptr %item, align 8
+  %42 = getelementptr %60, ptr %41, i32 0, i32 29
+  %43 = load i32, ptr %42, align 4
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.595", i32 %37, i64 %40, i32 %43)
+  br label %merge8
+
+else10:                                           ; preds = %then5
+  br label %merge8
+
+merge8:                                           ; preds = %else10, %then9
+  ret i32 1
+
+dead11:                                           ; No predecessors!
+  br label %merge4
+
+else6:                                            ; preds = %merge
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %dead11
+  %45 = load i32, ptr %index, align 4
+  %46 = load ptr, ptr %item, align 8
+  %47 = getelementptr %60, ptr %46, i32 0, i32 31
+  %48 = load i32, ptr %47, align 4
+  %49 = icmp sgt i32 %45, %48
+  %50 = zext i1 %49 to i8
+  %51 = trunc i8 %50 to i1
+  br i1 %51, label %then13, label %else14
+
+then13:                                           ; preds = %merge4
+  %52 = load ptr, ptr %message, align 8
+  store ptr %52, ptr %target15, align 8
+  %53 = load ptr, ptr %target15, align 8
+  %54 = icmp ne ptr %53, null
+  %55 = zext i1 %54 to i8
+  %56 = trunc i8 %55 to i1
+  br i1 %56, label %then17, label %else18
+
+then17:                                           ; preds = %then13
+  %57 = load ptr, ptr %target15, align 8
+  %58 = getelementptr %0, ptr %57, i32 0, i32 0
+  %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
+  %60 = getelementptr i8, ptr %59, i64 0
+  %61 = load i32, ptr %index, align 4
+  %62 = load ptr, ptr %item, align 8
+  %63 = getelementptr %60, ptr %62, i32 0, i32 0
+  %64 = load i64, ptr %63, align 8
+  %65 = load ptr, ptr %item, align 8
+  %66 = getelementptr %60, ptr %65, i32 0, i32 31
+  %67 = load i32, ptr %66, align 4
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 1024, ptr @"$string.596", i32 %61, i64 %64, i32 %67)
+  br label %merge16
+
+else18:                                           ; preds = %then13
+  br label %merge16
+
+merge16:                                          ; preds = %else18, %then17
+  ret i32 1
+
+dead19:                                           ; No predecessors!
+  br label %merge12
+
+else14:                                           ; preds = %merge4
+  br label %merge12
+
+merge12:                                          ; preds = %else14, %dead19
+  ret i32 0
+
+dead20:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define internal void @"$Sequence.give_mask"(ptr %0, ptr %1) {
+entry:
+  %last = alloca i64, align 8
+  %mask = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %mask, align 8
+  %2 = load ptr, ptr %mask, align 8
+  %3 = icmp eq ptr %2, null
+  %4 = zext i1 %3 to i8
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %60, ptr %5, i32 0, i32 28
+  store i8 %4, ptr %6, align 1
+  %7 = load ptr, ptr %mask, align 8
+  %8 = icmp ne ptr %7, null
+  %9 = zext i1 %8 to i8
+  %10 = trunc i8 %9 to i1
+  br i1 %10, label %then, label %else
+
+then:                                             ; preds = %entry
+  %11 = load ptr, ptr %self, align 8
+  %12 = call i64 @"$Sequence.num_mask_words"(ptr %11)
+  %13 = sub i64 %12, 1
+  store i64 %13, ptr %last, align 8
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %60, ptr %14, i32 0, i32 26
+  %16 = load ptr, ptr %15, align 8
+  %17 = load ptr, ptr %mask, align 8
+  %18 = load i64, ptr %last, align 8
+  %19 = add i64 %18, 1
+  %20 = mul i64 %19, 4
+  %21 = call ptr @memcpy(ptr %16, ptr %17, i64 %20)
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %60, ptr %22, i32 0, i32 26
+  %24 = load ptr, ptr %23, align 8
+  %25 = load i64, ptr %last, align 8
+  %26 = getelementptr i32, ptr %24, i64 %25
+  %27 = load i32, ptr %26, align 4
+  %28 = load ptr, ptr %self, align 8
+  %29 = getelementptr %60, ptr %28, i32 0, i32 27
+  %30 = load i32, ptr %29, align 4
+  %31 = srem i32 %30, 32
+  %32 = sub i32 32, %31
+  %33 = srem i32 %32, 32
+  %34 = lshr i32 -1, %33
+  %35 = and i32 %27, %34
+  %36 = load ptr, ptr %self, align 8
+  %37 = getelementptr %60, ptr %36, i32 0, i32 26
+  %38 = load ptr, ptr %37, align 8
+  %39 = load i64, ptr %last, align 8
+  %40 = getelementptr i32, ptr %38, i64 %39
+  store i32 %35, ptr %40, align 4
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %41 = load ptr, ptr %self, align 8
+  %42 = getelementptr %60, ptr %41, i32 0, i32 29
+  %43 = load i32, ptr %42, align 4
+  %44 = add i32 %43, 1
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %60, ptr %45, i32 0, i32 29
+  store i32 %44, ptr %46, align 4
+  ret void
+}
+
 define dso_local i32 @engine_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %engine = alloca ptr, align 8
@@ -58782,7 +59541,7 @@ then2:                                            ; preds = %then
   %14 = getelementptr %0, ptr %13, i32 0, i32 0
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string", ptr @"$string.88")
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string", ptr @"$string.92")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -58954,7 +59713,7 @@ entry:
   %20 = getelementptr %32, ptr %19, i32 0, i32 1
   %21 = load i32, ptr %20, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %31, ptr %22, i32 0, i32 24
+  %23 = getelementptr %31, ptr %22, i32 0, i32 26
   %24 = getelementptr %45, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = getelementptr %154, ptr %3, i32 0, i32 0
@@ -59091,7 +59850,7 @@ then8:                                            ; preds = %merge4
   %44 = load ptr, ptr %r, align 8
   %45 = getelementptr %90, ptr %44, i32 0, i32 1
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.625", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.632", i32 %46)
   br label %merge7
 
 else9:                                            ; preds = %merge4
@@ -59146,7 +59905,7 @@ then16:                                           ; preds = %then12
   %74 = getelementptr i8, ptr %73, i64 0
   %75 = load i64, ptr %count, align 8
   %76 = load i32, ptr %most, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.626", i64 %75, i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.633", i64 %75, i32 %76)
   br label %merge15
 
 else17:                                           ; preds = %then12
@@ -59206,7 +59965,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.590")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.597")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59226,7 +59985,7 @@ merge:                                            ; preds = %else, %dead
   %18 = getelementptr %90, ptr %17, i32 0, i32 0
   %19 = load i32, ptr %18, align 4
   %20 = zext i32 %19 to i64
-  %21 = icmp ne i64 %20, 144
+  %21 = icmp ne i64 %20, 152
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %then5, label %else6
@@ -59248,7 +60007,7 @@ then9:                                            ; preds = %then5
   %33 = load ptr, ptr %r, align 8
   %34 = getelementptr %90, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %34, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.591", i32 %35, i32 144)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.598", i32 %35, i32 152)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -59333,7 +60092,7 @@ then26:                                           ; preds = %then22
   %70 = load ptr, ptr %r, align 8
   %71 = getelementptr %90, ptr %70, i32 0, i32 7
   %72 = load i32, ptr %71, align 4
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.611", i32 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.618", i32 %72)
   br label %merge25
 
 else27:                                           ; preds = %then22
@@ -59359,7 +60118,7 @@ merge21:                                          ; preds = %else23, %dead28
   %81 = getelementptr %153, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = load ptr, ptr %message, align 8
-  %84 = call i32 @"$request.check_tokens"(ptr @"$string.612", ptr %76, i32 %79, i32 %82, ptr %83)
+  %84 = call i32 @"$request.check_tokens"(ptr @"$string.619", ptr %76, i32 %79, i32 %82, ptr %83)
   store i32 %84, ptr %code29, align 4
   %85 = load i32, ptr %code29, align 4
   %86 = icmp ne i32 %85, 0
@@ -59477,7 +60236,7 @@ then5:                                            ; preds = %then2
   %32 = load ptr, ptr %r, align 8
   %33 = getelementptr %90, ptr %32, i32 0, i32 3
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.595", i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.602", i32 %34)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -59533,7 +60292,7 @@ then13:                                           ; preds = %then9
   %63 = load ptr, ptr %r, align 8
   %64 = getelementptr %90, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.596", i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.603", i32 %62, i32 %65)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -59574,7 +60333,7 @@ then21:                                           ; preds = %then17
   %82 = load ptr, ptr %r, align 8
   %83 = getelementptr %90, ptr %82, i32 0, i32 18
   %84 = load i64, ptr %83, align 8
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.597", i64 %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.604", i64 %84)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -59615,7 +60374,7 @@ then29:                                           ; preds = %then25
   %101 = load ptr, ptr %r, align 8
   %102 = getelementptr %90, ptr %101, i32 0, i32 16
   %103 = load i32, ptr %102, align 4
-  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.598", i32 %103)
+  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.605", i32 %103)
   br label %merge28
 
 else30:                                           ; preds = %then25
@@ -59668,7 +60427,7 @@ then37:                                           ; preds = %then33
   %129 = load ptr, ptr %limits, align 8
   %130 = getelementptr %153, ptr %129, i32 0, i32 0
   %131 = load i32, ptr %130, align 4
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.599", i32 %128, i32 %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.606", i32 %128, i32 %131)
   br label %merge36
 
 else38:                                           ; preds = %then33
@@ -59745,7 +60504,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %num_tokens, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.592", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.599", i32 %17)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59788,7 +60547,7 @@ then9:                                            ; preds = %then5
   %36 = load ptr, ptr %limits, align 8
   %37 = getelementptr %153, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.593", i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.600", i32 %35, i32 %38)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -59810,7 +60569,7 @@ merge4:                                           ; preds = %else6, %dead11
   %43 = getelementptr %153, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$request.check_tokens"(ptr @"$string.594", ptr %40, i32 %41, i32 %44, ptr %45)
+  %46 = call i32 @"$request.check_tokens"(ptr @"$string.601", ptr %40, i32 %41, i32 %44, ptr %45)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -59890,7 +60649,7 @@ then2:                                            ; preds = %then
   %23 = load ptr, ptr %limits, align 8
   %24 = getelementptr %153, ptr %23, i32 0, i32 4
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.600", i32 %19, i32 %22, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.607", i32 %19, i32 %22, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59961,7 +60720,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %61, ptr %23, i32 0, i32 0
   %25 = load float, ptr %24, align 4
   %26 = fpext float %25 to double
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.601", double %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.608", double %26)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59981,7 +60740,7 @@ merge:                                            ; preds = %else, %dead
   %29 = getelementptr %61, ptr %28, i32 0, i32 1
   %30 = load float, ptr %29, align 4
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$check_unit_range"(ptr @"$string.604", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
+  %32 = call i32 @"$check_unit_range"(ptr @"$string.611", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
   store i32 %32, ptr %code, align 4
   %33 = load i32, ptr %code, align 4
   %34 = icmp ne i32 %33, 0
@@ -60004,7 +60763,7 @@ merge4:                                           ; preds = %else6, %dead7
   %39 = getelementptr %61, ptr %38, i32 0, i32 2
   %40 = load float, ptr %39, align 4
   %41 = load ptr, ptr %message, align 8
-  %42 = call i32 @"$check_unit_range"(ptr @"$string.605", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
+  %42 = call i32 @"$check_unit_range"(ptr @"$string.612", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
   store i32 %42, ptr %code8, align 4
   %43 = load i32, ptr %code8, align 4
   %44 = icmp ne i32 %43, 0
@@ -60048,7 +60807,7 @@ then18:                                           ; preds = %then14
   %63 = load ptr, ptr %s, align 8
   %64 = getelementptr %61, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.606", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.613", i32 %65)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -60099,7 +60858,7 @@ then27:                                           ; preds = %then22
   %89 = getelementptr %61, ptr %88, i32 0, i32 4
   %90 = load float, ptr %89, align 4
   %91 = fpext float %90 to double
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.607", double %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.614", double %91)
   br label %merge26
 
 else28:                                           ; preds = %then22
@@ -60141,7 +60900,7 @@ then35:                                           ; preds = %then31
   %109 = getelementptr %61, ptr %108, i32 0, i32 5
   %110 = load float, ptr %109, align 4
   %111 = fpext float %110 to double
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.608", double %111)
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.615", double %111)
   br label %merge34
 
 else36:                                           ; preds = %then31
@@ -60183,7 +60942,7 @@ then43:                                           ; preds = %then39
   %129 = getelementptr %61, ptr %128, i32 0, i32 6
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.609", double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.616", double %131)
   br label %merge42
 
 else44:                                           ; preds = %then39
@@ -60233,7 +60992,7 @@ then51:                                           ; preds = %then47
   %154 = load ptr, ptr %s, align 8
   %155 = getelementptr %61, ptr %154, i32 0, i32 7
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.610", i32 %156, i32 20)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.617", i32 %156, i32 20)
   br label %merge50
 
 else52:                                           ; preds = %then47
@@ -60365,7 +61124,7 @@ then5:                                            ; preds = %then2
   %44 = fpext float %43 to double
   %45 = load float, ptr %lowest, align 4
   %46 = fpext float %45 to double
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.602", ptr %42, double %44, double %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.609", ptr %42, double %44, double %46)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -60399,7 +61158,7 @@ then9:                                            ; preds = %merge1
   %59 = fpext float %58 to double
   %60 = load float, ptr %lowest, align 4
   %61 = fpext float %60 to double
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.603", ptr %57, double %59, double %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.610", ptr %57, double %59, double %61)
   br label %merge8
 
 else10:                                           ; preds = %merge1
@@ -60469,7 +61228,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %r, align 8
   %25 = getelementptr %90, ptr %24, i32 0, i32 9
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.613", i32 %26, i32 1024)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.620", i32 %26, i32 1024)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -60529,7 +61288,7 @@ then13:                                           ; preds = %then9
   %50 = getelementptr %90, ptr %49, i32 0, i32 9
   %51 = load i32, ptr %50, align 4
   %52 = add i32 %51, 1
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.614", i32 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.621", i32 %52)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -60574,7 +61333,7 @@ then21:                                           ; preds = %then17
   %73 = load ptr, ptr %72, align 8
   %74 = getelementptr i32, ptr %73, i64 0
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.615", i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.622", i32 %75)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -60645,7 +61404,7 @@ then30:                                           ; preds = %then26
   %114 = getelementptr i8, ptr %113, i64 0
   %115 = load i32, ptr %i, align 4
   %116 = load i32, ptr %length, align 4
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.616", i32 %115, i32 %116)
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.623", i32 %115, i32 %116)
   br label %merge29
 
 else31:                                           ; preds = %then26
@@ -60682,7 +61441,7 @@ merge24:                                          ; preds = %forcond
   %132 = getelementptr %153, ptr %131, i32 0, i32 0
   %133 = load i32, ptr %132, align 4
   %134 = load ptr, ptr %message, align 8
-  %135 = call i32 @"$request.check_tokens"(ptr @"$string.617", ptr %121, i32 %130, i32 %133, ptr %134)
+  %135 = call i32 @"$request.check_tokens"(ptr @"$string.624", ptr %121, i32 %130, i32 %133, ptr %134)
   ret i32 %135
 
 dead33:                                           ; No predecessors!
@@ -60752,7 +61511,7 @@ then2:                                            ; preds = %then
   %36 = getelementptr %90, ptr %35, i32 0, i32 10
   %37 = load i32, ptr %36, align 4
   %38 = load i32, ptr %most, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.618", i32 %37, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.625", i32 %37, i32 %38)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -60778,7 +61537,7 @@ merge:                                            ; preds = %else, %dead
   %47 = getelementptr %153, ptr %46, i32 0, i32 0
   %48 = load i32, ptr %47, align 4
   %49 = load ptr, ptr %message, align 8
-  %50 = call i32 @"$request.check_tokens"(ptr @"$string.619", ptr %42, i32 %45, i32 %48, ptr %49)
+  %50 = call i32 @"$request.check_tokens"(ptr @"$string.626", ptr %42, i32 %45, i32 %48, ptr %49)
   store i32 %50, ptr %code, align 4
   %51 = load i32, ptr %code, align 4
   %52 = icmp ne i32 %51, 0
@@ -60831,7 +61590,7 @@ then13:                                           ; preds = %then9
   %77 = load ptr, ptr %r, align 8
   %78 = getelementptr %90, ptr %77, i32 0, i32 10
   %79 = load i32, ptr %78, align 4
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.620", i32 %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.627", i32 %79)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -60898,7 +61657,7 @@ then22:                                           ; preds = %then18
   %115 = getelementptr float, ptr %112, i64 %114
   %116 = load float, ptr %115, align 4
   %117 = fpext float %116 to double
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.621", i32 %109, double %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.628", i32 %109, double %117)
   br label %merge21
 
 else23:                                           ; preds = %then18
@@ -60969,7 +61728,7 @@ then33:                                           ; preds = %then29
   %157 = sext i32 %156 to i64
   %158 = getelementptr i32, ptr %155, i64 %157
   %159 = load i32, ptr %158, align 4
-  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.622", i32 %152, i32 %159)
+  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.629", i32 %152, i32 %159)
   br label %merge32
 
 else34:                                           ; preds = %then29
@@ -61005,7 +61764,7 @@ define internal ptr @"$request.new_sequence"() {
 entry:
   %0 = alloca %48, align 8
   %item = alloca ptr, align 8
-  %1 = call ptr @malloc(i64 344)
+  %1 = call ptr @malloc(i64 376)
   store ptr %1, ptr %item, align 8
   %2 = load ptr, ptr %item, align 8
   %3 = icmp ne ptr %2, null
@@ -61035,7 +61794,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = call ptr @memset(ptr %1, i32 0, i64 344)
+  %2 = call ptr @memset(ptr %1, i32 0, i64 376)
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %60, ptr %3, i32 0, i32 12
   store i32 -1, ptr %4, align 4
@@ -61138,31 +61897,40 @@ merge:                                            ; preds = %else, %dead
   %64 = call zeroext i1 @"$copy_stop_tokens"(ptr %61, ptr %62, ptr %63)
   %65 = zext i1 %64 to i8
   %66 = trunc i8 %65 to i1
-  br i1 %66, label %and.lhs.true, label %and.end
+  br i1 %66, label %and.lhs.true1, label %and.end
 
 and.rhs:                                          ; preds = %and.lhs.true
   %67 = load ptr, ptr %item, align 8
   %68 = load ptr, ptr %r, align 8
-  %69 = call zeroext i1 @"$copy_biases"(ptr %67, ptr %68)
-  %70 = zext i1 %69 to i8
-  %71 = trunc i8 %70 to i1
+  %69 = load ptr, ptr %limits, align 8
+  %70 = call zeroext i1 @"$copy_mask"(ptr %67, ptr %68, ptr %69)
+  %71 = zext i1 %70 to i8
+  %72 = trunc i8 %71 to i1
   br label %and.end
 
-and.end:                                          ; preds = %and.rhs, %and.lhs.true, %merge
-  %72 = phi i1 [ false, %and.lhs.true ], [ false, %merge ], [ %71, %and.rhs ]
-  %73 = zext i1 %72 to i8
-  %74 = icmp ne i8 %73, 0
-  ret i1 %74
+and.end:                                          ; preds = %and.rhs, %and.lhs.true, %and.lhs.true1, %merge
+  %73 = phi i1 [ false, %and.lhs.true ], [ false, %and.lhs.true1 ], [ false, %merge ], [ %72, %and.rhs ]
+  %74 = zext i1 %73 to i8
+  %75 = icmp ne i8 %74, 0
+  ret i1 %75
 
-and.lhs.true:                                     ; preds = %merge
-  %75 = load ptr, ptr %item, align 8
-  %76 = load ptr, ptr %r, align 8
-  %77 = call zeroext i1 @"$copy_stop_sequences"(ptr %75, ptr %76)
-  %78 = zext i1 %77 to i8
-  %79 = trunc i8 %78 to i1
-  br i1 %79, label %and.rhs, label %and.end
+and.lhs.true:                                     ; preds = %and.lhs.true1
+  %76 = load ptr, ptr %item, align 8
+  %77 = load ptr, ptr %r, align 8
+  %78 = call zeroext i1 @"$copy_biases"(ptr %76, ptr %77)
+  %79 = zext i1 %78 to i8
+  %80 = trunc i8 %79 to i1
+  br i1 %80, label %and.rhs, label %and.end
 
-dead1:                                            ; No predecessors!
+and.lhs.true1:                                    ; preds = %merge
+  %81 = load ptr, ptr %item, align 8
+  %82 = load ptr, ptr %r, align 8
+  %83 = call zeroext i1 @"$copy_stop_sequences"(ptr %81, ptr %82)
+  %84 = zext i1 %83 to i8
+  %85 = trunc i8 %84 to i1
+  br i1 %85, label %and.lhs.true, label %and.end
+
+dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
@@ -61565,7 +62333,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.623"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.630"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -61610,7 +62378,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.623"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.630"(ptr %0, i64 %1) {
 entry:
   %value = alloca %155, align 8
   %self = alloca ptr, align 8
@@ -61622,7 +62390,7 @@ entry:
   %5 = getelementptr %62, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.624"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.631"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -61658,7 +62426,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.624"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.631"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -61810,7 +62578,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.623"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.630"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -61870,7 +62638,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.623"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.630"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -61896,17 +62664,119 @@ dead10:                                           ; No predecessors!
   ret i1 undef
 }
 
+define internal zeroext i1 @"$copy_mask"(ptr %0, ptr %1, ptr %2) {
+entry:
+  %3 = alloca %48, align 8
+  %4 = alloca %48, align 8
+  %limits = alloca ptr, align 8
+  %r = alloca ptr, align 8
+  %item = alloca ptr, align 8
+  store ptr %0, ptr %item, align 8
+  store ptr %1, ptr %r, align 8
+  store ptr %2, ptr %limits, align 8
+  %5 = load ptr, ptr %r, align 8
+  %6 = getelementptr %90, ptr %5, i32 0, i32 19
+  %7 = load ptr, ptr %6, align 8
+  %8 = icmp eq ptr %7, null
+  %9 = zext i1 %8 to i8
+  %10 = trunc i8 %9 to i1
+  br i1 %10, label %then, label %else
+
+then:                                             ; preds = %entry
+  ret i1 true
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  %11 = load ptr, ptr %item, align 8
+  %12 = load ptr, ptr %limits, align 8
+  %13 = getelementptr %153, ptr %12, i32 0, i32 0
+  %14 = load i32, ptr %13, align 4
+  %15 = call zeroext i1 @"$Sequence.make_mask"(ptr %11, i32 %14)
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %else2, label %then1
+
+then1:                                            ; preds = %else
+  ret i1 false
+
+dead3:                                            ; No predecessors!
+  br label %merge
+
+else2:                                            ; preds = %else
+  br label %merge
+
+merge:                                            ; preds = %else2, %dead3, %dead
+  %18 = load ptr, ptr %item, align 8
+  %19 = load ptr, ptr %r, align 8
+  %20 = getelementptr %90, ptr %19, i32 0, i32 19
+  %21 = load ptr, ptr %20, align 8
+  call void @"$Sequence.give_mask"(ptr %18, ptr %21)
+  %22 = load %48, ptr %4, align 1
+  %23 = load ptr, ptr %item, align 8
+  call void @"$Sequence.take_mask"(ptr %23)
+  %24 = load %48, ptr %3, align 1
+  ret i1 true
+
+dead4:                                            ; No predecessors!
+  ret i1 undef
+}
+
+define internal zeroext i1 @"$Sequence.make_mask"(ptr %0, i32 %1) {
+entry:
+  %vocab_size = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i32 %1, ptr %vocab_size, align 4
+  %2 = load i32, ptr %vocab_size, align 4
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %60, ptr %3, i32 0, i32 27
+  store i32 %2, ptr %4, align 4
+  %5 = load ptr, ptr %self, align 8
+  %6 = call i64 @"$Sequence.num_mask_words"(ptr %5)
+  %7 = mul i64 %6, 4
+  %8 = call ptr @malloc(i64 %7)
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %60, ptr %9, i32 0, i32 26
+  store ptr %8, ptr %10, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %60, ptr %11, i32 0, i32 26
+  %13 = load ptr, ptr %12, align 8
+  %14 = icmp ne ptr %13, null
+  %15 = zext i1 %14 to i8
+  %16 = icmp ne i8 %15, 0
+  ret i1 %16
+
+dead:                                             ; No predecessors!
+  ret i1 undef
+}
+
+define internal void @"$Sequence.take_mask"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %60, ptr %1, i32 0, i32 29
+  %3 = load i32, ptr %2, align 4
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %60, ptr %4, i32 0, i32 30
+  store i32 %3, ptr %5, align 4
+  ret void
+}
+
 define internal i32 @"$Loop.enqueue"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
+  %5 = alloca %48, align 8
   %code19 = alloca i32, align 4
   %code14 = alloca i32, align 4
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
   %num_pages = alloca i32, align 4
   %limits = alloca %153, align 8
-  %5 = alloca %153, align 8
+  %6 = alloca %153, align 8
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %item = alloca ptr, align 8
@@ -61914,19 +62784,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
-  %6 = load ptr, ptr %self, align 8
-  %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable"(ptr %6, ptr %7)
-  store i32 %8, ptr %code, align 4
-  %9 = load i32, ptr %code, align 4
-  %10 = icmp ne i32 %9, 0
-  %11 = zext i1 %10 to i8
-  %12 = trunc i8 %11 to i1
-  br i1 %12, label %then, label %else
+  %7 = load ptr, ptr %self, align 8
+  %8 = load ptr, ptr %message, align 8
+  %9 = call i32 @"$Loop.check_usable"(ptr %7, ptr %8)
+  store i32 %9, ptr %code, align 4
+  %10 = load i32, ptr %code, align 4
+  %11 = icmp ne i32 %10, 0
+  %12 = zext i1 %11 to i8
+  %13 = trunc i8 %12 to i1
+  br i1 %13, label %then, label %else
 
 then:                                             ; preds = %entry
-  %13 = load i32, ptr %code, align 4
-  ret i32 %13
+  %14 = load i32, ptr %code, align 4
+  ret i32 %14
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -61935,29 +62805,29 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits"(ptr noalias sret(%153) %5, ptr %14)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %5, i64 20, i1 false)
-  %15 = load ptr, ptr %item, align 8
+  %15 = load ptr, ptr %self, align 8
+  call void @"$Loop.limits"(ptr noalias sret(%153) %6, ptr %15)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
-  %17 = call i32 @"$Sequence.most_tokens_computed"(ptr %16)
-  %18 = getelementptr %153, ptr %limits, i32 0, i32 3
-  %19 = load i32, ptr %18, align 4
-  %20 = call i32 @"$Sequence.pages_for"(ptr %15, i32 %17, i32 %19)
-  store i32 %20, ptr %num_pages, align 4
-  %21 = load i32, ptr %num_pages, align 4
-  %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$request.check_pool"(i32 %21, ptr %limits, ptr %22)
-  store i32 %23, ptr %code1, align 4
-  %24 = load i32, ptr %code1, align 4
-  %25 = icmp ne i32 %24, 0
-  %26 = zext i1 %25 to i8
-  %27 = trunc i8 %26 to i1
-  br i1 %27, label %then3, label %else4
+  %17 = load ptr, ptr %item, align 8
+  %18 = call i32 @"$Sequence.most_tokens_computed"(ptr %17)
+  %19 = getelementptr %153, ptr %limits, i32 0, i32 3
+  %20 = load i32, ptr %19, align 4
+  %21 = call i32 @"$Sequence.pages_for"(ptr %16, i32 %18, i32 %20)
+  store i32 %21, ptr %num_pages, align 4
+  %22 = load i32, ptr %num_pages, align 4
+  %23 = load ptr, ptr %message, align 8
+  %24 = call i32 @"$request.check_pool"(i32 %22, ptr %limits, ptr %23)
+  store i32 %24, ptr %code1, align 4
+  %25 = load i32, ptr %code1, align 4
+  %26 = icmp ne i32 %25, 0
+  %27 = zext i1 %26 to i8
+  %28 = trunc i8 %27 to i1
+  br i1 %28, label %then3, label %else4
 
 then3:                                            ; preds = %merge
-  %28 = load i32, ptr %code1, align 4
-  ret i32 %28
+  %29 = load i32, ptr %code1, align 4
+  ret i32 %29
 
 dead5:                                            ; No predecessors!
   br label %merge2
@@ -61966,19 +62836,19 @@ else4:                                            ; preds = %merge
   br label %merge2
 
 merge2:                                           ; preds = %else4, %dead5
-  %29 = load ptr, ptr %self, align 8
-  %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$Loop.check_queue"(ptr %29, ptr %30)
-  store i32 %31, ptr %code6, align 4
-  %32 = load i32, ptr %code6, align 4
-  %33 = icmp ne i32 %32, 0
-  %34 = zext i1 %33 to i8
-  %35 = trunc i8 %34 to i1
-  br i1 %35, label %then8, label %else9
+  %30 = load ptr, ptr %self, align 8
+  %31 = load ptr, ptr %message, align 8
+  %32 = call i32 @"$Loop.check_queue"(ptr %30, ptr %31)
+  store i32 %32, ptr %code6, align 4
+  %33 = load i32, ptr %code6, align 4
+  %34 = icmp ne i32 %33, 0
+  %35 = zext i1 %34 to i8
+  %36 = trunc i8 %35 to i1
+  br i1 %36, label %then8, label %else9
 
 then8:                                            ; preds = %merge2
-  %36 = load i32, ptr %code6, align 4
-  ret i32 %36
+  %37 = load i32, ptr %code6, align 4
+  ret i32 %37
 
 dead10:                                           ; No predecessors!
   br label %merge7
@@ -61987,28 +62857,28 @@ else9:                                            ; preds = %merge2
   br label %merge7
 
 merge7:                                           ; preds = %else9, %dead10
-  %37 = load ptr, ptr %item, align 8
-  %38 = getelementptr %60, ptr %37, i32 0, i32 25
-  %39 = load i32, ptr %38, align 4
-  %40 = icmp sgt i32 %39, 0
-  %41 = zext i1 %40 to i8
-  %42 = trunc i8 %41 to i1
-  br i1 %42, label %then12, label %else13
+  %38 = load ptr, ptr %item, align 8
+  %39 = getelementptr %60, ptr %38, i32 0, i32 25
+  %40 = load i32, ptr %39, align 4
+  %41 = icmp sgt i32 %40, 0
+  %42 = zext i1 %41 to i8
+  %43 = trunc i8 %42 to i1
+  br i1 %43, label %then12, label %else13
 
 then12:                                           ; preds = %merge7
-  %43 = load ptr, ptr %self, align 8
-  %44 = load ptr, ptr %message, align 8
-  %45 = call i32 @"$Loop.prepare_capture"(ptr %43, ptr %44)
-  store i32 %45, ptr %code14, align 4
-  %46 = load i32, ptr %code14, align 4
-  %47 = icmp ne i32 %46, 0
-  %48 = zext i1 %47 to i8
-  %49 = trunc i8 %48 to i1
-  br i1 %49, label %then16, label %else17
+  %44 = load ptr, ptr %self, align 8
+  %45 = load ptr, ptr %message, align 8
+  %46 = call i32 @"$Loop.prepare_capture"(ptr %44, ptr %45)
+  store i32 %46, ptr %code14, align 4
+  %47 = load i32, ptr %code14, align 4
+  %48 = icmp ne i32 %47, 0
+  %49 = zext i1 %48 to i8
+  %50 = trunc i8 %49 to i1
+  br i1 %50, label %then16, label %else17
 
 then16:                                           ; preds = %then12
-  %50 = load i32, ptr %code14, align 4
-  ret i32 %50
+  %51 = load i32, ptr %code14, align 4
+  ret i32 %51
 
 dead18:                                           ; No predecessors!
   br label %merge15
@@ -62023,19 +62893,19 @@ else13:                                           ; preds = %merge7
   br label %merge11
 
 merge11:                                          ; preds = %else13, %merge15
-  %51 = load ptr, ptr %self, align 8
-  %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$Loop.start"(ptr %51, ptr %52)
-  store i32 %53, ptr %code19, align 4
-  %54 = load i32, ptr %code19, align 4
-  %55 = icmp ne i32 %54, 0
-  %56 = zext i1 %55 to i8
-  %57 = trunc i8 %56 to i1
-  br i1 %57, label %then21, label %else22
+  %52 = load ptr, ptr %self, align 8
+  %53 = load ptr, ptr %message, align 8
+  %54 = call i32 @"$Loop.start"(ptr %52, ptr %53)
+  store i32 %54, ptr %code19, align 4
+  %55 = load i32, ptr %code19, align 4
+  %56 = icmp ne i32 %55, 0
+  %57 = zext i1 %56 to i8
+  %58 = trunc i8 %57 to i1
+  br i1 %58, label %then21, label %else22
 
 then21:                                           ; preds = %merge11
-  %58 = load i32, ptr %code19, align 4
-  ret i32 %58
+  %59 = load i32, ptr %code19, align 4
+  ret i32 %59
 
 dead23:                                           ; No predecessors!
   br label %merge20
@@ -62044,35 +62914,53 @@ else22:                                           ; preds = %merge11
   br label %merge20
 
 merge20:                                          ; preds = %else22, %dead23
-  %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %31, ptr %59, i32 0, i32 21
-  %61 = load i64, ptr %60, align 8
-  %62 = load ptr, ptr %item, align 8
-  %63 = getelementptr %60, ptr %62, i32 0, i32 0
-  store i64 %61, ptr %63, align 8
-  %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %31, ptr %64, i32 0, i32 21
-  %66 = load i64, ptr %65, align 8
-  %67 = add i64 %66, 1
-  %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %31, ptr %68, i32 0, i32 21
-  store i64 %67, ptr %69, align 8
-  %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %31, ptr %70, i32 0, i32 16
-  %72 = load ptr, ptr %item, align 8
-  call void @"$append"(ptr %71, ptr %72)
-  %73 = load %48, ptr %4, align 1
-  %74 = load ptr, ptr %self, align 8
-  %75 = getelementptr %31, ptr %74, i32 0, i32 17
-  %76 = load ptr, ptr %item, align 8
-  call void @"$append"(ptr %75, ptr %76)
-  %77 = load %48, ptr %3, align 1
-  %78 = load ptr, ptr %self, align 8
-  %79 = getelementptr %31, ptr %78, i32 0, i32 7
-  %80 = call i32 @pthread_cond_signal(ptr %79)
+  %60 = load ptr, ptr %self, align 8
+  %61 = getelementptr %31, ptr %60, i32 0, i32 23
+  %62 = load i64, ptr %61, align 8
+  %63 = load ptr, ptr %item, align 8
+  %64 = getelementptr %60, ptr %63, i32 0, i32 0
+  store i64 %62, ptr %64, align 8
+  %65 = load ptr, ptr %self, align 8
+  %66 = getelementptr %31, ptr %65, i32 0, i32 23
+  %67 = load i64, ptr %66, align 8
+  %68 = add i64 %67, 1
+  %69 = load ptr, ptr %self, align 8
+  %70 = getelementptr %31, ptr %69, i32 0, i32 23
+  store i64 %68, ptr %70, align 8
+  %71 = load ptr, ptr %self, align 8
+  %72 = getelementptr %31, ptr %71, i32 0, i32 17
+  %73 = load ptr, ptr %item, align 8
+  call void @"$append"(ptr %72, ptr %73)
+  %74 = load %48, ptr %5, align 1
+  %75 = load ptr, ptr %self, align 8
+  %76 = getelementptr %31, ptr %75, i32 0, i32 18
+  %77 = load ptr, ptr %item, align 8
+  call void @"$append"(ptr %76, ptr %77)
+  %78 = load %48, ptr %4, align 1
+  %79 = load ptr, ptr %item, align 8
+  %80 = call zeroext i1 @"$Sequence.is_masked"(ptr %79)
+  %81 = zext i1 %80 to i8
+  %82 = trunc i8 %81 to i1
+  br i1 %82, label %then25, label %else26
+
+then25:                                           ; preds = %merge20
+  %83 = load ptr, ptr %self, align 8
+  %84 = getelementptr %31, ptr %83, i32 0, i32 19
+  %85 = load ptr, ptr %item, align 8
+  call void @"$append"(ptr %84, ptr %85)
+  %86 = load %48, ptr %3, align 1
+  br label %merge24
+
+else26:                                           ; preds = %merge20
+  br label %merge24
+
+merge24:                                          ; preds = %else26, %then25
+  %87 = load ptr, ptr %self, align 8
+  %88 = getelementptr %31, ptr %87, i32 0, i32 7
+  %89 = call i32 @pthread_cond_signal(ptr %88)
   ret i32 0
 
-dead24:                                           ; No predecessors!
+dead27:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -62085,12 +62973,12 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %31, ptr %2, i32 0, i32 24
+  %3 = getelementptr %31, ptr %2, i32 0, i32 26
   %4 = getelementptr %45, ptr %3, i32 0, i32 6
   %5 = load i32, ptr %4, align 4
   %6 = sext i32 %5 to i64
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %31, ptr %7, i32 0, i32 16
+  %8 = getelementptr %31, ptr %7, i32 0, i32 17
   %9 = getelementptr %43, ptr %8, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
   %11 = add i64 %6, %10
@@ -62117,11 +63005,11 @@ then:                                             ; preds = %or.lhs.false, %entr
 
 or.lhs.false:                                     ; preds = %entry
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %31, ptr %26, i32 0, i32 17
+  %27 = getelementptr %31, ptr %26, i32 0, i32 18
   %28 = getelementptr %43, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %31, ptr %30, i32 0, i32 18
+  %31 = getelementptr %31, ptr %30, i32 0, i32 20
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
   %34 = icmp sge i64 %29, %33
@@ -62139,7 +63027,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %31, ptr %42, i32 0, i32 2
   %44 = getelementptr %32, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.627", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.634", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -62170,7 +63058,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %31, ptr %2, i32 0, i32 23
+  %3 = getelementptr %31, ptr %2, i32 0, i32 25
   %4 = load ptr, ptr %3, align 8
   %5 = icmp ne ptr %4, null
   %6 = zext i1 %5 to i8
@@ -62205,10 +63093,10 @@ merge:                                            ; preds = %else, %dead
   %22 = mul i64 %21, 4
   %23 = call ptr @malloc(i64 %22)
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %31, ptr %24, i32 0, i32 23
+  %25 = getelementptr %31, ptr %24, i32 0, i32 25
   store ptr %23, ptr %25, align 8
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %31, ptr %26, i32 0, i32 23
+  %27 = getelementptr %31, ptr %26, i32 0, i32 25
   %28 = load ptr, ptr %27, align 8
   %29 = icmp eq ptr %28, null
   %30 = zext i1 %29 to i8
@@ -62234,7 +63122,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %32, ptr %42, i32 0, i32 8
   %44 = getelementptr %26, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.628", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.635", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -62312,7 +63200,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.634", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.641", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -62415,9 +63303,9 @@ entry:
   call void @"$Loop.lock"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %31, ptr %5, i32 0, i32 19
+  %6 = getelementptr %31, ptr %5, i32 0, i32 21
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %31, ptr %7, i32 0, i32 18
+  %8 = getelementptr %31, ptr %7, i32 0, i32 20
   %9 = load i32, ptr %8, align 4
   %10 = mul i32 2, %9
   %11 = sext i32 %10 to i64
@@ -62440,16 +63328,16 @@ whilebody:                                        ; preds = %and.lhs.true1, %and
   %21 = getelementptr %31, ptr %20, i32 0, i32 6
   %22 = load i8, ptr %has_room, align 1
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %31, ptr %23, i32 0, i32 22
+  %24 = getelementptr %31, ptr %23, i32 0, i32 24
   %25 = load i64, ptr %24, align 8
   %26 = trunc i8 %22 to i1
   %27 = select i1 %26, i64 %25, i64 0
   %28 = call zeroext i1 @"$threads.wait_until"(ptr %19, ptr %21, i64 %27)
   %29 = zext i1 %28 to i8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %31, ptr %30, i32 0, i32 19
+  %31 = getelementptr %31, ptr %30, i32 0, i32 21
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %31, ptr %32, i32 0, i32 18
+  %33 = getelementptr %31, ptr %32, i32 0, i32 20
   %34 = load i32, ptr %33, align 4
   %35 = mul i32 2, %34
   %36 = sext i32 %35 to i64
@@ -62496,11 +63384,11 @@ entry:
   %2 = getelementptr %31, ptr %1, i32 0, i32 12
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
-  br i1 %4, label %or.end, label %or.lhs.false1
+  br i1 %4, label %or.end, label %or.lhs.false2
 
 or.rhs:                                           ; preds = %or.lhs.false
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %31, ptr %5, i32 0, i32 22
+  %6 = getelementptr %31, ptr %5, i32 0, i32 24
   %7 = load i64, ptr %6, align 8
   %8 = icmp sgt i64 %7, 0
   %9 = zext i1 %8 to i8
@@ -62509,7 +63397,7 @@ or.rhs:                                           ; preds = %or.lhs.false
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %31, ptr %11, i32 0, i32 16
+  %12 = getelementptr %31, ptr %11, i32 0, i32 17
   %13 = getelementptr %43, ptr %12, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = icmp sgt i64 %14, 0
@@ -62517,34 +63405,41 @@ or.lhs.false:                                     ; preds = %or.lhs.false1
   %17 = trunc i8 %16 to i1
   br i1 %17, label %or.end, label %or.rhs
 
-or.lhs.false1:                                    ; preds = %entry
+or.lhs.false1:                                    ; preds = %or.lhs.false2
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %31, ptr %18, i32 0, i32 13
+  %19 = getelementptr %31, ptr %18, i32 0, i32 14
   %20 = load i8, ptr %19, align 1
   %21 = trunc i8 %20 to i1
   br i1 %21, label %or.end, label %or.lhs.false
 
+or.lhs.false2:                                    ; preds = %entry
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %31, ptr %22, i32 0, i32 13
+  %24 = load i8, ptr %23, align 1
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %or.end, label %or.lhs.false1
+
 and.rhs:                                          ; preds = %or.rhs
-  %22 = call i64 @"$threads.now_ns"()
-  %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %31, ptr %23, i32 0, i32 22
-  %25 = load i64, ptr %24, align 8
-  %26 = icmp sge i64 %22, %25
-  %27 = zext i1 %26 to i8
-  %28 = trunc i8 %27 to i1
+  %26 = call i64 @"$threads.now_ns"()
+  %27 = load ptr, ptr %self, align 8
+  %28 = getelementptr %31, ptr %27, i32 0, i32 24
+  %29 = load i64, ptr %28, align 8
+  %30 = icmp sge i64 %26, %29
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
   br label %and.end
 
 and.end:                                          ; preds = %and.rhs, %or.rhs
-  %29 = phi i1 [ false, %or.rhs ], [ %28, %and.rhs ]
-  %30 = zext i1 %29 to i8
-  %31 = trunc i8 %30 to i1
+  %33 = phi i1 [ false, %or.rhs ], [ %32, %and.rhs ]
+  %34 = zext i1 %33 to i8
+  %35 = trunc i8 %34 to i1
   br label %or.end
 
-or.end:                                           ; preds = %and.end, %or.lhs.false, %or.lhs.false1, %entry
-  %32 = phi i1 [ true, %or.lhs.false ], [ true, %or.lhs.false1 ], [ true, %entry ], [ %31, %and.end ]
-  %33 = zext i1 %32 to i8
-  %34 = icmp ne i8 %33, 0
-  ret i1 %34
+or.end:                                           ; preds = %and.end, %or.lhs.false, %or.lhs.false1, %or.lhs.false2, %entry
+  %36 = phi i1 [ true, %or.lhs.false ], [ true, %or.lhs.false1 ], [ true, %or.lhs.false2 ], [ true, %entry ], [ %35, %and.end ]
+  %37 = zext i1 %36 to i8
+  %38 = icmp ne i8 %37, 0
+  ret i1 %38
 
 dead:                                             ; No predecessors!
   ret i1 undef
@@ -62730,98 +63625,102 @@ entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
-  %i = alloca i64, align 8
   %5 = alloca %48, align 8
+  %i = alloca i64, align 8
+  %6 = alloca %48, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  %6 = call i64 @"$threads.now_ns"()
-  %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %31, ptr %7, i32 0, i32 3
-  %9 = getelementptr %33, ptr %8, i32 0, i32 18
-  store i64 %6, ptr %9, align 8
-  %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock"(ptr %10)
-  %11 = load %48, ptr %5, align 1
-  %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %31, ptr %12, i32 0, i32 16
-  %14 = getelementptr %43, ptr %13, i32 0, i32 1
-  %15 = load i64, ptr %14, align 8
+  %7 = call i64 @"$threads.now_ns"()
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %31, ptr %8, i32 0, i32 3
+  %10 = getelementptr %33, ptr %9, i32 0, i32 18
+  store i64 %7, ptr %10, align 8
+  %11 = load ptr, ptr %self, align 8
+  call void @"$Loop.lock"(ptr %11)
+  %12 = load %48, ptr %6, align 1
+  %13 = load ptr, ptr %self, align 8
+  %14 = getelementptr %31, ptr %13, i32 0, i32 17
+  %15 = getelementptr %43, ptr %14, i32 0, i32 1
+  %16 = load i64, ptr %15, align 8
   store i64 0, ptr %i, align 8
   br label %forcond
 
 forcond:                                          ; preds = %forbody, %entry
-  %16 = load i64, ptr %i, align 8
-  %17 = icmp sgt i64 %16, %15
-  %18 = and i1 %17, false
-  %19 = icmp slt i64 %16, %15
-  %20 = and i1 %19, true
-  %21 = or i1 %20, %18
-  br i1 %21, label %forbody, label %merge
+  %17 = load i64, ptr %i, align 8
+  %18 = icmp sgt i64 %17, %16
+  %19 = and i1 %18, false
+  %20 = icmp slt i64 %17, %16
+  %21 = and i1 %20, true
+  %22 = or i1 %21, %19
+  br i1 %22, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %31, ptr %22, i32 0, i32 3
-  %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %31, ptr %24, i32 0, i32 16
-  %26 = getelementptr %43, ptr %25, i32 0, i32 0
-  %27 = load ptr, ptr %26, align 8
-  %28 = load i64, ptr %i, align 8
-  %29 = getelementptr ptr, ptr %27, i64 %28
-  %30 = load ptr, ptr %29, align 8
-  call void @"$Scheduler.add"(ptr %23, ptr %30)
-  %31 = load %48, ptr %4, align 1
-  %32 = add i64 %16, 1
-  store i64 %32, ptr %i, align 8
+  %23 = load ptr, ptr %self, align 8
+  %24 = getelementptr %31, ptr %23, i32 0, i32 3
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %31, ptr %25, i32 0, i32 17
+  %27 = getelementptr %43, ptr %26, i32 0, i32 0
+  %28 = load ptr, ptr %27, align 8
+  %29 = load i64, ptr %i, align 8
+  %30 = getelementptr ptr, ptr %28, i64 %29
+  %31 = load ptr, ptr %30, align 8
+  call void @"$Scheduler.add"(ptr %24, ptr %31)
+  %32 = load %48, ptr %5, align 1
+  %33 = add i64 %17, 1
+  store i64 %33, ptr %i, align 8
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %31, ptr %33, i32 0, i32 24
-  %35 = getelementptr %45, ptr %34, i32 0, i32 6
-  %36 = load i32, ptr %35, align 4
-  %37 = sext i32 %36 to i64
-  %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %31, ptr %38, i32 0, i32 16
-  %40 = getelementptr %43, ptr %39, i32 0, i32 1
-  %41 = load i64, ptr %40, align 8
-  %42 = add i64 %37, %41
-  %43 = trunc i64 %42 to i32
-  %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %31, ptr %44, i32 0, i32 24
-  %46 = getelementptr %45, ptr %45, i32 0, i32 6
-  store i32 %43, ptr %46, align 4
-  %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %31, ptr %47, i32 0, i32 16
-  call void @"$Vector.clear.87"(ptr %48)
-  %49 = load %48, ptr %3, align 1
-  %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %31, ptr %50, i32 0, i32 13
-  %52 = load i8, ptr %51, align 1
-  %53 = trunc i8 %52 to i1
-  br i1 %53, label %and.lhs.true, label %else
+  %34 = load ptr, ptr %self, align 8
+  %35 = getelementptr %31, ptr %34, i32 0, i32 26
+  %36 = getelementptr %45, ptr %35, i32 0, i32 6
+  %37 = load i32, ptr %36, align 4
+  %38 = sext i32 %37 to i64
+  %39 = load ptr, ptr %self, align 8
+  %40 = getelementptr %31, ptr %39, i32 0, i32 17
+  %41 = getelementptr %43, ptr %40, i32 0, i32 1
+  %42 = load i64, ptr %41, align 8
+  %43 = add i64 %38, %42
+  %44 = trunc i64 %43 to i32
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %31, ptr %45, i32 0, i32 26
+  %47 = getelementptr %45, ptr %46, i32 0, i32 6
+  store i32 %44, ptr %47, align 4
+  %48 = load ptr, ptr %self, align 8
+  %49 = getelementptr %31, ptr %48, i32 0, i32 17
+  call void @"$Vector.clear.91"(ptr %49)
+  %50 = load %48, ptr %4, align 1
+  %51 = load ptr, ptr %self, align 8
+  call void @"$Loop.take_masks"(ptr %51)
+  %52 = load %48, ptr %3, align 1
+  %53 = load ptr, ptr %self, align 8
+  %54 = getelementptr %31, ptr %53, i32 0, i32 13
+  %55 = load i8, ptr %54, align 1
+  %56 = trunc i8 %55 to i1
+  br i1 %56, label %and.lhs.true, label %else
 
 then:                                             ; preds = %and.lhs.true
-  %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all"(ptr %54)
-  %55 = load %48, ptr %2, align 1
+  %57 = load ptr, ptr %self, align 8
+  call void @"$Loop.obey_all"(ptr %57)
+  %58 = load %48, ptr %2, align 1
   br label %merge1
 
 else:                                             ; preds = %and.lhs.true, %merge
   br label %merge1
 
 merge1:                                           ; preds = %else, %then
-  %56 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock"(ptr %56)
-  %57 = load %48, ptr %1, align 1
+  %59 = load ptr, ptr %self, align 8
+  call void @"$Loop.unlock"(ptr %59)
+  %60 = load %48, ptr %1, align 1
   ret void
 
 and.lhs.true:                                     ; preds = %merge
-  %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %31, ptr %58, i32 0, i32 3
-  %60 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %59)
-  %61 = zext i1 %60 to i8
-  %62 = trunc i8 %61 to i1
-  br i1 %62, label %else, label %then
+  %61 = load ptr, ptr %self, align 8
+  %62 = getelementptr %31, ptr %61, i32 0, i32 3
+  %63 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %62)
+  %64 = zext i1 %63 to i8
+  %65 = trunc i8 %64 to i1
+  br i1 %65, label %else, label %then
 }
 
 define internal void @"$Scheduler.add"(ptr %0, ptr %1) {
@@ -62844,7 +63743,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 216, ptr @"$string.629")
+  call void @"$check.fail"(ptr @"$string.19", i32 216, ptr @"$string.636")
   %13 = load %48, ptr %3, align 1
   br label %merge
 
@@ -62905,6 +63804,49 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
+define internal void @"$Loop.take_masks"(ptr %0) {
+entry:
+  %1 = alloca %48, align 8
+  %i = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %31, ptr %2, i32 0, i32 19
+  %4 = getelementptr %43, ptr %3, i32 0, i32 1
+  %5 = load i64, ptr %4, align 8
+  store i64 0, ptr %i, align 8
+  br label %forcond
+
+forcond:                                          ; preds = %forbody, %entry
+  %6 = load i64, ptr %i, align 8
+  %7 = icmp sgt i64 %6, %5
+  %8 = and i1 %7, false
+  %9 = icmp slt i64 %6, %5
+  %10 = and i1 %9, true
+  %11 = or i1 %10, %8
+  br i1 %11, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %31, ptr %12, i32 0, i32 19
+  %14 = getelementptr %43, ptr %13, i32 0, i32 0
+  %15 = load ptr, ptr %14, align 8
+  %16 = load i64, ptr %i, align 8
+  %17 = getelementptr ptr, ptr %15, i64 %16
+  %18 = load ptr, ptr %17, align 8
+  call void @"$Sequence.take_mask"(ptr %18)
+  %19 = load %48, ptr %1, align 1
+  %20 = add i64 %6, 1
+  store i64 %20, ptr %i, align 8
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %31, ptr %21, i32 0, i32 14
+  store i8 0, ptr %22, align 1
+  ret void
+}
+
 define internal void @"$Loop.obey_all"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
@@ -62912,7 +63854,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %31, ptr %2, i32 0, i32 17
+  %3 = getelementptr %31, ptr %2, i32 0, i32 18
   %4 = getelementptr %43, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -62930,7 +63872,7 @@ forcond:                                          ; preds = %forbody, %entry
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %31, ptr %13, i32 0, i32 17
+  %14 = getelementptr %31, ptr %13, i32 0, i32 18
   %15 = getelementptr %43, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = load i64, ptr %i, align 8
@@ -62976,7 +63918,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %item, align 8
-  %11 = getelementptr %60, ptr %10, i32 0, i32 26
+  %11 = getelementptr %60, ptr %10, i32 0, i32 32
   %12 = load i8, ptr %11, align 1
   %13 = trunc i8 %12 to i1
   br i1 %13, label %then2, label %else3
@@ -62991,7 +63933,7 @@ then2:                                            ; preds = %merge
 
 else3:                                            ; preds = %merge
   %18 = load ptr, ptr %item, align 8
-  %19 = getelementptr %60, ptr %18, i32 0, i32 27
+  %19 = getelementptr %60, ptr %18, i32 0, i32 33
   %20 = load i8, ptr %19, align 1
   %21 = trunc i8 %20 to i1
   br i1 %21, label %and.lhs.true, label %else5
@@ -63009,7 +63951,7 @@ else5:                                            ; preds = %and.lhs.true, %else
 
 merge1:                                           ; preds = %else5, %then4, %then2
   %26 = load ptr, ptr %item, align 8
-  %27 = getelementptr %60, ptr %26, i32 0, i32 27
+  %27 = getelementptr %60, ptr %26, i32 0, i32 33
   store i8 0, ptr %27, align 1
   ret void
 
@@ -63046,17 +63988,17 @@ entry:
   %12 = load i64, ptr %begin, align 8
   %13 = sub i64 %11, %12
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %31, ptr %14, i32 0, i32 28
+  %15 = getelementptr %31, ptr %14, i32 0, i32 30
   store i64 %13, ptr %15, align 8
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %31, ptr %16, i32 0, i32 26
+  %17 = getelementptr %31, ptr %16, i32 0, i32 28
   %18 = load i64, ptr %17, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %31, ptr %19, i32 0, i32 28
+  %20 = getelementptr %31, ptr %19, i32 0, i32 30
   %21 = load i64, ptr %20, align 8
   %22 = add i64 %18, %21
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %31, ptr %23, i32 0, i32 26
+  %24 = getelementptr %31, ptr %23, i32 0, i32 28
   store i64 %22, ptr %24, align 8
   %25 = load i8, ptr %has_step, align 1
   %26 = icmp ne i8 %25, 0
@@ -63330,26 +64272,31 @@ entry:
   %2 = call zeroext i1 @"$Sequence.awaits_its_end"(ptr %1)
   %3 = zext i1 %2 to i8
   %4 = trunc i8 %3 to i1
-  br i1 %4, label %then, label %else
+  br i1 %4, label %then, label %or.lhs.false
 
-then:                                             ; preds = %entry
+then:                                             ; preds = %or.lhs.false, %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %60, ptr %5, i32 0, i32 3
-  %7 = getelementptr %11, ptr %6, i32 0, i32 1
-  %8 = load i64, ptr %7, align 8
-  %9 = trunc i64 %8 to i32
-  ret i32 %9
+  %6 = getelementptr %60, ptr %5, i32 0, i32 7
+  %7 = load i32, ptr %6, align 4
+  ret i32 %7
+
+or.lhs.false:                                     ; preds = %entry
+  %8 = load ptr, ptr %self, align 8
+  %9 = call zeroext i1 @"$Sequence.awaits_its_mask"(ptr %8)
+  %10 = zext i1 %9 to i8
+  %11 = trunc i8 %10 to i1
+  br i1 %11, label %then, label %else
 
 dead:                                             ; No predecessors!
   br label %merge
 
-else:                                             ; preds = %entry
+else:                                             ; preds = %or.lhs.false
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Sequence.length"(ptr %10)
-  ret i32 %11
+  %12 = load ptr, ptr %self, align 8
+  %13 = call i32 @"$Sequence.length"(ptr %12)
+  ret i32 %13
 
 dead1:                                            ; No predecessors!
   ret i32 undef
@@ -63402,6 +64349,37 @@ entry:
 
 dead:                                             ; No predecessors!
   ret i32 undef
+}
+
+define internal zeroext i1 @"$Sequence.awaits_its_mask"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = call zeroext i1 @"$Sequence.is_masked"(ptr %1)
+  %3 = zext i1 %2 to i8
+  %4 = trunc i8 %3 to i1
+  br i1 %4, label %and.rhs, label %and.end
+
+and.rhs:                                          ; preds = %entry
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %60, ptr %5, i32 0, i32 30
+  %7 = load i32, ptr %6, align 4
+  %8 = load ptr, ptr %self, align 8
+  %9 = call i32 @"$Sequence.num_planned_outputs"(ptr %8)
+  %10 = icmp sle i32 %7, %9
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br label %and.end
+
+and.end:                                          ; preds = %and.rhs, %entry
+  %13 = phi i1 [ false, %entry ], [ %12, %and.rhs ]
+  %14 = zext i1 %13 to i8
+  %15 = icmp ne i8 %14, 0
+  ret i1 %15
+
+dead:                                             ; No predecessors!
+  ret i1 undef
 }
 
 define internal zeroext i1 @"$Scheduler.prepare_running"(ptr %0) {
@@ -63525,7 +64503,7 @@ then:                                             ; preds = %whilebody
 else:                                             ; preds = %whilebody
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %33, ptr %31, i32 0, i32 4
-  %33 = call ptr @"$Vector.last.73"(ptr %32)
+  %33 = call ptr @"$Vector.last.77"(ptr %32)
   %34 = load ptr, ptr %33, align 8
   store ptr %34, ptr %youngest, align 8
   %35 = load ptr, ptr %self, align 8
@@ -63718,58 +64696,71 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %2 = load ptr, ptr %item, align 8
-  %3 = call zeroext i1 @"$Sequence.is_decoding"(ptr %2)
+  %3 = call zeroext i1 @"$Sequence.awaits_its_mask"(ptr %2)
   %4 = zext i1 %3 to i8
   %5 = trunc i8 %4 to i1
   br i1 %5, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret i32 1
+  ret i32 0
 
 dead:                                             ; No predecessors!
   br label %merge
 
 else:                                             ; preds = %entry
+  %6 = load ptr, ptr %item, align 8
+  %7 = call zeroext i1 @"$Sequence.is_decoding"(ptr %6)
+  %8 = zext i1 %7 to i8
+  %9 = trunc i8 %8 to i1
+  br i1 %9, label %then1, label %else2
+
+then1:                                            ; preds = %else
+  ret i32 1
+
+dead3:                                            ; No predecessors!
   br label %merge
 
-merge:                                            ; preds = %else, %dead
-  %6 = load ptr, ptr %item, align 8
-  %7 = getelementptr %60, ptr %6, i32 0, i32 4
-  %8 = load i32, ptr %7, align 4
-  %9 = load ptr, ptr %item, align 8
-  %10 = getelementptr %60, ptr %9, i32 0, i32 7
-  %11 = load i32, ptr %10, align 4
-  %12 = sub i32 %8, %11
-  store i32 %12, ptr %remaining, align 4
-  %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %33, ptr %13, i32 0, i32 0
-  %15 = getelementptr %34, ptr %14, i32 0, i32 4
-  %16 = load i32, ptr %15, align 4
-  %17 = icmp sgt i32 %16, 0
-  %18 = zext i1 %17 to i8
-  %19 = trunc i8 %18 to i1
-  br i1 %19, label %then2, label %else3
+else2:                                            ; preds = %else
+  br label %merge
 
-then2:                                            ; preds = %merge
-  %20 = load i32, ptr %remaining, align 4
-  %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %33, ptr %21, i32 0, i32 0
-  %23 = getelementptr %34, ptr %22, i32 0, i32 4
-  %24 = load i32, ptr %23, align 4
-  %25 = call i32 @"$smaller"(i32 %20, i32 %24)
-  ret i32 %25
+merge:                                            ; preds = %else2, %dead3, %dead
+  %10 = load ptr, ptr %item, align 8
+  %11 = getelementptr %60, ptr %10, i32 0, i32 4
+  %12 = load i32, ptr %11, align 4
+  %13 = load ptr, ptr %item, align 8
+  %14 = getelementptr %60, ptr %13, i32 0, i32 7
+  %15 = load i32, ptr %14, align 4
+  %16 = sub i32 %12, %15
+  store i32 %16, ptr %remaining, align 4
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %33, ptr %17, i32 0, i32 0
+  %19 = getelementptr %34, ptr %18, i32 0, i32 4
+  %20 = load i32, ptr %19, align 4
+  %21 = icmp sgt i32 %20, 0
+  %22 = zext i1 %21 to i8
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %then5, label %else6
 
-dead4:                                            ; No predecessors!
-  br label %merge1
+then5:                                            ; preds = %merge
+  %24 = load i32, ptr %remaining, align 4
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %33, ptr %25, i32 0, i32 0
+  %27 = getelementptr %34, ptr %26, i32 0, i32 4
+  %28 = load i32, ptr %27, align 4
+  %29 = call i32 @"$smaller"(i32 %24, i32 %28)
+  ret i32 %29
 
-else3:                                            ; preds = %merge
-  br label %merge1
+dead7:                                            ; No predecessors!
+  br label %merge4
 
-merge1:                                           ; preds = %else3, %dead4
-  %26 = load i32, ptr %remaining, align 4
-  ret i32 %26
+else6:                                            ; preds = %merge
+  br label %merge4
 
-dead5:                                            ; No predecessors!
+merge4:                                           ; preds = %else6, %dead7
+  %30 = load i32, ptr %remaining, align 4
+  ret i32 %30
+
+dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
@@ -64319,7 +65310,7 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %23 = load ptr, ptr %item, align 8
   %24 = getelementptr %60, ptr %23, i32 0, i32 13
-  call void @"$Vector.clear.278"(ptr %24)
+  call void @"$Vector.clear.282"(ptr %24)
   %25 = load %48, ptr %5, align 1
   %26 = load i32, ptr %num_found, align 4
   store i32 0, ptr %i1, align 4
@@ -64521,67 +65512,74 @@ forbody:                                          ; preds = %forcond
   %21 = call zeroext i1 @"$Sequence.is_decoding"(ptr %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
-  br i1 %23, label %and.rhs, label %and.end
+  br i1 %23, label %and.lhs.true, label %and.end
 
-and.rhs:                                          ; preds = %forbody
+and.rhs:                                          ; preds = %and.lhs.true
   %24 = load ptr, ptr %item, align 8
-  %25 = call zeroext i1 @"$Sequence.awaits_its_end"(ptr %24)
+  %25 = call zeroext i1 @"$Sequence.awaits_its_mask"(ptr %24)
   %26 = zext i1 %25 to i8
   %27 = icmp eq i8 %26, 0
   %28 = zext i1 %27 to i8
   %29 = trunc i8 %28 to i1
   br label %and.end
 
-and.end:                                          ; preds = %and.rhs, %forbody
-  %30 = phi i1 [ false, %forbody ], [ %29, %and.rhs ]
+and.end:                                          ; preds = %and.rhs, %and.lhs.true, %forbody
+  %30 = phi i1 [ false, %and.lhs.true ], [ false, %forbody ], [ %29, %and.rhs ]
   %31 = zext i1 %30 to i8
   store i8 %31, ptr %is_wanted, align 1
   %32 = load i8, ptr %is_wanted, align 1
   %33 = trunc i8 %32 to i1
-  br i1 %33, label %and.lhs.true2, label %else
+  br i1 %33, label %and.lhs.true3, label %else
 
-then:                                             ; preds = %and.lhs.true
-  %34 = load ptr, ptr %self, align 8
-  %35 = load ptr, ptr %item, align 8
-  call void @"$Scheduler.write_decode_row"(ptr %34, ptr %35)
-  %36 = load %48, ptr %2, align 1
-  %37 = load ptr, ptr %self, align 8
-  %38 = load ptr, ptr %item, align 8
-  %39 = load ptr, ptr %self, align 8
-  %40 = load ptr, ptr %item, align 8
-  %41 = call i32 @"$Scheduler.add_sample_row"(ptr %39, ptr %40)
-  call void @"$Scheduler.push_segment"(ptr %37, ptr %38, i32 1, i32 %41, i1 zeroext true)
-  %42 = load %48, ptr %1, align 1
+and.lhs.true:                                     ; preds = %forbody
+  %34 = load ptr, ptr %item, align 8
+  %35 = call zeroext i1 @"$Sequence.awaits_its_end"(ptr %34)
+  %36 = zext i1 %35 to i8
+  %37 = trunc i8 %36 to i1
+  br i1 %37, label %and.end, label %and.rhs
+
+then:                                             ; preds = %and.lhs.true2
+  %38 = load ptr, ptr %self, align 8
+  %39 = load ptr, ptr %item, align 8
+  call void @"$Scheduler.write_decode_row"(ptr %38, ptr %39)
+  %40 = load %48, ptr %2, align 1
+  %41 = load ptr, ptr %self, align 8
+  %42 = load ptr, ptr %item, align 8
+  %43 = load ptr, ptr %self, align 8
+  %44 = load ptr, ptr %item, align 8
+  %45 = call i32 @"$Scheduler.add_sample_row"(ptr %43, ptr %44)
+  call void @"$Scheduler.push_segment"(ptr %41, ptr %42, i32 1, i32 %45, i1 zeroext true)
+  %46 = load %48, ptr %1, align 1
   br label %merge1
 
-else:                                             ; preds = %and.lhs.true, %and.lhs.true2, %and.end
+else:                                             ; preds = %and.lhs.true2, %and.lhs.true3, %and.end
   br label %merge1
 
 merge1:                                           ; preds = %else, %then
-  %43 = add i64 %7, 1
-  store i64 %43, ptr %i, align 8
+  %47 = add i64 %7, 1
+  store i64 %47, ptr %i, align 8
   br label %forcond
 
 merge:                                            ; preds = %forcond
   ret void
 
-and.lhs.true:                                     ; preds = %and.lhs.true2
-  %44 = load ptr, ptr %self, align 8
-  %45 = load ptr, ptr %item, align 8
-  %46 = call zeroext i1 @"$Scheduler.can_sample"(ptr %44, ptr %45)
-  %47 = zext i1 %46 to i8
-  %48 = trunc i8 %47 to i1
-  br i1 %48, label %then, label %else
+and.lhs.true2:                                    ; preds = %and.lhs.true3
+  %48 = load ptr, ptr %self, align 8
+  %49 = load ptr, ptr %item, align 8
+  %50 = call zeroext i1 @"$Scheduler.can_sample"(ptr %48, ptr %49)
+  %51 = zext i1 %50 to i8
+  %52 = trunc i8 %51 to i1
+  br i1 %52, label %then, label %else
 
-and.lhs.true2:                                    ; preds = %and.end
-  %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %33, ptr %49, i32 0, i32 2
-  %51 = load ptr, ptr %50, align 8
-  %52 = call i32 @"$StepPlan.room"(ptr %51)
-  %53 = icmp sgt i32 %52, 0
-  %54 = zext i1 %53 to i8
-  %55 = trunc i8 %54 to i1
-  br i1 %55, label %and.lhs.true, label %else
+and.lhs.true3:                                    ; preds = %and.end
+  %53 = load ptr, ptr %self, align 8
+  %54 = getelementptr %33, ptr %53, i32 0, i32 2
+  %55 = load ptr, ptr %54, align 8
+  %56 = call i32 @"$StepPlan.room"(ptr %55)
+  %57 = icmp sgt i32 %56, 0
+  %58 = zext i1 %57 to i8
+  %59 = trunc i8 %58 to i1
+  br i1 %59, label %and.lhs.true2, label %else
 }
 
 define internal zeroext i1 @"$Scheduler.can_sample"(ptr %0, ptr %1) {
@@ -64688,7 +65686,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.630", i32 198, ptr @"$string.631")
+  call void @"$check.fail"(ptr @"$string.637", i32 203, ptr @"$string.638")
   %10 = load %48, ptr %4, align 1
   br label %merge
 
@@ -64844,6 +65842,7 @@ entry:
 define internal i32 @"$Scheduler.add_sample_row"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
+  %3 = alloca %48, align 8
   %i = alloca i64, align 8
   %biases = alloca ptr, align 8
   %row = alloca i32, align 4
@@ -64853,84 +65852,105 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   store i32 -1, ptr %count_row, align 4
-  %3 = load ptr, ptr %item, align 8
-  %4 = call zeroext i1 @"$Sequence.has_penalties"(ptr %3)
-  %5 = zext i1 %4 to i8
-  %6 = trunc i8 %5 to i1
-  br i1 %6, label %then, label %else
+  %4 = load ptr, ptr %item, align 8
+  %5 = call zeroext i1 @"$Sequence.has_penalties"(ptr %4)
+  %6 = zext i1 %5 to i8
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %then, label %else
 
 then:                                             ; preds = %entry
-  %7 = load ptr, ptr %item, align 8
-  %8 = getelementptr %60, ptr %7, i32 0, i32 12
-  %9 = load i32, ptr %8, align 4
-  store i32 %9, ptr %count_row, align 4
+  %8 = load ptr, ptr %item, align 8
+  %9 = getelementptr %60, ptr %8, i32 0, i32 12
+  %10 = load i32, ptr %9, align 4
+  store i32 %10, ptr %count_row, align 4
   br label %merge
 
 else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %33, ptr %10, i32 0, i32 2
-  %12 = load ptr, ptr %11, align 8
-  %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %33, ptr %13, i32 0, i32 2
-  %15 = load ptr, ptr %14, align 8
-  %16 = getelementptr %39, ptr %15, i32 0, i32 0
-  %17 = load i32, ptr %16, align 4
-  %18 = sub i32 %17, 1
-  %19 = load ptr, ptr %item, align 8
-  %20 = getelementptr %60, ptr %19, i32 0, i32 17
-  %21 = load ptr, ptr %item, align 8
-  %22 = call i32 @"$Sequence.length"(ptr %21)
-  %23 = load i32, ptr %count_row, align 4
-  %24 = call i32 @"$StepPlan.add_sample_row"(ptr %12, i32 %18, ptr %20, i32 %22, i32 %23)
-  store i32 %24, ptr %row, align 4
-  %25 = load ptr, ptr %item, align 8
-  %26 = call ptr @"$Sequence.active_biases"(ptr %25)
-  store ptr %26, ptr %biases, align 8
-  %27 = load ptr, ptr %biases, align 8
-  %28 = getelementptr %62, ptr %27, i32 0, i32 1
-  %29 = load i64, ptr %28, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %33, ptr %11, i32 0, i32 2
+  %13 = load ptr, ptr %12, align 8
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %33, ptr %14, i32 0, i32 2
+  %16 = load ptr, ptr %15, align 8
+  %17 = getelementptr %39, ptr %16, i32 0, i32 0
+  %18 = load i32, ptr %17, align 4
+  %19 = sub i32 %18, 1
+  %20 = load ptr, ptr %item, align 8
+  %21 = getelementptr %60, ptr %20, i32 0, i32 17
+  %22 = load ptr, ptr %item, align 8
+  %23 = call i32 @"$Sequence.length"(ptr %22)
+  %24 = load i32, ptr %count_row, align 4
+  %25 = call i32 @"$StepPlan.add_sample_row"(ptr %13, i32 %19, ptr %21, i32 %23, i32 %24)
+  store i32 %25, ptr %row, align 4
+  %26 = load ptr, ptr %item, align 8
+  %27 = call ptr @"$Sequence.active_biases"(ptr %26)
+  store ptr %27, ptr %biases, align 8
+  %28 = load ptr, ptr %biases, align 8
+  %29 = getelementptr %62, ptr %28, i32 0, i32 1
+  %30 = load i64, ptr %29, align 8
   store i64 0, ptr %i, align 8
   br label %forcond
 
 forcond:                                          ; preds = %forbody, %merge
-  %30 = load i64, ptr %i, align 8
-  %31 = icmp sgt i64 %30, %29
-  %32 = and i1 %31, false
-  %33 = icmp slt i64 %30, %29
-  %34 = and i1 %33, true
-  %35 = or i1 %34, %32
-  br i1 %35, label %forbody, label %merge1
+  %31 = load i64, ptr %i, align 8
+  %32 = icmp sgt i64 %31, %30
+  %33 = and i1 %32, false
+  %34 = icmp slt i64 %31, %30
+  %35 = and i1 %34, true
+  %36 = or i1 %35, %33
+  br i1 %36, label %forbody, label %merge1
 
 forbody:                                          ; preds = %forcond
-  %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %33, ptr %36, i32 0, i32 2
-  %38 = load ptr, ptr %37, align 8
-  %39 = load ptr, ptr %biases, align 8
-  %40 = getelementptr %62, ptr %39, i32 0, i32 0
-  %41 = load ptr, ptr %40, align 8
-  %42 = load i64, ptr %i, align 8
-  %43 = getelementptr %155, ptr %41, i64 %42
-  %44 = getelementptr %155, ptr %43, i32 0, i32 0
-  %45 = load i32, ptr %44, align 4
-  %46 = load ptr, ptr %biases, align 8
-  %47 = getelementptr %62, ptr %46, i32 0, i32 0
-  %48 = load ptr, ptr %47, align 8
-  %49 = load i64, ptr %i, align 8
-  %50 = getelementptr %155, ptr %48, i64 %49
-  %51 = getelementptr %155, ptr %50, i32 0, i32 1
-  %52 = load float, ptr %51, align 4
-  call void @"$StepPlan.add_bias"(ptr %38, i32 %45, float %52)
-  %53 = load %48, ptr %2, align 1
-  %54 = add i64 %30, 1
-  store i64 %54, ptr %i, align 8
+  %37 = load ptr, ptr %self, align 8
+  %38 = getelementptr %33, ptr %37, i32 0, i32 2
+  %39 = load ptr, ptr %38, align 8
+  %40 = load ptr, ptr %biases, align 8
+  %41 = getelementptr %62, ptr %40, i32 0, i32 0
+  %42 = load ptr, ptr %41, align 8
+  %43 = load i64, ptr %i, align 8
+  %44 = getelementptr %155, ptr %42, i64 %43
+  %45 = getelementptr %155, ptr %44, i32 0, i32 0
+  %46 = load i32, ptr %45, align 4
+  %47 = load ptr, ptr %biases, align 8
+  %48 = getelementptr %62, ptr %47, i32 0, i32 0
+  %49 = load ptr, ptr %48, align 8
+  %50 = load i64, ptr %i, align 8
+  %51 = getelementptr %155, ptr %49, i64 %50
+  %52 = getelementptr %155, ptr %51, i32 0, i32 1
+  %53 = load float, ptr %52, align 4
+  call void @"$StepPlan.add_bias"(ptr %39, i32 %46, float %53)
+  %54 = load %48, ptr %3, align 1
+  %55 = add i64 %31, 1
+  store i64 %55, ptr %i, align 8
   br label %forcond
 
 merge1:                                           ; preds = %forcond
-  %55 = load i32, ptr %row, align 4
-  ret i32 %55
+  %56 = load ptr, ptr %item, align 8
+  %57 = call zeroext i1 @"$Sequence.is_restricted"(ptr %56)
+  %58 = zext i1 %57 to i8
+  %59 = trunc i8 %58 to i1
+  br i1 %59, label %then3, label %else4
+
+then3:                                            ; preds = %merge1
+  %60 = load ptr, ptr %self, align 8
+  %61 = getelementptr %33, ptr %60, i32 0, i32 2
+  %62 = load ptr, ptr %61, align 8
+  %63 = load ptr, ptr %item, align 8
+  %64 = getelementptr %60, ptr %63, i32 0, i32 26
+  %65 = load ptr, ptr %64, align 8
+  call void @"$StepPlan.add_mask"(ptr %62, ptr %65)
+  %66 = load %48, ptr %2, align 1
+  br label %merge2
+
+else4:                                            ; preds = %merge1
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %then3
+  %67 = load i32, ptr %row, align 4
+  ret i32 %67
 
 dead:                                             ; No predecessors!
   ret i32 undef
@@ -64963,7 +65983,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.20", i32 247, ptr @"$string.632")
+  call void @"$check.fail"(ptr @"$string.20", i32 255, ptr @"$string.639")
   %15 = load %48, ptr %5, align 1
   br label %merge
 
@@ -65133,7 +66153,7 @@ entry:
   br i1 %10, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.20", i32 268, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.20", i32 284, ptr @"$string.13")
   %11 = load %48, ptr %3, align 1
   br label %merge
 
@@ -65199,6 +66219,90 @@ or.lhs.false:                                     ; preds = %entry
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %then, label %else
+}
+
+define internal void @"$StepPlan.add_mask"(ptr %0, ptr %1) {
+entry:
+  %words = alloca i64, align 8
+  %2 = alloca %48, align 8
+  %mask = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %mask, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %39, ptr %3, i32 0, i32 7
+  %5 = load i32, ptr %4, align 4
+  %6 = sext i32 %5 to i64
+  %7 = icmp slt i64 %6, 0
+  %8 = zext i1 %7 to i8
+  %9 = trunc i8 %8 to i1
+  br i1 %9, label %then, label %or.lhs.false
+
+then:                                             ; preds = %or.lhs.false, %entry
+  call void @"$check.fail"(ptr @"$string.20", i32 276, ptr @"$string.13")
+  %10 = load %48, ptr %2, align 1
+  br label %merge
+
+else:                                             ; preds = %or.lhs.false
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %39, ptr %11, i32 0, i32 10
+  %13 = call i64 @"$StepShape.mask_words"(ptr %12)
+  store i64 %13, ptr %words, align 8
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %39, ptr %14, i32 0, i32 11
+  %16 = getelementptr %40, ptr %15, i32 0, i32 25
+  %17 = load ptr, ptr %16, align 8
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %39, ptr %18, i32 0, i32 7
+  %20 = load i32, ptr %19, align 4
+  %21 = sext i32 %20 to i64
+  %22 = load i64, ptr %words, align 8
+  %23 = mul i64 %21, %22
+  %24 = getelementptr i32, ptr %17, i64 %23
+  %25 = load ptr, ptr %mask, align 8
+  %26 = load i64, ptr %words, align 8
+  %27 = mul i64 %26, 4
+  %28 = call ptr @memcpy(ptr %24, ptr %25, i64 %27)
+  %29 = load ptr, ptr %self, align 8
+  %30 = getelementptr %39, ptr %29, i32 0, i32 7
+  %31 = load i32, ptr %30, align 4
+  %32 = load ptr, ptr %self, align 8
+  %33 = getelementptr %39, ptr %32, i32 0, i32 11
+  %34 = getelementptr %40, ptr %33, i32 0, i32 20
+  %35 = load ptr, ptr %34, align 8
+  %36 = load ptr, ptr %self, align 8
+  %37 = getelementptr %39, ptr %36, i32 0, i32 5
+  %38 = load i32, ptr %37, align 4
+  %39 = sub i32 %38, 1
+  %40 = sext i32 %39 to i64
+  %41 = getelementptr i32, ptr %35, i64 %40
+  store i32 %31, ptr %41, align 4
+  %42 = load ptr, ptr %self, align 8
+  %43 = getelementptr %39, ptr %42, i32 0, i32 7
+  %44 = load i32, ptr %43, align 4
+  %45 = add i32 %44, 1
+  %46 = load ptr, ptr %self, align 8
+  %47 = getelementptr %39, ptr %46, i32 0, i32 7
+  store i32 %45, ptr %47, align 4
+  ret void
+
+or.lhs.false:                                     ; preds = %entry
+  %48 = load ptr, ptr %self, align 8
+  %49 = getelementptr %39, ptr %48, i32 0, i32 7
+  %50 = load i32, ptr %49, align 4
+  %51 = sext i32 %50 to i64
+  %52 = load ptr, ptr %self, align 8
+  %53 = getelementptr %39, ptr %52, i32 0, i32 10
+  %54 = getelementptr %26, ptr %53, i32 0, i32 5
+  %55 = load i32, ptr %54, align 4
+  %56 = sext i32 %55 to i64
+  %57 = icmp sge i64 %51, %56
+  %58 = zext i1 %57 to i8
+  %59 = trunc i8 %58 to i1
+  br i1 %59, label %then, label %else
 }
 
 define internal void @"$Scheduler.write_prefill_rows"(ptr %0, ptr %1) {
@@ -65435,7 +66539,7 @@ and.lhs.true:                                     ; preds = %entry
 
 then2:                                            ; preds = %merge
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %31, ptr %35, i32 0, i32 15
+  %36 = getelementptr %31, ptr %35, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %36, ptr align 1 %message, i64 1024, i1 false)
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %31, ptr %37, i32 0, i32 3
@@ -65460,9 +66564,9 @@ merge1:                                           ; preds = %else3, %dead
   call void @"$Scheduler.launch"(ptr %46)
   %47 = load %48, ptr %2, align 1
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %31, ptr %48, i32 0, i32 29
+  %49 = getelementptr %31, ptr %48, i32 0, i32 31
   %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %31, ptr %50, i32 0, i32 30
+  %51 = getelementptr %31, ptr %50, i32 0, i32 32
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %51, ptr align 8 %49, i64 56, i1 false)
   %52 = load ptr, ptr %self, align 8
   %53 = getelementptr %31, ptr %52, i32 0, i32 2
@@ -65495,7 +66599,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false7
 
 or.lhs.false7:                                    ; preds = %merge1
   %66 = load ptr, ptr %self, align 8
-  %67 = getelementptr %31, ptr %66, i32 0, i32 32
+  %67 = getelementptr %31, ptr %66, i32 0, i32 34
   %68 = load i8, ptr %67, align 1
   %69 = trunc i8 %68 to i1
   br i1 %69, label %then5, label %or.lhs.false
@@ -65525,7 +66629,7 @@ entry:
 
 then:                                             ; preds = %entry
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %31, ptr %12, i32 0, i32 23
+  %13 = getelementptr %31, ptr %12, i32 0, i32 25
   %14 = load ptr, ptr %13, align 8
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %31, ptr %15, i32 0, i32 4
@@ -65552,20 +66656,20 @@ merge:                                            ; preds = %else, %then
   %28 = sub i64 %26, %27
   store i64 %28, ptr %spent, align 8
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %31, ptr %29, i32 0, i32 25
+  %30 = getelementptr %31, ptr %29, i32 0, i32 27
   %31 = load i64, ptr %30, align 8
   %32 = load i64, ptr %spent, align 8
   %33 = add i64 %31, %32
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %31, ptr %34, i32 0, i32 25
+  %35 = getelementptr %31, ptr %34, i32 0, i32 27
   store i64 %33, ptr %35, align 8
   %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %31, ptr %36, i32 0, i32 27
+  %37 = getelementptr %31, ptr %36, i32 0, i32 29
   %38 = load i64, ptr %37, align 8
   %39 = load i64, ptr %spent, align 8
   %40 = add i64 %38, %39
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %31, ptr %41, i32 0, i32 27
+  %42 = getelementptr %31, ptr %41, i32 0, i32 29
   store i64 %40, ptr %42, align 8
   %43 = load i32, ptr %code, align 4
   %44 = icmp eq i32 %43, 0
@@ -65674,7 +66778,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %launch_ns, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %31, ptr %2, i32 0, i32 29
+  %3 = getelementptr %31, ptr %2, i32 0, i32 31
   store ptr %3, ptr %step, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %31, ptr %4, i32 0, i32 4
@@ -65706,7 +66810,7 @@ entry:
   %28 = getelementptr %46, ptr %27, i32 0, i32 7
   store i32 %26, ptr %28, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %31, ptr %29, i32 0, i32 28
+  %30 = getelementptr %31, ptr %29, i32 0, i32 30
   %31 = load i64, ptr %30, align 8
   %32 = load ptr, ptr %step, align 8
   %33 = getelementptr %46, ptr %32, i32 0, i32 2
@@ -65754,7 +66858,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.31", i32 128, ptr @"$string.633")
+  call void @"$check.fail"(ptr @"$string.34", i32 133, ptr @"$string.640")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -65988,7 +67092,7 @@ entry:
   call void @"$Loop.lock"(ptr %6)
   %7 = load %48, ptr %5, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %31, ptr %8, i32 0, i32 31
+  %9 = getelementptr %31, ptr %8, i32 0, i32 33
   %10 = load ptr, ptr %steps, align 8
   %11 = load i32, ptr %capacity, align 4
   %12 = call i32 @"$StepRing.take"(ptr %9, ptr %10, i32 %11)
@@ -66098,7 +67202,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.95"
+  ret ptr @"$string.99"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -66255,7 +67359,7 @@ and.lhs.true:                                     ; preds = %entry
 
 condition:                                        ; preds = %whilebody, %merge
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %31, ptr %17, i32 0, i32 19
+  %18 = getelementptr %31, ptr %17, i32 0, i32 21
   %19 = getelementptr %44, ptr %18, i32 0, i32 4
   %20 = load i64, ptr %19, align 8
   %21 = icmp eq i64 %20, 0
@@ -66276,7 +67380,7 @@ whilebody:                                        ; preds = %and.lhs.true2
 
 merge1:                                           ; preds = %and.lhs.true2, %condition
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %31, ptr %31, i32 0, i32 19
+  %32 = getelementptr %31, ptr %31, i32 0, i32 21
   %33 = getelementptr %44, ptr %32, i32 0, i32 4
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
@@ -66439,21 +67543,22 @@ entry:
   %6 = alloca %48, align 8
   %7 = alloca %48, align 8
   %8 = alloca %48, align 8
-  %i = alloca i64, align 8
   %9 = alloca %48, align 8
+  %i = alloca i64, align 8
   %10 = alloca %48, align 8
+  %11 = alloca %48, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %31, ptr %11, i32 0, i32 0
-  %13 = load ptr, ptr %12, align 8
-  %14 = icmp eq ptr %13, null
-  %15 = zext i1 %14 to i8
-  %16 = trunc i8 %15 to i1
-  br i1 %16, label %then, label %else
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %31, ptr %12, i32 0, i32 0
+  %14 = load ptr, ptr %13, align 8
+  %15 = icmp eq ptr %14, null
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then, label %else
 
 then:                                             ; preds = %entry
-  %17 = load %48, ptr %10, align 1
+  %18 = load %48, ptr %11, align 1
   ret void
 
 dead:                                             ; No predecessors!
@@ -66463,97 +67568,101 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop"(ptr %18)
-  %19 = load %48, ptr %9, align 1
-  %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %31, ptr %20, i32 0, i32 16
-  %22 = getelementptr %43, ptr %21, i32 0, i32 1
-  %23 = load i64, ptr %22, align 8
+  %19 = load ptr, ptr %self, align 8
+  call void @"$Loop.stop"(ptr %19)
+  %20 = load %48, ptr %10, align 1
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %31, ptr %21, i32 0, i32 17
+  %23 = getelementptr %43, ptr %22, i32 0, i32 1
+  %24 = load i64, ptr %23, align 8
   store i64 0, ptr %i, align 8
   br label %forcond
 
 forcond:                                          ; preds = %forbody, %merge
-  %24 = load i64, ptr %i, align 8
-  %25 = icmp sgt i64 %24, %23
-  %26 = and i1 %25, false
-  %27 = icmp slt i64 %24, %23
-  %28 = and i1 %27, true
-  %29 = or i1 %28, %26
-  br i1 %29, label %forbody, label %merge1
+  %25 = load i64, ptr %i, align 8
+  %26 = icmp sgt i64 %25, %24
+  %27 = and i1 %26, false
+  %28 = icmp slt i64 %25, %24
+  %29 = and i1 %28, true
+  %30 = or i1 %29, %27
+  br i1 %30, label %forbody, label %merge1
 
 forbody:                                          ; preds = %forcond
-  %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %31, ptr %30, i32 0, i32 16
-  %32 = getelementptr %43, ptr %31, i32 0, i32 0
-  %33 = load ptr, ptr %32, align 8
-  %34 = load i64, ptr %i, align 8
-  %35 = getelementptr ptr, ptr %33, i64 %34
-  %36 = load ptr, ptr %35, align 8
-  call void @"$request.delete_sequence"(ptr %36)
-  %37 = load %48, ptr %8, align 1
-  %38 = add i64 %24, 1
-  store i64 %38, ptr %i, align 8
+  %31 = load ptr, ptr %self, align 8
+  %32 = getelementptr %31, ptr %31, i32 0, i32 17
+  %33 = getelementptr %43, ptr %32, i32 0, i32 0
+  %34 = load ptr, ptr %33, align 8
+  %35 = load i64, ptr %i, align 8
+  %36 = getelementptr ptr, ptr %34, i64 %35
+  %37 = load ptr, ptr %36, align 8
+  call void @"$request.delete_sequence"(ptr %37)
+  %38 = load %48, ptr %9, align 1
+  %39 = add i64 %25, 1
+  store i64 %39, ptr %i, align 8
   br label %forcond
 
 merge1:                                           ; preds = %forcond
-  %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %31, ptr %39, i32 0, i32 16
-  call void @"$Vector.free.635"(ptr %40)
-  %41 = load %48, ptr %7, align 1
-  %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %31, ptr %42, i32 0, i32 17
-  call void @"$Vector.free.635"(ptr %43)
-  %44 = load %48, ptr %6, align 1
-  %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %31, ptr %45, i32 0, i32 3
-  call void @"$Scheduler.free"(ptr %46)
-  %47 = load %48, ptr %5, align 1
-  %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %31, ptr %48, i32 0, i32 19
-  call void @"$EventRing.free"(ptr %49)
-  %50 = load %48, ptr %4, align 1
-  %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %31, ptr %51, i32 0, i32 31
-  call void @"$StepRing.free"(ptr %52)
-  %53 = load %48, ptr %3, align 1
-  %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %31, ptr %54, i32 0, i32 20
-  %56 = load i32, ptr %55, align 4
-  %57 = icmp sge i32 %56, 0
-  %58 = zext i1 %57 to i8
-  %59 = trunc i8 %58 to i1
-  br i1 %59, label %then3, label %else4
+  %40 = load ptr, ptr %self, align 8
+  %41 = getelementptr %31, ptr %40, i32 0, i32 17
+  call void @"$Vector.free.642"(ptr %41)
+  %42 = load %48, ptr %8, align 1
+  %43 = load ptr, ptr %self, align 8
+  %44 = getelementptr %31, ptr %43, i32 0, i32 18
+  call void @"$Vector.free.642"(ptr %44)
+  %45 = load %48, ptr %7, align 1
+  %46 = load ptr, ptr %self, align 8
+  %47 = getelementptr %31, ptr %46, i32 0, i32 19
+  call void @"$Vector.free.642"(ptr %47)
+  %48 = load %48, ptr %6, align 1
+  %49 = load ptr, ptr %self, align 8
+  %50 = getelementptr %31, ptr %49, i32 0, i32 3
+  call void @"$Scheduler.free"(ptr %50)
+  %51 = load %48, ptr %5, align 1
+  %52 = load ptr, ptr %self, align 8
+  %53 = getelementptr %31, ptr %52, i32 0, i32 21
+  call void @"$EventRing.free"(ptr %53)
+  %54 = load %48, ptr %4, align 1
+  %55 = load ptr, ptr %self, align 8
+  %56 = getelementptr %31, ptr %55, i32 0, i32 33
+  call void @"$StepRing.free"(ptr %56)
+  %57 = load %48, ptr %3, align 1
+  %58 = load ptr, ptr %self, align 8
+  %59 = getelementptr %31, ptr %58, i32 0, i32 22
+  %60 = load i32, ptr %59, align 4
+  %61 = icmp sge i32 %60, 0
+  %62 = zext i1 %61 to i8
+  %63 = trunc i8 %62 to i1
+  br i1 %63, label %then3, label %else4
 
 then3:                                            ; preds = %merge1
-  %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %31, ptr %60, i32 0, i32 20
-  %62 = load i32, ptr %61, align 4
-  %63 = call i32 @close(i32 %62)
+  %64 = load ptr, ptr %self, align 8
+  %65 = getelementptr %31, ptr %64, i32 0, i32 22
+  %66 = load i32, ptr %65, align 4
+  %67 = call i32 @close(i32 %66)
   br label %merge2
 
 else4:                                            ; preds = %merge1
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %31, ptr %64, i32 0, i32 23
-  %66 = load ptr, ptr %65, align 8
-  call void @free(ptr %66)
-  %67 = load %48, ptr %2, align 1
   %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %31, ptr %68, i32 0, i32 7
-  %70 = call i32 @pthread_cond_destroy(ptr %69)
-  %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %31, ptr %71, i32 0, i32 8
-  %73 = call i32 @pthread_cond_destroy(ptr %72)
-  %74 = load ptr, ptr %self, align 8
-  %75 = getelementptr %31, ptr %74, i32 0, i32 6
-  %76 = call i32 @pthread_mutex_destroy(ptr %75)
-  %77 = load ptr, ptr %self, align 8
-  %78 = getelementptr %31, ptr %77, i32 0, i32 5
-  call void @"$Turnstile.free"(ptr %78)
-  %79 = load %48, ptr %1, align 1
+  %69 = getelementptr %31, ptr %68, i32 0, i32 25
+  %70 = load ptr, ptr %69, align 8
+  call void @free(ptr %70)
+  %71 = load %48, ptr %2, align 1
+  %72 = load ptr, ptr %self, align 8
+  %73 = getelementptr %31, ptr %72, i32 0, i32 7
+  %74 = call i32 @pthread_cond_destroy(ptr %73)
+  %75 = load ptr, ptr %self, align 8
+  %76 = getelementptr %31, ptr %75, i32 0, i32 8
+  %77 = call i32 @pthread_cond_destroy(ptr %76)
+  %78 = load ptr, ptr %self, align 8
+  %79 = getelementptr %31, ptr %78, i32 0, i32 6
+  %80 = call i32 @pthread_mutex_destroy(ptr %79)
+  %81 = load ptr, ptr %self, align 8
+  %82 = getelementptr %31, ptr %81, i32 0, i32 5
+  call void @"$Turnstile.free"(ptr %82)
+  %83 = load %48, ptr %1, align 1
   ret void
 }
 
@@ -66605,7 +67714,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.635"(ptr %0) {
+define internal void @"$Vector.free.642"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -66617,12 +67726,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.636"(ptr %7)
+  call void @"$Vector.init.643"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.636"(ptr %0) {
+define internal void @"$Vector.init.643"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -66672,19 +67781,19 @@ entry:
   %24 = load %48, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %33, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.637"(ptr %26)
+  call void @"$Vector.free.644"(ptr %26)
   %27 = load %48, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %33, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.635"(ptr %29)
+  call void @"$Vector.free.642"(ptr %29)
   %30 = load %48, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %33, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.635"(ptr %32)
+  call void @"$Vector.free.642"(ptr %32)
   %33 = load %48, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %33, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.635"(ptr %35)
+  call void @"$Vector.free.642"(ptr %35)
   %36 = load %48, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %33, ptr %37, i32 0, i32 11
@@ -66692,11 +67801,11 @@ entry:
   %39 = load %48, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %33, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.639"(ptr %41)
+  call void @"$Vector.free.646"(ptr %41)
   %42 = load %48, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %33, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.639"(ptr %44)
+  call void @"$Vector.free.646"(ptr %44)
   %45 = load %48, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %33, ptr %46, i32 0, i32 1
@@ -66751,12 +67860,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.635"(ptr %28)
+  call void @"$Vector.free.642"(ptr %28)
   %29 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.637"(ptr %0) {
+define internal void @"$Vector.free.644"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -66768,12 +67877,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.638"(ptr %7)
+  call void @"$Vector.init.645"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.638"(ptr %0) {
+define internal void @"$Vector.init.645"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -66789,7 +67898,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.639"(ptr %0) {
+define internal void @"$Vector.free.646"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -66801,12 +67910,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.640"(ptr %7)
+  call void @"$Vector.init.647"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.640"(ptr %0) {
+define internal void @"$Vector.init.647"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -67411,7 +68520,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 
 or.lhs.false:                                     ; preds = %entry
   %11 = load ptr, ptr %item, align 8
-  %12 = getelementptr %60, ptr %11, i32 0, i32 30
+  %12 = getelementptr %60, ptr %11, i32 0, i32 36
   %13 = load ptr, ptr %12, align 8
   %14 = load ptr, ptr %self, align 8
   %15 = icmp ne ptr %13, %14
@@ -67762,7 +68871,7 @@ entry:
   call void @"$Loop.lock"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %31, ptr %6, i32 0, i32 24
+  %7 = getelementptr %31, ptr %6, i32 0, i32 26
   store ptr %7, ptr %p, align 8
   %8 = load ptr, ptr %p, align 8
   %9 = getelementptr %45, ptr %8, i32 0, i32 1
@@ -67789,7 +68898,7 @@ entry:
   %27 = getelementptr %159, ptr %26, i32 0, i32 17
   store i32 %25, ptr %27, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %31, ptr %28, i32 0, i32 17
+  %29 = getelementptr %31, ptr %28, i32 0, i32 18
   %30 = getelementptr %43, ptr %29, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
   %32 = trunc i64 %31 to i32
@@ -67801,7 +68910,7 @@ entry:
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %31, ptr %39, i32 0, i32 16
+  %40 = getelementptr %31, ptr %39, i32 0, i32 17
   %41 = getelementptr %43, ptr %40, i32 0, i32 1
   %42 = load i64, ptr %41, align 8
   %43 = add i64 %38, %42
@@ -67819,7 +68928,7 @@ entry:
   %53 = getelementptr %159, ptr %52, i32 0, i32 21
   store i32 0, ptr %53, align 4
   %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %31, ptr %54, i32 0, i32 14
+  %55 = getelementptr %31, ptr %54, i32 0, i32 15
   %56 = load i8, ptr %55, align 1
   %57 = trunc i8 %56 to i1
   br i1 %57, label %then, label %else
@@ -67951,7 +69060,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %0, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.676", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.683", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -68000,7 +69109,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %0, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.641")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.648")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -68020,7 +69129,7 @@ merge:                                            ; preds = %else, %dead
   store ptr null, ptr %19, align 8
   %20 = call i64 @"$threads.now_ns"()
   store i64 %20, ptr %begin, align 8
-  %21 = call ptr @calloc(i64 1, i64 8856)
+  %21 = call ptr @calloc(i64 1, i64 8880)
   store ptr %21, ptr %engine, align 8
   %22 = load ptr, ptr %engine, align 8
   %23 = icmp eq ptr %22, null
@@ -68042,7 +69151,7 @@ then9:                                            ; preds = %then5
   %32 = getelementptr %0, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.642")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.649")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -68405,7 +69514,7 @@ then5:                                            ; preds = %then2
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
   %25 = load ptr, ptr %path, align 8
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.381", ptr %25, ptr @"$string.104", ptr @"$string.105")
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.385", ptr %25, ptr @"$string.108", ptr @"$string.109")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -68563,7 +69672,7 @@ then2:                                            ; preds = %merge
   %21 = getelementptr %23, ptr %20, i32 0, i32 21
   %22 = getelementptr [512 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.643", ptr %19, ptr %23)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.650", ptr %19, ptr %23)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -68685,7 +69794,7 @@ then4:                                            ; preds = %then
   %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
   %75 = getelementptr i8, ptr %74, i64 0
   %76 = load i32, ptr %world_size, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.644", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.651", i32 %76)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -68853,7 +69962,7 @@ then3:                                            ; preds = %then
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %i, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.645", i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.652", i32 %26)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -68912,7 +70021,7 @@ then10:                                           ; preds = %then6
   %57 = load i32, ptr %i, align 4
   %58 = load i32, ptr %code, align 4
   %59 = call ptr @strerror(i32 %58)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.646", i32 %57, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.653", i32 %57, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -69463,7 +70572,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.647", i32 -1, ptr %30)
+  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.654", i32 -1, ptr %30)
   %31 = load %48, ptr %3, align 1
   %32 = load i32, ptr %code, align 4
   ret i32 %32
@@ -69500,7 +70609,7 @@ merge1:                                           ; preds = %else, %dead
 then4:                                            ; preds = %merge1
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.647", i32 -1, ptr %53)
+  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.654", i32 -1, ptr %53)
   %54 = load %48, ptr %2, align 1
   %55 = load i32, ptr %code2, align 4
   ret i32 %55
@@ -69612,7 +70721,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.649", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.656", i32 -1, ptr %56)
   %57 = load %48, ptr %6, align 1
   %58 = load i32, ptr %code1, align 4
   ret i32 %58
@@ -69657,7 +70766,7 @@ then7:                                            ; preds = %merge2
 then11:                                           ; preds = %then7
   %83 = load ptr, ptr %self, align 8
   %84 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.650", i32 -1, ptr %84)
+  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.657", i32 -1, ptr %84)
   %85 = load %48, ptr %5, align 1
   %86 = load i32, ptr %code9, align 4
   ret i32 %86
@@ -69750,7 +70859,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %20, ptr @"$string.648", i32 -1, ptr %21)
+  call void @"$Rank.describe_failure"(ptr %20, ptr @"$string.655", i32 -1, ptr %21)
   %22 = load %48, ptr %4, align 1
   %23 = load i32, ptr %code, align 4
   ret i32 %23
@@ -69832,7 +70941,7 @@ entry:
   %7 = getelementptr %54, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %shape, align 8
   %9 = load ptr, ptr %base, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110)"(ptr %7, ptr %8, ptr %9)
+  call void @"$anon (./terra/scheduling/batch.t:114)"(ptr %7, ptr %8, ptr %9)
   %10 = load %48, ptr %5, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %54, ptr %11, i32 0, i32 1
@@ -69846,10 +70955,10 @@ entry:
   %19 = load ptr, ptr %shape, align 8
   %20 = load ptr, ptr %base, align 8
   %21 = load ptr, ptr %shape, align 8
-  %22 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %21)
+  %22 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %21)
   %23 = call i64 @"$aligned"(i64 %22)
   %24 = getelementptr i8, ptr %20, i64 %23
-  call void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %18, ptr %19, ptr %24)
+  call void @"$anon (./terra/scheduling/batch.t:114).506"(ptr %18, ptr %19, ptr %24)
   %25 = load %48, ptr %3, align 1
   ret void
 }
@@ -69916,7 +71025,7 @@ entry:
 then:                                             ; preds = %entry
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.651", i32 -1, ptr %45)
+  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.658", i32 -1, ptr %45)
   %46 = load %48, ptr %3, align 1
   %47 = load i32, ptr %code, align 4
   ret i32 %47
@@ -70205,7 +71314,7 @@ merge14:                                          ; preds = %merge23, %merge18
 then29:                                           ; preds = %merge14
   %148 = load ptr, ptr %self, align 8
   %149 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %148, ptr @"$string.662", i32 -1, ptr %149)
+  call void @"$Rank.describe_failure"(ptr %148, ptr @"$string.669", i32 -1, ptr %149)
   %150 = load %48, ptr %4, align 1
   %151 = load i32, ptr %code27, align 4
   ret i32 %151
@@ -70343,7 +71452,7 @@ then2:                                            ; preds = %merge
 
 then5:                                            ; preds = %then2
   %69 = load i32, ptr %code, align 4
-  %70 = call i32 @"$RandomPlacer.failed"(ptr %placer, i32 %69, ptr @"$string.221")
+  %70 = call i32 @"$RandomPlacer.failed"(ptr %placer, i32 %69, ptr @"$string.225")
   store i32 %70, ptr %code, align 4
   br label %merge4
 
@@ -70433,7 +71542,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
   %41 = load i32, ptr %count, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.652", i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.659", i32 %41)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -70717,7 +71826,7 @@ entry:
 then:                                             ; preds = %entry
   %33 = load ptr, ptr %self, align 8
   %34 = load i32, ptr %code, align 4
-  %35 = call i32 @"$RandomPlacer.failed"(ptr %33, i32 %34, ptr @"$string.221")
+  %35 = call i32 @"$RandomPlacer.failed"(ptr %33, i32 %34, ptr @"$string.225")
   ret i32 %35
 
 dead:                                             ; No predecessors!
@@ -70800,7 +71909,7 @@ then:                                             ; preds = %entry
   %35 = getelementptr %0, ptr %cause, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
   %37 = getelementptr i8, ptr %36, i64 0
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.653", ptr %29, i32 %34, ptr %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.660", ptr %29, i32 %34, ptr %37)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -70850,7 +71959,7 @@ then:                                             ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %164, ptr %25, i32 0, i32 3
   %27 = load i64, ptr %26, align 8
-  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.221")
+  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.225")
   %28 = load %48, ptr %2, align 1
   br label %merge
 
@@ -70905,7 +72014,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.654")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.661")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -71516,14 +72625,14 @@ entry:
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.655"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.662"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.655"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.662"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -71556,7 +72665,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.283", ptr %head_name, align 8
+  store ptr @"$string.287", ptr %head_name, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %170, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
@@ -71568,7 +72677,7 @@ merge:                                            ; preds = %else, %then
   br i1 %18, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.277", ptr %head_name, align 8
+  store ptr @"$string.281", ptr %head_name, align 8
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -71582,7 +72691,7 @@ merge1:                                           ; preds = %else3, %then2
   %23 = getelementptr %51, ptr %22, i32 0, i32 1
   %24 = getelementptr %52, ptr %23, i32 0, i32 2
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 @"$Placer.row_slice"(ptr %19, ptr @"$string.277", ptr %21, i32 0, i32 %25, i32 0)
+  %26 = call i32 @"$Placer.row_slice"(ptr %19, ptr @"$string.281", ptr %21, i32 0, i32 %25, i32 0)
   store i32 %26, ptr %code, align 4
   %27 = load i32, ptr %code, align 4
   %28 = icmp ne i32 %27, 0
@@ -71605,7 +72714,7 @@ merge4:                                           ; preds = %else6, %dead
   %33 = load ptr, ptr %model, align 8
   %34 = getelementptr %51, ptr %33, i32 0, i32 2
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.282", ptr @"$string.387", ptr %35)
+  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.286", ptr @"$string.391", ptr %35)
   store i32 %36, ptr %code7, align 4
   %37 = load i32, ptr %code7, align 4
   %38 = icmp ne i32 %37, 0
@@ -71683,7 +72792,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %67, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.658"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.665"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -71820,7 +72929,7 @@ entry:
   store ptr %2, ptr %part, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = load ptr, ptr %format, align 8
-  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.387", ptr %view)
+  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.391", ptr %view)
   store i32 %6, ptr %code, align 4
   %7 = load i32, ptr %code, align 4
   %8 = icmp ne i32 %7, 0
@@ -72015,7 +73124,7 @@ then2:                                            ; preds = %then
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.656", ptr %38, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.663", ptr %38, ptr %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -72156,7 +73265,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %format, align 8
-  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.394", ptr %view)
+  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.398", ptr %view)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -72208,7 +73317,7 @@ merge:                                            ; preds = %else, %merge1
 then5:                                            ; preds = %merge
   %48 = load ptr, ptr %self, align 8
   %49 = load ptr, ptr %format, align 8
-  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.395", ptr %view)
+  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.399", ptr %view)
   store i32 %50, ptr %code7, align 4
   %51 = load i32, ptr %code7, align 4
   %52 = icmp ne i32 %51, 0
@@ -72311,7 +73420,7 @@ then:                                             ; preds = %entry
   %42 = getelementptr %0, ptr %cause, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
   %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.657", ptr %33, ptr %36, i32 %41, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.664", ptr %33, ptr %36, i32 %41, ptr %44)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -72426,7 +73535,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.658"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.665"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -72436,7 +73545,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.659"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.666"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -72535,14 +73644,14 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %141, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).661"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).668"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.659"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.666"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -72591,7 +73700,7 @@ entry:
   %27 = load ptr, ptr %weights, align 8
   %28 = getelementptr %67, ptr %27, i32 0, i32 2
   %29 = load ptr, ptr %28, align 8
-  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.285", ptr @"$string.387", ptr %29)
+  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.289", ptr @"$string.391", ptr %29)
   store i32 %30, ptr %code, align 4
   %31 = load i32, ptr %code, align 4
   %32 = icmp ne i32 %31, 0
@@ -72614,7 +73723,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load ptr, ptr %weights, align 8
   %38 = getelementptr %67, ptr %37, i32 0, i32 3
   %39 = load ptr, ptr %38, align 8
-  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.292", ptr @"$string.387", ptr %39)
+  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.296", ptr @"$string.391", ptr %39)
   store i32 %40, ptr %code1, align 4
   %41 = load i32, ptr %code1, align 4
   %42 = icmp ne i32 %41, 0
@@ -72648,7 +73757,7 @@ then7:                                            ; preds = %merge2
   %55 = load ptr, ptr %weights, align 8
   %56 = getelementptr %67, ptr %55, i32 0, i32 4
   %57 = load ptr, ptr %56, align 8
-  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.290", ptr @"$string.387", ptr %57)
+  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.294", ptr @"$string.391", ptr %57)
   store i32 %58, ptr %code9, align 4
   %59 = load i32, ptr %code9, align 4
   %60 = icmp ne i32 %59, 0
@@ -72671,7 +73780,7 @@ merge10:                                          ; preds = %else12, %dead13
   %65 = load ptr, ptr %weights, align 8
   %66 = getelementptr %67, ptr %65, i32 0, i32 5
   %67 = load ptr, ptr %66, align 8
-  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.291", ptr @"$string.387", ptr %67)
+  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.295", ptr @"$string.391", ptr %67)
   store i32 %68, ptr %code14, align 4
   %69 = load i32, ptr %code14, align 4
   %70 = icmp ne i32 %69, 0
@@ -72701,7 +73810,7 @@ merge6:                                           ; preds = %else8, %merge15
   %76 = getelementptr %67, ptr %75, i32 0, i32 6
   %77 = load i32, ptr %query_rows, align 4
   %78 = load i32, ptr %rank, align 4
-  %79 = call i32 @"$Placer.row_slice"(ptr %74, ptr @"$string.286", ptr %76, i32 0, i32 %77, i32 %78)
+  %79 = call i32 @"$Placer.row_slice"(ptr %74, ptr @"$string.290", ptr %76, i32 0, i32 %77, i32 %78)
   store i32 %79, ptr %code19, align 4
   %80 = load i32, ptr %code19, align 4
   %81 = icmp ne i32 %80, 0
@@ -72726,7 +73835,7 @@ merge20:                                          ; preds = %else22, %dead23
   %88 = load i32, ptr %query_rows, align 4
   %89 = load i32, ptr %key_rows, align 4
   %90 = load i32, ptr %rank, align 4
-  %91 = call i32 @"$Placer.row_slice"(ptr %85, ptr @"$string.287", ptr %87, i32 %88, i32 %89, i32 %90)
+  %91 = call i32 @"$Placer.row_slice"(ptr %85, ptr @"$string.291", ptr %87, i32 %88, i32 %89, i32 %90)
   store i32 %91, ptr %code24, align 4
   %92 = load i32, ptr %code24, align 4
   %93 = icmp ne i32 %92, 0
@@ -72753,7 +73862,7 @@ merge25:                                          ; preds = %else27, %dead28
   %102 = add i32 %100, %101
   %103 = load i32, ptr %key_rows, align 4
   %104 = load i32, ptr %rank, align 4
-  %105 = call i32 @"$Placer.row_slice"(ptr %97, ptr @"$string.288", ptr %99, i32 %102, i32 %103, i32 %104)
+  %105 = call i32 @"$Placer.row_slice"(ptr %97, ptr @"$string.292", ptr %99, i32 %102, i32 %103, i32 %104)
   store i32 %105, ptr %code29, align 4
   %106 = load i32, ptr %code29, align 4
   %107 = icmp ne i32 %106, 0
@@ -72776,7 +73885,7 @@ merge30:                                          ; preds = %else32, %dead33
   %112 = load ptr, ptr %weights, align 8
   %113 = getelementptr %67, ptr %112, i32 0, i32 7
   %114 = load i32, ptr %rank, align 4
-  %115 = call i32 @"$Placer.column_slice"(ptr %111, ptr @"$string.289", ptr %113, i32 %114)
+  %115 = call i32 @"$Placer.column_slice"(ptr %111, ptr @"$string.293", ptr %113, i32 %114)
   ret i32 %115
 
 dead34:                                           ; No predecessors!
@@ -72873,7 +73982,7 @@ entry:
   %9 = load ptr, ptr %gate_up, align 8
   %10 = load i32, ptr %width, align 4
   %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.294", ptr %9, i32 0, i32 %10, i32 %11)
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.298", ptr %9, i32 0, i32 %10, i32 %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -72897,7 +74006,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %width, align 4
   %21 = load i32, ptr %width, align 4
   %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.295", ptr %19, i32 %20, i32 %21, i32 %22)
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.299", ptr %19, i32 %20, i32 %21, i32 %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -72919,7 +74028,7 @@ merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.296", ptr %30, i32 %31)
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.300", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
@@ -72972,7 +74081,7 @@ merge:                                            ; preds = %else, %then
   %21 = getelementptr %67, ptr %20, i32 0, i32 10
   %22 = getelementptr %52, ptr %21, i32 0, i32 2
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$Placer.row_slice"(ptr %17, ptr @"$string.298", ptr %19, i32 0, i32 %23, i32 0)
+  %24 = call i32 @"$Placer.row_slice"(ptr %17, ptr @"$string.302", ptr %19, i32 0, i32 %23, i32 0)
   store i32 %24, ptr %code, align 4
   %25 = load i32, ptr %code, align 4
   %26 = icmp ne i32 %25, 0
@@ -72995,7 +74104,7 @@ merge1:                                           ; preds = %else3, %dead
   %31 = load ptr, ptr %weights, align 8
   %32 = getelementptr %67, ptr %31, i32 0, i32 11
   %33 = load ptr, ptr %32, align 8
-  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.298", ptr @"$string.388", ptr %33)
+  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.302", ptr @"$string.392", ptr %33)
   store i32 %34, ptr %code4, align 4
   %35 = load i32, ptr %code4, align 4
   %36 = icmp ne i32 %35, 0
@@ -73068,7 +74177,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).660"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).667"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -73145,82 +74254,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).660"(ptr %0, ptr %1, ptr %2, i32 %3) {
-entry:
-  %code1 = alloca i32, align 4
-  %code = alloca i32, align 4
-  %width = alloca i32, align 4
-  %part_rank = alloca i32, align 4
-  %down = alloca ptr, align 8
-  %gate_up = alloca ptr, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store ptr %1, ptr %gate_up, align 8
-  store ptr %2, ptr %down, align 8
-  store i32 %3, ptr %part_rank, align 4
-  %4 = load ptr, ptr %gate_up, align 8
-  %5 = getelementptr %52, ptr %4, i32 0, i32 2
-  %6 = load i32, ptr %5, align 4
-  %7 = sdiv i32 %6, 2
-  store i32 %7, ptr %width, align 4
-  %8 = load ptr, ptr %self, align 8
-  %9 = load ptr, ptr %gate_up, align 8
-  %10 = load i32, ptr %width, align 4
-  %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.300", ptr %9, i32 0, i32 %10, i32 %11)
-  store i32 %12, ptr %code, align 4
-  %13 = load i32, ptr %code, align 4
-  %14 = icmp ne i32 %13, 0
-  %15 = zext i1 %14 to i8
-  %16 = trunc i8 %15 to i1
-  br i1 %16, label %then, label %else
-
-then:                                             ; preds = %entry
-  %17 = load i32, ptr %code, align 4
-  ret i32 %17
-
-dead:                                             ; No predecessors!
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %dead
-  %18 = load ptr, ptr %self, align 8
-  %19 = load ptr, ptr %gate_up, align 8
-  %20 = load i32, ptr %width, align 4
-  %21 = load i32, ptr %width, align 4
-  %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.301", ptr %19, i32 %20, i32 %21, i32 %22)
-  store i32 %23, ptr %code1, align 4
-  %24 = load i32, ptr %code1, align 4
-  %25 = icmp ne i32 %24, 0
-  %26 = zext i1 %25 to i8
-  %27 = trunc i8 %26 to i1
-  br i1 %27, label %then3, label %else4
-
-then3:                                            ; preds = %merge
-  %28 = load i32, ptr %code1, align 4
-  ret i32 %28
-
-dead5:                                            ; No predecessors!
-  br label %merge2
-
-else4:                                            ; preds = %merge
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %dead5
-  %29 = load ptr, ptr %self, align 8
-  %30 = load ptr, ptr %down, align 8
-  %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.302", ptr %30, i32 %31)
-  ret i32 %32
-
-dead6:                                            ; No predecessors!
-  ret i32 undef
-}
-
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).661"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).667"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -73289,6 +74323,81 @@ merge2:                                           ; preds = %else4, %dead5
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
   %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.306", ptr %30, i32 %31)
+  ret i32 %32
+
+dead6:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).668"(ptr %0, ptr %1, ptr %2, i32 %3) {
+entry:
+  %code1 = alloca i32, align 4
+  %code = alloca i32, align 4
+  %width = alloca i32, align 4
+  %part_rank = alloca i32, align 4
+  %down = alloca ptr, align 8
+  %gate_up = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %gate_up, align 8
+  store ptr %2, ptr %down, align 8
+  store i32 %3, ptr %part_rank, align 4
+  %4 = load ptr, ptr %gate_up, align 8
+  %5 = getelementptr %52, ptr %4, i32 0, i32 2
+  %6 = load i32, ptr %5, align 4
+  %7 = sdiv i32 %6, 2
+  store i32 %7, ptr %width, align 4
+  %8 = load ptr, ptr %self, align 8
+  %9 = load ptr, ptr %gate_up, align 8
+  %10 = load i32, ptr %width, align 4
+  %11 = load i32, ptr %part_rank, align 4
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.308", ptr %9, i32 0, i32 %10, i32 %11)
+  store i32 %12, ptr %code, align 4
+  %13 = load i32, ptr %code, align 4
+  %14 = icmp ne i32 %13, 0
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then, label %else
+
+then:                                             ; preds = %entry
+  %17 = load i32, ptr %code, align 4
+  ret i32 %17
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %18 = load ptr, ptr %self, align 8
+  %19 = load ptr, ptr %gate_up, align 8
+  %20 = load i32, ptr %width, align 4
+  %21 = load i32, ptr %width, align 4
+  %22 = load i32, ptr %part_rank, align 4
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.309", ptr %19, i32 %20, i32 %21, i32 %22)
+  store i32 %23, ptr %code1, align 4
+  %24 = load i32, ptr %code1, align 4
+  %25 = icmp ne i32 %24, 0
+  %26 = zext i1 %25 to i8
+  %27 = trunc i8 %26 to i1
+  br i1 %27, label %then3, label %else4
+
+then3:                                            ; preds = %merge
+  %28 = load i32, ptr %code1, align 4
+  ret i32 %28
+
+dead5:                                            ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %merge
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %dead5
+  %29 = load ptr, ptr %self, align 8
+  %30 = load ptr, ptr %down, align 8
+  %31 = load i32, ptr %part_rank, align 4
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.310", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
@@ -73368,7 +74477,7 @@ merge1:                                           ; preds = %else, %dead
   %41 = getelementptr %170, ptr %40, i32 0, i32 1
   %42 = load ptr, ptr %41, align 8
   %43 = load i32, ptr %layer, align 4
-  %44 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).401"(ptr %42, i32 %43)
+  %44 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).405"(ptr %42, i32 %43)
   %45 = load ptr, ptr %model, align 8
   %46 = getelementptr %51, ptr %45, i32 0, i32 12
   %47 = load ptr, ptr %46, align 8
@@ -73728,11 +74837,11 @@ entry:
   %9 = getelementptr %39, ptr %plan, i32 0, i32 10
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %9, ptr align 4 %8, i64 28, i1 false)
   %10 = load ptr, ptr %shape, align 8
-  %11 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %10)
+  %11 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %10)
   store i64 %11, ptr %input_bytes, align 8
   %12 = load i64, ptr %input_bytes, align 8
   %13 = load ptr, ptr %shape, align 8
-  %14 = call i64 @"$anon (./terra/scheduling/batch.t:104).501"(ptr %13)
+  %14 = call i64 @"$anon (./terra/scheduling/batch.t:108).505"(ptr %13)
   %15 = add i64 %12, %14
   %16 = call ptr @calloc(i64 1, i64 %15)
   store ptr %16, ptr %memory, align 8
@@ -73756,7 +74865,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.663")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.670")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -73775,14 +74884,14 @@ merge:                                            ; preds = %else, %dead
   %31 = getelementptr %39, ptr %plan, i32 0, i32 11
   %32 = load ptr, ptr %shape, align 8
   %33 = load ptr, ptr %memory, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110)"(ptr %31, ptr %32, ptr %33)
+  call void @"$anon (./terra/scheduling/batch.t:114)"(ptr %31, ptr %32, ptr %33)
   %34 = load %48, ptr %6, align 1
   %35 = getelementptr %39, ptr %plan, i32 0, i32 12
   %36 = load ptr, ptr %shape, align 8
   %37 = load ptr, ptr %memory, align 8
   %38 = load i64, ptr %input_bytes, align 8
   %39 = getelementptr i8, ptr %37, i64 %38
-  call void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %35, ptr %36, ptr %39)
+  call void @"$anon (./terra/scheduling/batch.t:114).506"(ptr %35, ptr %36, ptr %39)
   %40 = load %48, ptr %5, align 1
   call void @"$fill_warm_up"(ptr %plan)
   %41 = load %48, ptr %4, align 1
@@ -73909,7 +75018,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %most, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.664", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.671", i32 %55)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -74003,7 +75112,7 @@ merge4:                                           ; preds = %forcond
 then11:                                           ; preds = %merge4
   %101 = load ptr, ptr %self, align 8
   %102 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %101, ptr @"$string.666", i32 -1, ptr %102)
+  call void @"$Rank.describe_failure"(ptr %101, ptr @"$string.673", i32 -1, ptr %102)
   %103 = load %48, ptr %3, align 1
   %104 = load i32, ptr %code9, align 4
   ret i32 %104
@@ -74101,7 +75210,7 @@ entry:
 then:                                             ; preds = %entry
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.665", i32 -1, ptr %20)
+  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.672", i32 -1, ptr %20)
   %21 = load %48, ptr %5, align 1
   %22 = load i32, ptr %code, align 4
   ret i32 %22
@@ -74164,7 +75273,7 @@ merge2:                                           ; preds = %else4, %dead5
 then8:                                            ; preds = %merge2
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.665", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.672", i32 -1, ptr %56)
   %57 = load %48, ptr %4, align 1
   %58 = load i32, ptr %code6, align 4
   ret i32 %58
@@ -74197,12 +75306,12 @@ entry:
   store ptr %3, ptr %planned, align 8
   %4 = load ptr, ptr %planned, align 8
   %5 = getelementptr %23, ptr %4, i32 0, i32 19
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %5)
   store i64 %6, ptr %input_bytes, align 8
   %7 = load i64, ptr %input_bytes, align 8
   %8 = load ptr, ptr %planned, align 8
   %9 = getelementptr %23, ptr %8, i32 0, i32 19
-  %10 = call i64 @"$anon (./terra/scheduling/batch.t:104).501"(ptr %9)
+  %10 = call i64 @"$anon (./terra/scheduling/batch.t:108).505"(ptr %9)
   %11 = add i64 %7, %10
   %12 = call ptr @calloc(i64 1, i64 %11)
   %13 = load ptr, ptr %self, align 8
@@ -74230,7 +75339,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.663")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.670")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -74344,7 +75453,7 @@ entry:
   store ptr %3, ptr %ranks, align 8
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = call ptr @memset(ptr %9, i32 0, i64 2648)
+  %10 = call ptr @memset(ptr %9, i32 0, i64 2672)
   %11 = load ptr, ptr %model, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %31, ptr %12, i32 0, i32 1
@@ -74358,13 +75467,13 @@ entry:
   %19 = getelementptr %31, ptr %18, i32 0, i32 0
   store ptr %17, ptr %19, align 8
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %31, ptr %20, i32 0, i32 20
+  %21 = getelementptr %31, ptr %20, i32 0, i32 22
   store i32 -1, ptr %21, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %31, ptr %22, i32 0, i32 21
+  %23 = getelementptr %31, ptr %22, i32 0, i32 23
   store i64 1, ptr %23, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %31, ptr %24, i32 0, i32 14
+  %25 = getelementptr %31, ptr %24, i32 0, i32 15
   store i8 1, ptr %25, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %31, ptr %26, i32 0, i32 5
@@ -74472,7 +75581,7 @@ declare dso_local i32 @pthread_condattr_destroy(ptr)
 
 define internal i32 @"$Loop.init_lists"(ptr %0, ptr %1) {
 entry:
-  %target8 = alloca ptr, align 8
+  %target9 = alloca ptr, align 8
   %target = alloca ptr, align 8
   %is_ready = alloca i8, align 1
   %needed = alloca i32, align 4
@@ -74490,23 +75599,23 @@ entry:
   %9 = load i32, ptr %8, align 4
   %10 = add i32 %5, %9
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %31, ptr %11, i32 0, i32 18
+  %12 = getelementptr %31, ptr %11, i32 0, i32 20
   store i32 %10, ptr %12, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %31, ptr %13, i32 0, i32 18
+  %14 = getelementptr %31, ptr %13, i32 0, i32 20
   %15 = load i32, ptr %14, align 4
   %16 = mul i32 2, %15
   store i32 %16, ptr %needed, align 4
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %31, ptr %17, i32 0, i32 31
+  %18 = getelementptr %31, ptr %17, i32 0, i32 33
   %19 = call zeroext i1 @"$StepRing.init"(ptr %18)
   %20 = zext i1 %19 to i8
   %21 = trunc i8 %20 to i1
-  br i1 %21, label %and.lhs.true1, label %and.end
+  br i1 %21, label %and.lhs.true2, label %and.end
 
 and.rhs:                                          ; preds = %and.lhs.true
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %31, ptr %22, i32 0, i32 19
+  %23 = getelementptr %31, ptr %22, i32 0, i32 21
   %24 = load i32, ptr %needed, align 4
   %25 = sext i32 %24 to i64
   %26 = load i32, ptr %needed, align 4
@@ -74523,8 +75632,8 @@ and.rhs:                                          ; preds = %and.lhs.true
   %37 = trunc i8 %36 to i1
   br label %and.end
 
-and.end:                                          ; preds = %and.rhs, %and.lhs.true, %and.lhs.true1, %entry
-  %38 = phi i1 [ false, %and.lhs.true ], [ false, %and.lhs.true1 ], [ false, %entry ], [ %37, %and.rhs ]
+and.end:                                          ; preds = %and.rhs, %and.lhs.true, %and.lhs.true1, %and.lhs.true2, %entry
+  %38 = phi i1 [ false, %and.lhs.true ], [ false, %and.lhs.true1 ], [ false, %and.lhs.true2 ], [ false, %entry ], [ %37, %and.rhs ]
   %39 = zext i1 %38 to i8
   store i8 %39, ptr %is_ready, align 1
   %40 = load i8, ptr %is_ready, align 1
@@ -74533,52 +75642,64 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
 
 and.lhs.true:                                     ; preds = %and.lhs.true1
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %31, ptr %42, i32 0, i32 17
+  %43 = getelementptr %31, ptr %42, i32 0, i32 19
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %31, ptr %44, i32 0, i32 18
+  %45 = getelementptr %31, ptr %44, i32 0, i32 20
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  %48 = call zeroext i1 @"$Vector.reserve.667"(ptr %43, i64 %47)
+  %48 = call zeroext i1 @"$Vector.reserve.674"(ptr %43, i64 %47)
   %49 = zext i1 %48 to i8
   %50 = trunc i8 %49 to i1
   br i1 %50, label %and.rhs, label %and.end
 
-and.lhs.true1:                                    ; preds = %entry
+and.lhs.true1:                                    ; preds = %and.lhs.true2
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %31, ptr %51, i32 0, i32 16
+  %52 = getelementptr %31, ptr %51, i32 0, i32 18
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %31, ptr %53, i32 0, i32 18
+  %54 = getelementptr %31, ptr %53, i32 0, i32 20
   %55 = load i32, ptr %54, align 4
   %56 = sext i32 %55 to i64
-  %57 = call zeroext i1 @"$Vector.reserve.667"(ptr %52, i64 %56)
+  %57 = call zeroext i1 @"$Vector.reserve.674"(ptr %52, i64 %56)
   %58 = zext i1 %57 to i8
   %59 = trunc i8 %58 to i1
   br i1 %59, label %and.lhs.true, label %and.end
 
+and.lhs.true2:                                    ; preds = %entry
+  %60 = load ptr, ptr %self, align 8
+  %61 = getelementptr %31, ptr %60, i32 0, i32 17
+  %62 = load ptr, ptr %self, align 8
+  %63 = getelementptr %31, ptr %62, i32 0, i32 20
+  %64 = load i32, ptr %63, align 4
+  %65 = sext i32 %64 to i64
+  %66 = call zeroext i1 @"$Vector.reserve.674"(ptr %61, i64 %65)
+  %67 = zext i1 %66 to i8
+  %68 = trunc i8 %67 to i1
+  br i1 %68, label %and.lhs.true1, label %and.end
+
 then:                                             ; preds = %and.end
-  %60 = load ptr, ptr %message, align 8
-  store ptr %60, ptr %target, align 8
-  %61 = load ptr, ptr %target, align 8
-  %62 = icmp ne ptr %61, null
-  %63 = zext i1 %62 to i8
-  %64 = trunc i8 %63 to i1
-  br i1 %64, label %then3, label %else4
+  %69 = load ptr, ptr %message, align 8
+  store ptr %69, ptr %target, align 8
+  %70 = load ptr, ptr %target, align 8
+  %71 = icmp ne ptr %70, null
+  %72 = zext i1 %71 to i8
+  %73 = trunc i8 %72 to i1
+  br i1 %73, label %then4, label %else5
 
-then3:                                            ; preds = %then
-  %65 = load ptr, ptr %target, align 8
-  %66 = getelementptr %0, ptr %65, i32 0, i32 0
-  %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
-  %68 = getelementptr i8, ptr %67, i64 0
-  %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %31, ptr %69, i32 0, i32 18
-  %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.668", i32 %71)
-  br label %merge2
+then4:                                            ; preds = %then
+  %74 = load ptr, ptr %target, align 8
+  %75 = getelementptr %0, ptr %74, i32 0, i32 0
+  %76 = getelementptr [1024 x i8], ptr %75, i32 0, i32 0
+  %77 = getelementptr i8, ptr %76, i64 0
+  %78 = load ptr, ptr %self, align 8
+  %79 = getelementptr %31, ptr %78, i32 0, i32 20
+  %80 = load i32, ptr %79, align 4
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 1024, ptr @"$string.675", i32 %80)
+  br label %merge3
 
-else4:                                            ; preds = %then
-  br label %merge2
+else5:                                            ; preds = %then
+  br label %merge3
 
-merge2:                                           ; preds = %else4, %then3
+merge3:                                           ; preds = %else5, %then4
   ret i32 3
 
 dead:                                             ; No predecessors!
@@ -74588,54 +75709,54 @@ else:                                             ; preds = %and.end
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %73 = call i32 @eventfd(i32 0, i32 526336)
-  %74 = load ptr, ptr %self, align 8
-  %75 = getelementptr %31, ptr %74, i32 0, i32 20
-  store i32 %73, ptr %75, align 4
-  %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %31, ptr %76, i32 0, i32 20
-  %78 = load i32, ptr %77, align 4
-  %79 = icmp slt i32 %78, 0
-  %80 = zext i1 %79 to i8
-  %81 = trunc i8 %80 to i1
-  br i1 %81, label %then6, label %else7
+  %82 = call i32 @eventfd(i32 0, i32 526336)
+  %83 = load ptr, ptr %self, align 8
+  %84 = getelementptr %31, ptr %83, i32 0, i32 22
+  store i32 %82, ptr %84, align 4
+  %85 = load ptr, ptr %self, align 8
+  %86 = getelementptr %31, ptr %85, i32 0, i32 22
+  %87 = load i32, ptr %86, align 4
+  %88 = icmp slt i32 %87, 0
+  %89 = zext i1 %88 to i8
+  %90 = trunc i8 %89 to i1
+  br i1 %90, label %then7, label %else8
 
-then6:                                            ; preds = %merge
-  %82 = load ptr, ptr %message, align 8
-  store ptr %82, ptr %target8, align 8
-  %83 = load ptr, ptr %target8, align 8
-  %84 = icmp ne ptr %83, null
-  %85 = zext i1 %84 to i8
-  %86 = trunc i8 %85 to i1
-  br i1 %86, label %then10, label %else11
+then7:                                            ; preds = %merge
+  %91 = load ptr, ptr %message, align 8
+  store ptr %91, ptr %target9, align 8
+  %92 = load ptr, ptr %target9, align 8
+  %93 = icmp ne ptr %92, null
+  %94 = zext i1 %93 to i8
+  %95 = trunc i8 %94 to i1
+  br i1 %95, label %then11, label %else12
 
-then10:                                           ; preds = %then6
-  %87 = load ptr, ptr %target8, align 8
-  %88 = getelementptr %0, ptr %87, i32 0, i32 0
-  %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
-  %90 = getelementptr i8, ptr %89, i64 0
-  %91 = call ptr @__errno_location()
-  %92 = load i32, ptr %91, align 4
-  %93 = call ptr @strerror(i32 %92)
-  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.669", ptr %93)
-  br label %merge9
+then11:                                           ; preds = %then7
+  %96 = load ptr, ptr %target9, align 8
+  %97 = getelementptr %0, ptr %96, i32 0, i32 0
+  %98 = getelementptr [1024 x i8], ptr %97, i32 0, i32 0
+  %99 = getelementptr i8, ptr %98, i64 0
+  %100 = call ptr @__errno_location()
+  %101 = load i32, ptr %100, align 4
+  %102 = call ptr @strerror(i32 %101)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %99, i64 1024, ptr @"$string.676", ptr %102)
+  br label %merge10
 
-else11:                                           ; preds = %then6
-  br label %merge9
+else12:                                           ; preds = %then7
+  br label %merge10
 
-merge9:                                           ; preds = %else11, %then10
+merge10:                                          ; preds = %else12, %then11
   ret i32 6
 
-dead12:                                           ; No predecessors!
-  br label %merge5
+dead13:                                           ; No predecessors!
+  br label %merge6
 
-else7:                                            ; preds = %merge
-  br label %merge5
+else8:                                            ; preds = %merge
+  br label %merge6
 
-merge5:                                           ; preds = %else7, %dead12
+merge6:                                           ; preds = %else8, %dead13
   ret i32 0
 
-dead13:                                           ; No predecessors!
+dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -74665,7 +75786,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.667"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.674"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -74849,7 +75970,7 @@ entry:
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %32, ptr %18, i32 0, i32 9
   %20 = load ptr, ptr %19, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110)"(ptr %14, ptr %17, ptr %20)
+  call void @"$anon (./terra/scheduling/batch.t:114)"(ptr %14, ptr %17, ptr %20)
   %21 = load %48, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %31, ptr %22, i32 0, i32 4
@@ -74860,7 +75981,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %32, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:114).506"(ptr %24, ptr %27, ptr %30)
   %31 = load %48, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %31, ptr %32, i32 0, i32 4
@@ -74892,7 +76013,7 @@ entry:
   %54 = getelementptr %34, ptr %chosen, i32 0, i32 4
   store i32 %53, ptr %54, align 4
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %31, ptr %55, i32 0, i32 18
+  %56 = getelementptr %31, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = getelementptr %34, ptr %chosen, i32 0, i32 5
   store i32 %57, ptr %58, align 4
@@ -74975,7 +76096,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %39, ptr %39, i32 0, i32 10
   %41 = getelementptr %26, ptr %40, i32 0, i32 1
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.670", i32 %38, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.677", i32 %38, i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -75042,7 +76163,7 @@ then13:                                           ; preds = %then9
   %72 = load ptr, ptr %options, align 8
   %73 = getelementptr %34, ptr %72, i32 0, i32 5
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.675", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.682", i32 %74)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -75109,7 +76230,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load i32, ptr %capacity, align 4
   %25 = load i32, ptr %page_size, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.671", i32 %24, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.678", i32 %24, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -75281,7 +76402,7 @@ then15:                                           ; preds = %then5
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %capacity, align 4
   %143 = load i32, ptr %page_size, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.672", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.679", i32 %142, i32 %143)
   br label %merge14
 
 else16:                                           ; preds = %then5
@@ -75448,7 +76569,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %34, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.667"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.674"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -75460,7 +76581,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %34, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.674"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.681"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -75478,7 +76599,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %34, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.674"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.681"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -75490,7 +76611,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %34, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.667"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.674"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -75502,7 +76623,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %34, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.667"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.674"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -75514,7 +76635,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %34, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.667"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.674"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -75527,7 +76648,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.673"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.680"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -75539,7 +76660,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %34, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.667"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.674"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -75551,7 +76672,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %34, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.667"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.674"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -75563,7 +76684,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %34, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.667"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.674"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -75572,7 +76693,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.673"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.680"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -75671,7 +76792,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.674"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.681"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -75774,24 +76895,24 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4467" = alloca ptr, align 8
-  %"$4466" = alloca i64, align 8
+  %"$4551" = alloca ptr, align 8
+  %"$4550" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4466", align 8
-  store ptr %2, ptr %"$4467", align 8
+  store i64 %1, ptr %"$4550", align 8
+  store ptr %2, ptr %"$4551", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4466", align 8
-  %6 = load ptr, ptr %"$4467", align 8
-  %7 = call i32 @"$Loop.cancel.677"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$4550", align 8
+  %6 = load ptr, ptr %"$4551", align 8
+  %7 = call i32 @"$Loop.cancel.684"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.677"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.684"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -75802,14 +76923,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.678"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.685"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.678"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.685"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %target = alloca ptr, align 8
@@ -75830,11 +76951,11 @@ entry:
   call void @"$status.clear"(ptr %9)
   %10 = load %48, ptr %7, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.679"(ptr %11)
+  call void @"$Loop.lock.686"(ptr %11)
   %12 = load %48, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = load i64, ptr %request_id, align 8
-  %15 = call ptr @"$Loop.find_live.680"(ptr %13, i64 %14)
+  %15 = call ptr @"$Loop.find_live.687"(ptr %13, i64 %14)
   store ptr %15, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
   %17 = icmp eq ptr %16, null
@@ -75844,7 +76965,7 @@ entry:
 
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.681"(ptr %20)
+  call void @"$Loop.unlock.688"(ptr %20)
   %21 = load %48, ptr %5, align 1
   %22 = load ptr, ptr %message, align 8
   store ptr %22, ptr %target, align 8
@@ -75860,7 +76981,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i64, ptr %request_id, align 8
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.89", i64 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.93", i64 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -75882,13 +77003,13 @@ merge:                                            ; preds = %else, %dead
 
 then5:                                            ; preds = %merge
   %35 = load ptr, ptr %item, align 8
-  %36 = getelementptr %60, ptr %35, i32 0, i32 26
+  %36 = getelementptr %60, ptr %35, i32 0, i32 32
   store i8 1, ptr %36, align 1
   br label %merge4
 
 else6:                                            ; preds = %merge
   %37 = load ptr, ptr %item, align 8
-  %38 = getelementptr %60, ptr %37, i32 0, i32 27
+  %38 = getelementptr %60, ptr %37, i32 0, i32 33
   store i8 1, ptr %38, align 1
   br label %merge4
 
@@ -75900,7 +77021,7 @@ merge4:                                           ; preds = %else6, %then5
   %42 = getelementptr %178, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.681"(ptr %44)
+  call void @"$Loop.unlock.688"(ptr %44)
   %45 = load %48, ptr %4, align 1
   ret i32 0
 
@@ -75908,7 +77029,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.679"(ptr %0) {
+define internal void @"$Loop.lock.686"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -75918,7 +77039,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.680"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.687"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -75926,7 +77047,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %request_id, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %178, ptr %2, i32 0, i32 17
+  %3 = getelementptr %178, ptr %2, i32 0, i32 18
   %4 = getelementptr %43, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -75943,7 +77064,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %178, ptr %12, i32 0, i32 17
+  %13 = getelementptr %178, ptr %12, i32 0, i32 18
   %14 = getelementptr %43, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
   %16 = load i64, ptr %i, align 8
@@ -75959,7 +77080,7 @@ forbody:                                          ; preds = %forcond
 
 then:                                             ; preds = %forbody
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %178, ptr %25, i32 0, i32 17
+  %26 = getelementptr %178, ptr %25, i32 0, i32 18
   %27 = getelementptr %43, ptr %26, i32 0, i32 0
   %28 = load ptr, ptr %27, align 8
   %29 = load i64, ptr %i, align 8
@@ -75985,7 +77106,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.681"(ptr %0) {
+define internal void @"$Loop.unlock.688"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -76025,7 +77146,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %177, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.682"(ptr %14)
+  call void @"$Loop.free.689"(ptr %14)
   %15 = load %48, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %177, ptr %16, i32 0, i32 1
@@ -76042,7 +77163,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.682"(ptr %0) {
+define internal void @"$Loop.free.689"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -76052,21 +77173,22 @@ entry:
   %6 = alloca %48, align 8
   %7 = alloca %48, align 8
   %8 = alloca %48, align 8
-  %i = alloca i64, align 8
   %9 = alloca %48, align 8
+  %i = alloca i64, align 8
   %10 = alloca %48, align 8
+  %11 = alloca %48, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %178, ptr %11, i32 0, i32 0
-  %13 = load ptr, ptr %12, align 8
-  %14 = icmp eq ptr %13, null
-  %15 = zext i1 %14 to i8
-  %16 = trunc i8 %15 to i1
-  br i1 %16, label %then, label %else
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %178, ptr %12, i32 0, i32 0
+  %14 = load ptr, ptr %13, align 8
+  %15 = icmp eq ptr %14, null
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then, label %else
 
 then:                                             ; preds = %entry
-  %17 = load %48, ptr %10, align 1
+  %18 = load %48, ptr %11, align 1
   ret void
 
 dead:                                             ; No predecessors!
@@ -76076,101 +77198,105 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.683"(ptr %18)
-  %19 = load %48, ptr %9, align 1
-  %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %178, ptr %20, i32 0, i32 16
-  %22 = getelementptr %43, ptr %21, i32 0, i32 1
-  %23 = load i64, ptr %22, align 8
+  %19 = load ptr, ptr %self, align 8
+  call void @"$Loop.stop.690"(ptr %19)
+  %20 = load %48, ptr %10, align 1
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %178, ptr %21, i32 0, i32 17
+  %23 = getelementptr %43, ptr %22, i32 0, i32 1
+  %24 = load i64, ptr %23, align 8
   store i64 0, ptr %i, align 8
   br label %forcond
 
 forcond:                                          ; preds = %forbody, %merge
-  %24 = load i64, ptr %i, align 8
-  %25 = icmp sgt i64 %24, %23
-  %26 = and i1 %25, false
-  %27 = icmp slt i64 %24, %23
-  %28 = and i1 %27, true
-  %29 = or i1 %28, %26
-  br i1 %29, label %forbody, label %merge1
+  %25 = load i64, ptr %i, align 8
+  %26 = icmp sgt i64 %25, %24
+  %27 = and i1 %26, false
+  %28 = icmp slt i64 %25, %24
+  %29 = and i1 %28, true
+  %30 = or i1 %29, %27
+  br i1 %30, label %forbody, label %merge1
 
 forbody:                                          ; preds = %forcond
-  %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %178, ptr %30, i32 0, i32 16
-  %32 = getelementptr %43, ptr %31, i32 0, i32 0
-  %33 = load ptr, ptr %32, align 8
-  %34 = load i64, ptr %i, align 8
-  %35 = getelementptr ptr, ptr %33, i64 %34
-  %36 = load ptr, ptr %35, align 8
-  call void @"$request.delete_sequence"(ptr %36)
-  %37 = load %48, ptr %8, align 1
-  %38 = add i64 %24, 1
-  store i64 %38, ptr %i, align 8
+  %31 = load ptr, ptr %self, align 8
+  %32 = getelementptr %178, ptr %31, i32 0, i32 17
+  %33 = getelementptr %43, ptr %32, i32 0, i32 0
+  %34 = load ptr, ptr %33, align 8
+  %35 = load i64, ptr %i, align 8
+  %36 = getelementptr ptr, ptr %34, i64 %35
+  %37 = load ptr, ptr %36, align 8
+  call void @"$request.delete_sequence"(ptr %37)
+  %38 = load %48, ptr %9, align 1
+  %39 = add i64 %25, 1
+  store i64 %39, ptr %i, align 8
   br label %forcond
 
 merge1:                                           ; preds = %forcond
-  %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %178, ptr %39, i32 0, i32 16
-  call void @"$Vector.free.635"(ptr %40)
-  %41 = load %48, ptr %7, align 1
-  %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %178, ptr %42, i32 0, i32 17
-  call void @"$Vector.free.635"(ptr %43)
-  %44 = load %48, ptr %6, align 1
-  %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %178, ptr %45, i32 0, i32 3
-  call void @"$Scheduler.free"(ptr %46)
-  %47 = load %48, ptr %5, align 1
-  %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %178, ptr %48, i32 0, i32 19
-  call void @"$EventRing.free"(ptr %49)
-  %50 = load %48, ptr %4, align 1
-  %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %178, ptr %51, i32 0, i32 31
-  call void @"$StepRing.free"(ptr %52)
-  %53 = load %48, ptr %3, align 1
-  %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %178, ptr %54, i32 0, i32 20
-  %56 = load i32, ptr %55, align 4
-  %57 = icmp sge i32 %56, 0
-  %58 = zext i1 %57 to i8
-  %59 = trunc i8 %58 to i1
-  br i1 %59, label %then3, label %else4
+  %40 = load ptr, ptr %self, align 8
+  %41 = getelementptr %178, ptr %40, i32 0, i32 17
+  call void @"$Vector.free.642"(ptr %41)
+  %42 = load %48, ptr %8, align 1
+  %43 = load ptr, ptr %self, align 8
+  %44 = getelementptr %178, ptr %43, i32 0, i32 18
+  call void @"$Vector.free.642"(ptr %44)
+  %45 = load %48, ptr %7, align 1
+  %46 = load ptr, ptr %self, align 8
+  %47 = getelementptr %178, ptr %46, i32 0, i32 19
+  call void @"$Vector.free.642"(ptr %47)
+  %48 = load %48, ptr %6, align 1
+  %49 = load ptr, ptr %self, align 8
+  %50 = getelementptr %178, ptr %49, i32 0, i32 3
+  call void @"$Scheduler.free"(ptr %50)
+  %51 = load %48, ptr %5, align 1
+  %52 = load ptr, ptr %self, align 8
+  %53 = getelementptr %178, ptr %52, i32 0, i32 21
+  call void @"$EventRing.free"(ptr %53)
+  %54 = load %48, ptr %4, align 1
+  %55 = load ptr, ptr %self, align 8
+  %56 = getelementptr %178, ptr %55, i32 0, i32 33
+  call void @"$StepRing.free"(ptr %56)
+  %57 = load %48, ptr %3, align 1
+  %58 = load ptr, ptr %self, align 8
+  %59 = getelementptr %178, ptr %58, i32 0, i32 22
+  %60 = load i32, ptr %59, align 4
+  %61 = icmp sge i32 %60, 0
+  %62 = zext i1 %61 to i8
+  %63 = trunc i8 %62 to i1
+  br i1 %63, label %then3, label %else4
 
 then3:                                            ; preds = %merge1
-  %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %178, ptr %60, i32 0, i32 20
-  %62 = load i32, ptr %61, align 4
-  %63 = call i32 @close(i32 %62)
+  %64 = load ptr, ptr %self, align 8
+  %65 = getelementptr %178, ptr %64, i32 0, i32 22
+  %66 = load i32, ptr %65, align 4
+  %67 = call i32 @close(i32 %66)
   br label %merge2
 
 else4:                                            ; preds = %merge1
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %178, ptr %64, i32 0, i32 23
-  %66 = load ptr, ptr %65, align 8
-  call void @free(ptr %66)
-  %67 = load %48, ptr %2, align 1
   %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %178, ptr %68, i32 0, i32 7
-  %70 = call i32 @pthread_cond_destroy(ptr %69)
-  %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %178, ptr %71, i32 0, i32 8
-  %73 = call i32 @pthread_cond_destroy(ptr %72)
-  %74 = load ptr, ptr %self, align 8
-  %75 = getelementptr %178, ptr %74, i32 0, i32 6
-  %76 = call i32 @pthread_mutex_destroy(ptr %75)
-  %77 = load ptr, ptr %self, align 8
-  %78 = getelementptr %178, ptr %77, i32 0, i32 5
-  call void @"$Turnstile.free"(ptr %78)
-  %79 = load %48, ptr %1, align 1
+  %69 = getelementptr %178, ptr %68, i32 0, i32 25
+  %70 = load ptr, ptr %69, align 8
+  call void @free(ptr %70)
+  %71 = load %48, ptr %2, align 1
+  %72 = load ptr, ptr %self, align 8
+  %73 = getelementptr %178, ptr %72, i32 0, i32 7
+  %74 = call i32 @pthread_cond_destroy(ptr %73)
+  %75 = load ptr, ptr %self, align 8
+  %76 = getelementptr %178, ptr %75, i32 0, i32 8
+  %77 = call i32 @pthread_cond_destroy(ptr %76)
+  %78 = load ptr, ptr %self, align 8
+  %79 = getelementptr %178, ptr %78, i32 0, i32 6
+  %80 = call i32 @pthread_mutex_destroy(ptr %79)
+  %81 = load ptr, ptr %self, align 8
+  %82 = getelementptr %178, ptr %81, i32 0, i32 5
+  call void @"$Turnstile.free"(ptr %82)
+  %83 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.stop.683"(ptr %0) {
+define internal void @"$Loop.stop.690"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -76195,7 +77321,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.679"(ptr %9)
+  call void @"$Loop.lock.686"(ptr %9)
   %10 = load %48, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %178, ptr %11, i32 0, i32 11
@@ -76204,7 +77330,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %178, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.681"(ptr %16)
+  call void @"$Loop.unlock.688"(ptr %16)
   %17 = load %48, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %178, ptr %18, i32 0, i32 9
@@ -76249,30 +77375,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$4493" = alloca ptr, align 8
-  %"$4492" = alloca ptr, align 8
-  %"$4491" = alloca i32, align 4
-  %"$4490" = alloca ptr, align 8
+  %"$4582" = alloca ptr, align 8
+  %"$4581" = alloca ptr, align 8
+  %"$4580" = alloca i32, align 4
+  %"$4579" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4490", align 8
-  store i32 %2, ptr %"$4491", align 4
-  store ptr %3, ptr %"$4492", align 8
-  store ptr %4, ptr %"$4493", align 8
+  store ptr %1, ptr %"$4579", align 8
+  store i32 %2, ptr %"$4580", align 4
+  store ptr %3, ptr %"$4581", align 8
+  store ptr %4, ptr %"$4582", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %177, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$4490", align 8
-  %8 = load i32, ptr %"$4491", align 4
-  %9 = load ptr, ptr %"$4492", align 8
-  %10 = load ptr, ptr %"$4493", align 8
-  %11 = call i32 @"$Loop.decode_step.684"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$4579", align 8
+  %8 = load i32, ptr %"$4580", align 4
+  %9 = load ptr, ptr %"$4581", align 8
+  %10 = load ptr, ptr %"$4582", align 8
+  %11 = call i32 @"$Loop.decode_step.691"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.684"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.691"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -76307,17 +77433,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %48, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.685"(ptr %14)
+  call void @"$Loop.enter_turn.692"(ptr %14)
   %15 = load %48, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.688"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.695"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.700"(ptr %22)
+  call void @"$Loop.leave_turn.707"(ptr %22)
   %23 = load %48, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -76326,7 +77452,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.685"(ptr %0) {
+define internal void @"$Loop.enter_turn.692"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -76337,12 +77463,12 @@ entry:
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.686"(ptr %6)
+  call void @"$Loop.land.693"(ptr %6)
   %7 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.686"(ptr %0) {
+define internal void @"$Loop.land.693"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -76389,14 +77515,14 @@ merge:                                            ; preds = %else, %dead
   %22 = call i64 @"$threads.now_ns"()
   store i64 %22, ptr %now, align 8
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %178, ptr %23, i32 0, i32 25
+  %24 = getelementptr %178, ptr %23, i32 0, i32 27
   %25 = load i64, ptr %24, align 8
   %26 = load i64, ptr %now, align 8
   %27 = load i64, ptr %begin, align 8
   %28 = sub i64 %26, %27
   %29 = add i64 %25, %28
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %178, ptr %30, i32 0, i32 25
+  %31 = getelementptr %178, ptr %30, i32 0, i32 27
   store i64 %29, ptr %31, align 8
   %32 = load i32, ptr %code, align 4
   %33 = icmp eq i32 %32, 0
@@ -76407,7 +77533,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %36 = load ptr, ptr %self, align 8
   %37 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.687"(ptr %36, i64 %37)
+  call void @"$Loop.record_step.694"(ptr %36, i64 %37)
   %38 = load %48, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %178, ptr %39, i32 0, i32 3
@@ -76423,7 +77549,7 @@ else3:                                            ; preds = %merge
   %46 = getelementptr %33, ptr %45, i32 0, i32 18
   store i64 %43, ptr %46, align 8
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %178, ptr %47, i32 0, i32 15
+  %48 = getelementptr %178, ptr %47, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %48, ptr align 1 %message, i64 1024, i1 false)
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %178, ptr %49, i32 0, i32 3
@@ -76478,7 +77604,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.687"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.694"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -76489,7 +77615,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %now, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %178, ptr %5, i32 0, i32 30
+  %6 = getelementptr %178, ptr %5, i32 0, i32 32
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %step, ptr align 8 %6, i64 56, i1 false)
   %7 = load i64, ptr %now, align 8
   %8 = getelementptr %46, ptr %step, i32 0, i32 0
@@ -76507,14 +77633,14 @@ entry:
   %18 = getelementptr %46, ptr %step, i32 0, i32 8
   store i32 %17, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.679"(ptr %19)
+  call void @"$Loop.lock.686"(ptr %19)
   %20 = load %48, ptr %4, align 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %178, ptr %21, i32 0, i32 31
+  %22 = getelementptr %178, ptr %21, i32 0, i32 33
   call void @"$StepRing.push"(ptr %22, ptr %step)
   %23 = load %48, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.681"(ptr %24)
+  call void @"$Loop.unlock.688"(ptr %24)
   %25 = load %48, ptr %2, align 1
   ret void
 }
@@ -76539,7 +77665,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.688"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.695"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -76559,7 +77685,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.689"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.696"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -76581,7 +77707,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.691"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.698"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -76606,7 +77732,7 @@ merge2:                                           ; preds = %else4, %dead5
   %25 = getelementptr %6, ptr %24, i32 0, i32 3
   %26 = load i32, ptr %25, align 4
   %27 = load ptr, ptr %message, align 8
-  %28 = call i32 @"$request.check_tokens"(ptr @"$string.39", ptr %token, i32 1, i32 %26, ptr %27)
+  %28 = call i32 @"$request.check_tokens"(ptr @"$string.42", ptr %token, i32 1, i32 %26, ptr %27)
   store i32 %28, ptr %code6, align 4
   %29 = load i32, ptr %code6, align 4
   %30 = icmp ne i32 %29, 0
@@ -76634,7 +77760,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.692"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.699"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -76664,7 +77790,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.695"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.702"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -76698,7 +77824,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.695"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.702"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -76724,7 +77850,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.689"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.696"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -76734,14 +77860,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.679"(ptr %4)
+  call void @"$Loop.lock.686"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.690"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.697"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.681"(ptr %9)
+  call void @"$Loop.unlock.688"(ptr %9)
   %10 = load %48, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -76750,7 +77876,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.690"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.697"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
@@ -76758,7 +77884,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %178, ptr %2, i32 0, i32 14
+  %3 = getelementptr %178, ptr %2, i32 0, i32 15
   %4 = load i8, ptr %3, align 1
   %5 = trunc i8 %4 to i1
   br i1 %5, label %else, label %then
@@ -76778,11 +77904,11 @@ then2:                                            ; preds = %then
   %13 = getelementptr [1024 x i8], ptr %12, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %178, ptr %15, i32 0, i32 15
+  %16 = getelementptr %178, ptr %15, i32 0, i32 16
   %17 = getelementptr %0, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.34", ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.37", ptr %19)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -76804,7 +77930,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.691"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.698"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -76833,7 +77959,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 
 or.lhs.false:                                     ; preds = %entry
   %13 = load ptr, ptr %item, align 8
-  %14 = getelementptr %60, ptr %13, i32 0, i32 30
+  %14 = getelementptr %60, ptr %13, i32 0, i32 36
   %15 = load ptr, ptr %14, align 8
   %16 = load ptr, ptr %self, align 8
   %17 = icmp ne ptr %15, %16
@@ -76846,7 +77972,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %0, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.35")
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.38")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -76902,7 +78028,7 @@ then9:                                            ; preds = %then5
   %55 = getelementptr %178, ptr %54, i32 0, i32 2
   %56 = getelementptr %32, ptr %55, i32 0, i32 2
   %57 = load i32, ptr %56, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.36", i64 %52, i32 %53, i32 %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.39", i64 %52, i32 %53, i32 %57)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -76924,7 +78050,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.692"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.699"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %i = alloca i32, align 4
@@ -76941,12 +78067,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.693"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.700"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.694"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.701"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -76999,7 +78125,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.693"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.700"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -77031,7 +78157,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.694"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.701"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %pool = alloca ptr, align 8
@@ -77073,7 +78199,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %pool, align 8
   %25 = getelementptr %35, ptr %24, i32 0, i32 1
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.40", i32 %21, i32 %23, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.43", i32 %21, i32 %23, i32 %26)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -77095,7 +78221,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.695"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.702"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %48, align 8
@@ -77153,7 +78279,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.696"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.703"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -77180,7 +78306,7 @@ merge1:                                           ; preds = %else3, %dead
   %50 = getelementptr %60, ptr %49, i32 0, i32 7
   store i32 %48, ptr %50, align 4
   %51 = load ptr, ptr %item, align 8
-  %52 = getelementptr %60, ptr %51, i32 0, i32 28
+  %52 = getelementptr %60, ptr %51, i32 0, i32 34
   store i8 0, ptr %52, align 1
   %53 = load ptr, ptr %self, align 8
   %54 = load ptr, ptr %logits, align 8
@@ -77193,14 +78319,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.699"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.706"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.696"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.703"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %counters = alloca ptr, align 8
@@ -77239,7 +78365,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %23 = load ptr, ptr %message, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %178, ptr %24, i32 0, i32 15
+  %25 = getelementptr %178, ptr %24, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %25, ptr align 1 %23, i64 1024, i1 false)
   br label %merge1
 
@@ -77248,7 +78374,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.698"(ptr %26)
+  call void @"$Loop.check_ranks.705"(ptr %26)
   %27 = load %48, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -77413,7 +78539,7 @@ then2:                                            ; preds = %then
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %179, ptr %40, i32 0, i32 8
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.697", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.704", i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -78164,151 +79290,162 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %66 = load i64, ptr %hash, align 8
-  %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %179, ptr %67, i32 0, i32 3
-  %69 = getelementptr %26, ptr %68, i32 0, i32 6
-  %70 = load i32, ptr %69, align 4
-  %71 = sub i32 %70, 1
-  %72 = sext i32 %71 to i64
-  %73 = urem i64 %66, %72
-  %74 = trunc i64 %73 to i32
-  store i32 %74, ptr %token, align 4
-  %75 = load i32, ptr %token, align 4
-  %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %179, ptr %76, i32 0, i32 12
-  %78 = getelementptr %41, ptr %77, i32 0, i32 2
-  %79 = load ptr, ptr %78, align 8
-  %80 = load i32, ptr %index, align 4
-  %81 = sext i32 %80 to i64
-  %82 = getelementptr i32, ptr %79, i64 %81
-  store i32 %75, ptr %82, align 4
-  %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %179, ptr %83, i32 0, i32 12
-  %85 = getelementptr %41, ptr %84, i32 0, i32 3
-  %86 = load ptr, ptr %85, align 8
-  %87 = load i32, ptr %index, align 4
-  %88 = sext i32 %87 to i64
-  %89 = getelementptr i32, ptr %86, i64 %88
-  store i32 1, ptr %89, align 4
-  %90 = load ptr, ptr %self, align 8
-  %91 = load ptr, ptr %plan, align 8
-  %92 = load i32, ptr %row, align 4
-  %93 = call zeroext i1 @"$LedgerRanks.poisoned"(ptr %90, ptr %91, i32 %92)
-  %94 = zext i1 %93 to i8
-  %95 = trunc i8 %94 to i1
-  br i1 %95, label %then5, label %else6
+  %66 = load ptr, ptr %self, align 8
+  %67 = load ptr, ptr %plan, align 8
+  %68 = load i32, ptr %index, align 4
+  %69 = load i64, ptr %hash, align 8
+  %70 = load ptr, ptr %self, align 8
+  %71 = getelementptr %179, ptr %70, i32 0, i32 3
+  %72 = getelementptr %26, ptr %71, i32 0, i32 6
+  %73 = load i32, ptr %72, align 4
+  %74 = sub i32 %73, 1
+  %75 = sext i32 %74 to i64
+  %76 = urem i64 %69, %75
+  %77 = trunc i64 %76 to i32
+  %78 = call i32 @"$LedgerRanks.allowed"(ptr %66, ptr %67, i32 %68, i32 %77)
+  store i32 %78, ptr %token, align 4
+  %79 = load i32, ptr %token, align 4
+  %80 = load ptr, ptr %self, align 8
+  %81 = getelementptr %179, ptr %80, i32 0, i32 12
+  %82 = getelementptr %41, ptr %81, i32 0, i32 2
+  %83 = load ptr, ptr %82, align 8
+  %84 = load i32, ptr %index, align 4
+  %85 = sext i32 %84 to i64
+  %86 = getelementptr i32, ptr %83, i64 %85
+  store i32 %79, ptr %86, align 4
+  %87 = load ptr, ptr %self, align 8
+  %88 = getelementptr %179, ptr %87, i32 0, i32 12
+  %89 = getelementptr %41, ptr %88, i32 0, i32 3
+  %90 = load ptr, ptr %89, align 8
+  %91 = load i32, ptr %index, align 4
+  %92 = sext i32 %91 to i64
+  %93 = getelementptr i32, ptr %90, i64 %92
+  store i32 1, ptr %93, align 4
+  %94 = load ptr, ptr %self, align 8
+  %95 = load ptr, ptr %plan, align 8
+  %96 = load i32, ptr %row, align 4
+  %97 = call zeroext i1 @"$LedgerRanks.poisoned"(ptr %94, ptr %95, i32 %96)
+  %98 = zext i1 %97 to i8
+  %99 = trunc i8 %98 to i1
+  br i1 %99, label %then5, label %else6
 
 then5:                                            ; preds = %merge1
-  %96 = load ptr, ptr %self, align 8
-  %97 = getelementptr %179, ptr %96, i32 0, i32 12
-  %98 = getelementptr %41, ptr %97, i32 0, i32 3
-  %99 = load ptr, ptr %98, align 8
-  %100 = load i32, ptr %index, align 4
-  %101 = sext i32 %100 to i64
-  %102 = getelementptr i32, ptr %99, i64 %101
-  store i32 0, ptr %102, align 4
+  %100 = load ptr, ptr %self, align 8
+  %101 = getelementptr %179, ptr %100, i32 0, i32 12
+  %102 = getelementptr %41, ptr %101, i32 0, i32 3
+  %103 = load ptr, ptr %102, align 8
+  %104 = load i32, ptr %index, align 4
+  %105 = sext i32 %104 to i64
+  %106 = getelementptr i32, ptr %103, i64 %105
+  store i32 0, ptr %106, align 4
   br label %merge4
 
 else6:                                            ; preds = %merge1
-  %103 = load i32, ptr %count_row, align 4
-  %104 = icmp sge i32 %103, 0
-  %105 = zext i1 %104 to i8
-  %106 = trunc i8 %105 to i1
-  br i1 %106, label %then7, label %else8
+  %107 = load i32, ptr %count_row, align 4
+  %108 = icmp sge i32 %107, 0
+  %109 = zext i1 %108 to i8
+  %110 = trunc i8 %109 to i1
+  br i1 %110, label %and.lhs.true, label %else8
 
-then7:                                            ; preds = %else6
-  %107 = load ptr, ptr %self, align 8
-  %108 = getelementptr %179, ptr %107, i32 0, i32 6
-  %109 = load ptr, ptr %108, align 8
-  %110 = load i32, ptr %count_row, align 4
-  %111 = sext i32 %110 to i64
-  %112 = load ptr, ptr %self, align 8
-  %113 = getelementptr %179, ptr %112, i32 0, i32 3
-  %114 = getelementptr %26, ptr %113, i32 0, i32 6
-  %115 = load i32, ptr %114, align 4
-  %116 = sext i32 %115 to i64
-  %117 = mul i64 %111, %116
-  %118 = load i32, ptr %token, align 4
-  %119 = sext i32 %118 to i64
-  %120 = add i64 %117, %119
-  %121 = getelementptr i32, ptr %109, i64 %120
-  store ptr %121, ptr %count, align 8
-  %122 = load ptr, ptr %count, align 8
-  %123 = load i32, ptr %122, align 4
-  %124 = add i32 %123, 1
-  %125 = load ptr, ptr %count, align 8
-  store i32 %124, ptr %125, align 4
+then7:                                            ; preds = %and.lhs.true
+  %111 = load ptr, ptr %self, align 8
+  %112 = getelementptr %179, ptr %111, i32 0, i32 6
+  %113 = load ptr, ptr %112, align 8
+  %114 = load i32, ptr %count_row, align 4
+  %115 = sext i32 %114 to i64
+  %116 = load ptr, ptr %self, align 8
+  %117 = getelementptr %179, ptr %116, i32 0, i32 3
+  %118 = getelementptr %26, ptr %117, i32 0, i32 6
+  %119 = load i32, ptr %118, align 4
+  %120 = sext i32 %119 to i64
+  %121 = mul i64 %115, %120
+  %122 = load i32, ptr %token, align 4
+  %123 = sext i32 %122 to i64
+  %124 = add i64 %121, %123
+  %125 = getelementptr i32, ptr %113, i64 %124
+  store ptr %125, ptr %count, align 8
+  %126 = load ptr, ptr %count, align 8
+  %127 = load i32, ptr %126, align 4
+  %128 = add i32 %127, 1
+  %129 = load ptr, ptr %count, align 8
+  store i32 %128, ptr %129, align 4
   br label %merge4
 
-else8:                                            ; preds = %else6
+else8:                                            ; preds = %and.lhs.true, %else6
   br label %merge4
 
 merge4:                                           ; preds = %else8, %then7, %then5
-  %126 = load ptr, ptr %self, align 8
-  %127 = getelementptr %179, ptr %126, i32 0, i32 12
-  %128 = getelementptr %41, ptr %127, i32 0, i32 4
-  %129 = load ptr, ptr %128, align 8
-  %130 = load i32, ptr %index, align 4
-  %131 = sext i32 %130 to i64
-  %132 = getelementptr float, ptr %129, i64 %131
-  store float -1.000000e+00, ptr %132, align 4
-  %133 = load ptr, ptr %plan, align 8
-  %134 = getelementptr %39, ptr %133, i32 0, i32 11
-  %135 = getelementptr %40, ptr %134, i32 0, i32 21
-  %136 = load ptr, ptr %135, align 8
-  %137 = load i32, ptr %index, align 4
-  %138 = sext i32 %137 to i64
-  %139 = getelementptr i32, ptr %136, i64 %138
-  %140 = load i32, ptr %139, align 4
+  %130 = load ptr, ptr %self, align 8
+  %131 = getelementptr %179, ptr %130, i32 0, i32 12
+  %132 = getelementptr %41, ptr %131, i32 0, i32 4
+  %133 = load ptr, ptr %132, align 8
+  %134 = load i32, ptr %index, align 4
+  %135 = sext i32 %134 to i64
+  %136 = getelementptr float, ptr %133, i64 %135
+  store float -1.000000e+00, ptr %136, align 4
+  %137 = load ptr, ptr %plan, align 8
+  %138 = getelementptr %39, ptr %137, i32 0, i32 11
+  %139 = getelementptr %40, ptr %138, i32 0, i32 21
+  %140 = load ptr, ptr %139, align 8
+  %141 = load i32, ptr %index, align 4
+  %142 = sext i32 %141 to i64
+  %143 = getelementptr i32, ptr %140, i64 %142
+  %144 = load i32, ptr %143, align 4
   store i32 0, ptr %i, align 4
   br label %forcond
 
+and.lhs.true:                                     ; preds = %else6
+  %145 = load i32, ptr %token, align 4
+  %146 = icmp sge i32 %145, 0
+  %147 = zext i1 %146 to i8
+  %148 = trunc i8 %147 to i1
+  br i1 %148, label %then7, label %else8
+
 forcond:                                          ; preds = %forbody, %merge4
-  %141 = load i32, ptr %i, align 4
-  %142 = icmp sgt i32 %141, %140
-  %143 = and i1 %142, false
-  %144 = icmp slt i32 %141, %140
-  %145 = and i1 %144, true
-  %146 = or i1 %145, %143
-  br i1 %146, label %forbody, label %merge9
+  %149 = load i32, ptr %i, align 4
+  %150 = icmp sgt i32 %149, %144
+  %151 = and i1 %150, false
+  %152 = icmp slt i32 %149, %144
+  %153 = and i1 %152, true
+  %154 = or i1 %153, %151
+  br i1 %154, label %forbody, label %merge9
 
 forbody:                                          ; preds = %forcond
-  %147 = load i32, ptr %token, align 4
-  %148 = load i32, ptr %i, align 4
-  %149 = add i32 %147, %148
-  %150 = load ptr, ptr %self, align 8
-  %151 = getelementptr %179, ptr %150, i32 0, i32 3
-  %152 = getelementptr %26, ptr %151, i32 0, i32 6
-  %153 = load i32, ptr %152, align 4
-  %154 = srem i32 %149, %153
-  %155 = load ptr, ptr %self, align 8
-  %156 = getelementptr %179, ptr %155, i32 0, i32 12
-  %157 = getelementptr %41, ptr %156, i32 0, i32 5
-  %158 = load ptr, ptr %157, align 8
-  %159 = load i32, ptr %index, align 4
-  %160 = mul i32 %159, 20
-  %161 = load i32, ptr %i, align 4
-  %162 = add i32 %160, %161
-  %163 = sext i32 %162 to i64
-  %164 = getelementptr i32, ptr %158, i64 %163
-  store i32 %154, ptr %164, align 4
-  %165 = load i32, ptr %i, align 4
-  %166 = sitofp i32 %165 to float
-  %167 = fsub float -1.000000e+00, %166
-  %168 = load ptr, ptr %self, align 8
-  %169 = getelementptr %179, ptr %168, i32 0, i32 12
-  %170 = getelementptr %41, ptr %169, i32 0, i32 6
-  %171 = load ptr, ptr %170, align 8
-  %172 = load i32, ptr %index, align 4
-  %173 = mul i32 %172, 20
-  %174 = load i32, ptr %i, align 4
-  %175 = add i32 %173, %174
-  %176 = sext i32 %175 to i64
-  %177 = getelementptr float, ptr %171, i64 %176
-  store float %167, ptr %177, align 4
-  %178 = add i32 %141, 1
-  store i32 %178, ptr %i, align 4
+  %155 = load i32, ptr %token, align 4
+  %156 = load i32, ptr %i, align 4
+  %157 = add i32 %155, %156
+  %158 = load ptr, ptr %self, align 8
+  %159 = getelementptr %179, ptr %158, i32 0, i32 3
+  %160 = getelementptr %26, ptr %159, i32 0, i32 6
+  %161 = load i32, ptr %160, align 4
+  %162 = srem i32 %157, %161
+  %163 = load ptr, ptr %self, align 8
+  %164 = getelementptr %179, ptr %163, i32 0, i32 12
+  %165 = getelementptr %41, ptr %164, i32 0, i32 5
+  %166 = load ptr, ptr %165, align 8
+  %167 = load i32, ptr %index, align 4
+  %168 = mul i32 %167, 20
+  %169 = load i32, ptr %i, align 4
+  %170 = add i32 %168, %169
+  %171 = sext i32 %170 to i64
+  %172 = getelementptr i32, ptr %166, i64 %171
+  store i32 %162, ptr %172, align 4
+  %173 = load i32, ptr %i, align 4
+  %174 = sitofp i32 %173 to float
+  %175 = fsub float -1.000000e+00, %174
+  %176 = load ptr, ptr %self, align 8
+  %177 = getelementptr %179, ptr %176, i32 0, i32 12
+  %178 = getelementptr %41, ptr %177, i32 0, i32 6
+  %179 = load ptr, ptr %178, align 8
+  %180 = load i32, ptr %index, align 4
+  %181 = mul i32 %180, 20
+  %182 = load i32, ptr %i, align 4
+  %183 = add i32 %181, %182
+  %184 = sext i32 %183 to i64
+  %185 = getelementptr float, ptr %179, i64 %184
+  store float %175, ptr %185, align 4
+  %186 = add i32 %149, 1
+  store i32 %186, ptr %i, align 4
   br label %forcond
 
 merge9:                                           ; preds = %forcond
@@ -78453,7 +79590,124 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.check_ranks.698"(ptr %0) {
+define internal i32 @"$LedgerRanks.allowed"(ptr %0, ptr %1, i32 %2, i32 %3) {
+entry:
+  %token = alloca i32, align 4
+  %i = alloca i32, align 4
+  %mask = alloca ptr, align 8
+  %row = alloca i32, align 4
+  %wanted = alloca i32, align 4
+  %index = alloca i32, align 4
+  %plan = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %plan, align 8
+  store i32 %2, ptr %index, align 4
+  store i32 %3, ptr %wanted, align 4
+  %4 = load ptr, ptr %plan, align 8
+  %5 = getelementptr %39, ptr %4, i32 0, i32 11
+  %6 = getelementptr %40, ptr %5, i32 0, i32 20
+  %7 = load ptr, ptr %6, align 8
+  %8 = load i32, ptr %index, align 4
+  %9 = sext i32 %8 to i64
+  %10 = getelementptr i32, ptr %7, i64 %9
+  %11 = load i32, ptr %10, align 4
+  store i32 %11, ptr %row, align 4
+  %12 = load i32, ptr %row, align 4
+  %13 = icmp slt i32 %12, 0
+  %14 = zext i1 %13 to i8
+  %15 = trunc i8 %14 to i1
+  br i1 %15, label %then, label %else
+
+then:                                             ; preds = %entry
+  %16 = load i32, ptr %wanted, align 4
+  ret i32 %16
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %17 = load ptr, ptr %plan, align 8
+  %18 = getelementptr %39, ptr %17, i32 0, i32 11
+  %19 = getelementptr %40, ptr %18, i32 0, i32 25
+  %20 = load ptr, ptr %19, align 8
+  %21 = load i32, ptr %row, align 4
+  %22 = sext i32 %21 to i64
+  %23 = load ptr, ptr %self, align 8
+  %24 = getelementptr %179, ptr %23, i32 0, i32 3
+  %25 = call i64 @"$StepShape.mask_words"(ptr %24)
+  %26 = mul i64 %22, %25
+  %27 = getelementptr i32, ptr %20, i64 %26
+  store ptr %27, ptr %mask, align 8
+  %28 = load ptr, ptr %self, align 8
+  %29 = getelementptr %179, ptr %28, i32 0, i32 3
+  %30 = getelementptr %26, ptr %29, i32 0, i32 6
+  %31 = load i32, ptr %30, align 4
+  %32 = sub i32 %31, 1
+  store i32 0, ptr %i, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %merge2, %merge
+  %33 = load i32, ptr %i, align 4
+  %34 = icmp sgt i32 %33, %32
+  %35 = and i1 %34, false
+  %36 = icmp slt i32 %33, %32
+  %37 = and i1 %36, true
+  %38 = or i1 %37, %35
+  br i1 %38, label %forbody, label %merge1
+
+forbody:                                          ; preds = %forcond
+  %39 = load i32, ptr %wanted, align 4
+  %40 = load i32, ptr %i, align 4
+  %41 = add i32 %39, %40
+  %42 = load ptr, ptr %self, align 8
+  %43 = getelementptr %179, ptr %42, i32 0, i32 3
+  %44 = getelementptr %26, ptr %43, i32 0, i32 6
+  %45 = load i32, ptr %44, align 4
+  %46 = sub i32 %45, 1
+  %47 = srem i32 %41, %46
+  store i32 %47, ptr %token, align 4
+  %48 = load ptr, ptr %mask, align 8
+  %49 = load i32, ptr %token, align 4
+  %50 = sdiv i32 %49, 32
+  %51 = sext i32 %50 to i64
+  %52 = getelementptr i32, ptr %48, i64 %51
+  %53 = load i32, ptr %52, align 4
+  %54 = load i32, ptr %token, align 4
+  %55 = srem i32 %54, 32
+  %56 = lshr i32 %53, %55
+  %57 = urem i32 %56, 2
+  %58 = icmp eq i32 %57, 1
+  %59 = zext i1 %58 to i8
+  %60 = trunc i8 %59 to i1
+  br i1 %60, label %then3, label %else4
+
+then3:                                            ; preds = %forbody
+  %61 = load i32, ptr %token, align 4
+  ret i32 %61
+
+dead5:                                            ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %forbody
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %dead5
+  %62 = add i32 %33, 1
+  store i32 %62, ptr %i, align 4
+  br label %forcond
+
+merge1:                                           ; preds = %forcond
+  ret i32 -1
+
+dead6:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal void @"$Loop.check_ranks.705"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -78483,27 +79737,27 @@ merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %178, ptr %12, i32 0, i32 3
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %178, ptr %14, i32 0, i32 15
+  %15 = getelementptr %178, ptr %14, i32 0, i32 16
   %16 = getelementptr %0, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   call void @"$Scheduler.fail_all"(ptr %13, i32 7, ptr %18)
   %19 = load %48, ptr %3, align 1
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %178, ptr %20, i32 0, i32 14
+  %21 = getelementptr %178, ptr %20, i32 0, i32 15
   %22 = load i8, ptr %21, align 1
   %23 = trunc i8 %22 to i1
   br i1 %23, label %then2, label %else3
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.679"(ptr %24)
+  call void @"$Loop.lock.686"(ptr %24)
   %25 = load %48, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %178, ptr %26, i32 0, i32 14
+  %27 = getelementptr %178, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.681"(ptr %28)
+  call void @"$Loop.unlock.688"(ptr %28)
   %29 = load %48, ptr %1, align 1
   br label %merge1
 
@@ -78514,7 +79768,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.699"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.706"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %target = alloca ptr, align 8
   %row = alloca i32, align 4
@@ -78560,7 +79814,7 @@ then2:                                            ; preds = %then
   %26 = load i32, ptr %position, align 4
   %27 = load i32, ptr %row, align 4
   %28 = add i32 %26, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.74", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.78", i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -78582,7 +79836,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.700"(ptr %0) {
+define internal void @"$Loop.leave_turn.707"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -78590,10 +79844,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.701"(ptr %4)
+  call void @"$Loop.publish.708"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.706"(ptr %6)
+  call void @"$Loop.wake.714"(ptr %6)
   %7 = load %48, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %178, ptr %8, i32 0, i32 5
@@ -78602,7 +79856,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.701"(ptr %0) {
+define internal void @"$Loop.publish.708"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -78613,86 +79867,90 @@ entry:
   %6 = alloca %48, align 8
   %7 = alloca %48, align 8
   %8 = alloca %48, align 8
+  %9 = alloca %48, align 8
   %s = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %178, ptr %9, i32 0, i32 3
-  store ptr %10, ptr %s, align 8
-  %11 = load ptr, ptr %s, align 8
-  %12 = call zeroext i1 @"$Scheduler.is_consistent"(ptr %11)
-  %13 = zext i1 %12 to i8
-  %14 = trunc i8 %13 to i1
-  br i1 %14, label %else, label %then
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %178, ptr %10, i32 0, i32 3
+  store ptr %11, ptr %s, align 8
+  %12 = load ptr, ptr %s, align 8
+  %13 = call zeroext i1 @"$Scheduler.is_consistent"(ptr %12)
+  %14 = zext i1 %13 to i8
+  %15 = trunc i8 %14 to i1
+  br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.81", i32 214, ptr @"$string.82")
-  %15 = load %48, ptr %8, align 1
+  call void @"$check.fail"(ptr @"$string.85", i32 216, ptr @"$string.86")
+  %16 = load %48, ptr %9, align 1
   br label %merge
 
 else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.679"(ptr %16)
-  %17 = load %48, ptr %7, align 1
-  %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.702"(ptr %18)
-  %19 = load %48, ptr %6, align 1
-  %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.704"(ptr %20)
-  %21 = load %48, ptr %5, align 1
-  %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.705"(ptr %22)
-  %23 = load %48, ptr %4, align 1
-  %24 = load ptr, ptr %s, align 8
-  %25 = call i64 @"$Scheduler.nearest_deadline"(ptr %24)
-  %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %178, ptr %26, i32 0, i32 22
-  store i64 %25, ptr %27, align 8
-  %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.681"(ptr %28)
-  %29 = load %48, ptr %3, align 1
-  %30 = load ptr, ptr %s, align 8
-  %31 = getelementptr %33, ptr %30, i32 0, i32 6
-  %32 = getelementptr %43, ptr %31, i32 0, i32 1
-  %33 = load i64, ptr %32, align 8
+  %17 = load ptr, ptr %self, align 8
+  call void @"$Loop.lock.686"(ptr %17)
+  %18 = load %48, ptr %8, align 1
+  %19 = load ptr, ptr %self, align 8
+  call void @"$Loop.publish_events.709"(ptr %19)
+  %20 = load %48, ptr %7, align 1
+  %21 = load ptr, ptr %self, align 8
+  call void @"$Loop.remove_ended.711"(ptr %21)
+  %22 = load %48, ptr %6, align 1
+  %23 = load ptr, ptr %self, align 8
+  call void @"$Loop.publish_outputs.712"(ptr %23)
+  %24 = load %48, ptr %5, align 1
+  %25 = load ptr, ptr %self, align 8
+  call void @"$Loop.publish_counters.713"(ptr %25)
+  %26 = load %48, ptr %4, align 1
+  %27 = load ptr, ptr %s, align 8
+  %28 = call i64 @"$Scheduler.nearest_deadline"(ptr %27)
+  %29 = load ptr, ptr %self, align 8
+  %30 = getelementptr %178, ptr %29, i32 0, i32 24
+  store i64 %28, ptr %30, align 8
+  %31 = load ptr, ptr %self, align 8
+  call void @"$Loop.unlock.688"(ptr %31)
+  %32 = load %48, ptr %3, align 1
+  %33 = load ptr, ptr %s, align 8
+  %34 = getelementptr %33, ptr %33, i32 0, i32 6
+  %35 = getelementptr %43, ptr %34, i32 0, i32 1
+  %36 = load i64, ptr %35, align 8
   store i64 0, ptr %i, align 8
   br label %forcond
 
 forcond:                                          ; preds = %forbody, %merge
-  %34 = load i64, ptr %i, align 8
-  %35 = icmp sgt i64 %34, %33
-  %36 = and i1 %35, false
-  %37 = icmp slt i64 %34, %33
-  %38 = and i1 %37, true
-  %39 = or i1 %38, %36
-  br i1 %39, label %forbody, label %merge1
+  %37 = load i64, ptr %i, align 8
+  %38 = icmp sgt i64 %37, %36
+  %39 = and i1 %38, false
+  %40 = icmp slt i64 %37, %36
+  %41 = and i1 %40, true
+  %42 = or i1 %41, %39
+  br i1 %42, label %forbody, label %merge1
 
 forbody:                                          ; preds = %forcond
-  %40 = load ptr, ptr %s, align 8
-  %41 = getelementptr %33, ptr %40, i32 0, i32 6
-  %42 = getelementptr %43, ptr %41, i32 0, i32 0
-  %43 = load ptr, ptr %42, align 8
-  %44 = load i64, ptr %i, align 8
-  %45 = getelementptr ptr, ptr %43, i64 %44
+  %43 = load ptr, ptr %s, align 8
+  %44 = getelementptr %33, ptr %43, i32 0, i32 6
+  %45 = getelementptr %43, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %45, align 8
-  call void @"$request.delete_sequence"(ptr %46)
-  %47 = load %48, ptr %2, align 1
-  %48 = add i64 %34, 1
-  store i64 %48, ptr %i, align 8
+  %47 = load i64, ptr %i, align 8
+  %48 = getelementptr ptr, ptr %46, i64 %47
+  %49 = load ptr, ptr %48, align 8
+  call void @"$request.delete_sequence"(ptr %49)
+  %50 = load %48, ptr %2, align 1
+  %51 = add i64 %37, 1
+  store i64 %51, ptr %i, align 8
   br label %forcond
 
 merge1:                                           ; preds = %forcond
-  %49 = load ptr, ptr %s, align 8
-  %50 = getelementptr %33, ptr %49, i32 0, i32 6
-  call void @"$Vector.clear.87"(ptr %50)
-  %51 = load %48, ptr %1, align 1
+  %52 = load ptr, ptr %s, align 8
+  %53 = getelementptr %33, ptr %52, i32 0, i32 6
+  call void @"$Vector.clear.91"(ptr %53)
+  %54 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.publish_events.702"(ptr %0) {
+define internal void @"$Loop.publish_events.709"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -78719,7 +79977,7 @@ condition:                                        ; preds = %whilebody, %entry
 
 whilebody:                                        ; preds = %and.lhs.true
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %178, ptr %13, i32 0, i32 19
+  %14 = getelementptr %178, ptr %13, i32 0, i32 21
   %15 = load ptr, ptr %staged, align 8
   %16 = getelementptr %36, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
@@ -78764,7 +80022,7 @@ merge:                                            ; preds = %and.lhs.true, %cond
 
 and.lhs.true:                                     ; preds = %condition
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %178, ptr %49, i32 0, i32 19
+  %50 = getelementptr %178, ptr %49, i32 0, i32 21
   %51 = call zeroext i1 @"$EventRing.make_room"(ptr %50, i64 1)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
@@ -78772,7 +80030,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.703"(ptr %54)
+  call void @"$Loop.announce.710"(ptr %54)
   %55 = load %48, ptr %1, align 1
   br label %merge1
 
@@ -78783,14 +80041,14 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.703"(ptr %0) {
+define internal void @"$Loop.announce.710"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store i64 1, ptr %one, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %178, ptr %1, i32 0, i32 20
+  %2 = getelementptr %178, ptr %1, i32 0, i32 22
   %3 = load i32, ptr %2, align 4
   %4 = call i64 @write(i32 %3, ptr %one, i64 8)
   %5 = load ptr, ptr %self, align 8
@@ -78799,7 +80057,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.704"(ptr %0) {
+define internal void @"$Loop.remove_ended.711"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -78823,7 +80081,7 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %178, ptr %12, i32 0, i32 17
+  %13 = getelementptr %178, ptr %12, i32 0, i32 18
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %178, ptr %14, i32 0, i32 3
   %16 = getelementptr %33, ptr %15, i32 0, i32 6
@@ -78834,15 +80092,71 @@ forbody:                                          ; preds = %forcond
   %21 = load ptr, ptr %20, align 8
   %22 = call zeroext i1 @"$remove"(ptr %13, ptr %21)
   %23 = zext i1 %22 to i8
-  %24 = add i64 %6, 1
-  store i64 %24, ptr %i, align 8
+  %24 = load ptr, ptr %self, align 8
+  %25 = getelementptr %178, ptr %24, i32 0, i32 19
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %178, ptr %26, i32 0, i32 3
+  %28 = getelementptr %33, ptr %27, i32 0, i32 6
+  %29 = getelementptr %43, ptr %28, i32 0, i32 0
+  %30 = load ptr, ptr %29, align 8
+  %31 = load i64, ptr %i, align 8
+  %32 = getelementptr ptr, ptr %30, i64 %31
+  %33 = load ptr, ptr %32, align 8
+  %34 = call zeroext i1 @"$remove"(ptr %25, ptr %33)
+  %35 = zext i1 %34 to i8
+  %36 = add i64 %6, 1
+  store i64 %36, ptr %i, align 8
   br label %forcond
 
 merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.705"(ptr %0) {
+define internal void @"$Loop.publish_outputs.712"(ptr %0) {
+entry:
+  %item = alloca ptr, align 8
+  %i = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %178, ptr %1, i32 0, i32 19
+  %3 = getelementptr %43, ptr %2, i32 0, i32 1
+  %4 = load i64, ptr %3, align 8
+  store i64 0, ptr %i, align 8
+  br label %forcond
+
+forcond:                                          ; preds = %forbody, %entry
+  %5 = load i64, ptr %i, align 8
+  %6 = icmp sgt i64 %5, %4
+  %7 = and i1 %6, false
+  %8 = icmp slt i64 %5, %4
+  %9 = and i1 %8, true
+  %10 = or i1 %9, %7
+  br i1 %10, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %178, ptr %11, i32 0, i32 19
+  %13 = getelementptr %43, ptr %12, i32 0, i32 0
+  %14 = load ptr, ptr %13, align 8
+  %15 = load i64, ptr %i, align 8
+  %16 = getelementptr ptr, ptr %14, i64 %15
+  %17 = load ptr, ptr %16, align 8
+  store ptr %17, ptr %item, align 8
+  %18 = load ptr, ptr %item, align 8
+  %19 = call i32 @"$Sequence.num_outputs"(ptr %18)
+  %20 = load ptr, ptr %item, align 8
+  %21 = getelementptr %60, ptr %20, i32 0, i32 31
+  store i32 %19, ptr %21, align 4
+  %22 = add i64 %5, 1
+  store i64 %22, ptr %i, align 8
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  ret void
+}
+
+define internal void @"$Loop.publish_counters.713"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -78851,7 +80165,7 @@ entry:
   %1 = load ptr, ptr %self, align 8
   %2 = getelementptr %178, ptr %1, i32 0, i32 3
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %178, ptr %3, i32 0, i32 24
+  %4 = getelementptr %178, ptr %3, i32 0, i32 26
   store ptr %2, ptr %s, align 8
   store ptr %4, ptr %p, align 8
   %5 = load ptr, ptr %s, align 8
@@ -78917,19 +80231,19 @@ entry:
   %57 = getelementptr %45, ptr %56, i32 0, i32 8
   store i32 %55, ptr %57, align 4
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %178, ptr %58, i32 0, i32 25
+  %59 = getelementptr %178, ptr %58, i32 0, i32 27
   %60 = load i64, ptr %59, align 8
   %61 = load ptr, ptr %p, align 8
   %62 = getelementptr %45, ptr %61, i32 0, i32 9
   store i64 %60, ptr %62, align 8
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %178, ptr %63, i32 0, i32 27
+  %64 = getelementptr %178, ptr %63, i32 0, i32 29
   %65 = load i64, ptr %64, align 8
   %66 = load ptr, ptr %p, align 8
   %67 = getelementptr %45, ptr %66, i32 0, i32 11
   store i64 %65, ptr %67, align 8
   %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %178, ptr %68, i32 0, i32 26
+  %69 = getelementptr %178, ptr %68, i32 0, i32 28
   %70 = load i64, ptr %69, align 8
   %71 = load ptr, ptr %p, align 8
   %72 = getelementptr %45, ptr %71, i32 0, i32 10
@@ -78937,14 +80251,14 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.706"(ptr %0) {
+define internal void @"$Loop.wake.714"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.679"(ptr %3)
+  call void @"$Loop.lock.686"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %178, ptr %5, i32 0, i32 13
@@ -78953,7 +80267,7 @@ entry:
   %8 = getelementptr %178, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.681"(ptr %10)
+  call void @"$Loop.unlock.688"(ptr %10)
   %11 = load %48, ptr %1, align 1
   ret void
 }
@@ -78964,7 +80278,7 @@ entry:
   store ptr %0, ptr %handle, align 8
   %1 = load ptr, ptr %handle, align 8
   %2 = getelementptr %177, ptr %1, i32 0, i32 0
-  %3 = getelementptr %178, ptr %2, i32 0, i32 20
+  %3 = getelementptr %178, ptr %2, i32 0, i32 22
   %4 = load i32, ptr %3, align 4
   ret i32 %4
 
@@ -79023,14 +80337,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4502" = alloca ptr, align 8
+  %"$4591" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4502", align 8
+  store ptr %1, ptr %"$4591", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4502", align 8
-  call void @"$Loop.free_state.707"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$4591", align 8
+  call void @"$Loop.free_state.715"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
 
@@ -79038,7 +80352,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.707"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.715"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -79060,7 +80374,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 
 or.lhs.false:                                     ; preds = %entry
   %11 = load ptr, ptr %item, align 8
-  %12 = getelementptr %60, ptr %11, i32 0, i32 30
+  %12 = getelementptr %60, ptr %11, i32 0, i32 36
   %13 = load ptr, ptr %12, align 8
   %14 = load ptr, ptr %self, align 8
   %15 = icmp ne ptr %13, %14
@@ -79076,19 +80390,19 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.685"(ptr %18)
+  call void @"$Loop.enter_turn.692"(ptr %18)
   %19 = load %48, ptr %4, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.708"(ptr %20, ptr %21)
+  call void @"$Loop.close_state.716"(ptr %20, ptr %21)
   %22 = load %48, ptr %3, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.700"(ptr %23)
+  call void @"$Loop.leave_turn.707"(ptr %23)
   %24 = load %48, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.708"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.716"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -79122,14 +80436,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4478" = alloca ptr, align 8
+  %"$4567" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4478", align 8
+  store ptr %1, ptr %"$4567", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4478", align 8
-  call void @"$Loop.info.709"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$4567", align 8
+  call void @"$Loop.info.717"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
 
@@ -79137,7 +80451,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.709"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.717"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %p = alloca ptr, align 8
@@ -79147,10 +80461,10 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.679"(ptr %4)
+  call void @"$Loop.lock.686"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %178, ptr %6, i32 0, i32 24
+  %7 = getelementptr %178, ptr %6, i32 0, i32 26
   store ptr %7, ptr %p, align 8
   %8 = load ptr, ptr %p, align 8
   %9 = getelementptr %45, ptr %8, i32 0, i32 1
@@ -79177,7 +80491,7 @@ entry:
   %27 = getelementptr %159, ptr %26, i32 0, i32 17
   store i32 %25, ptr %27, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %178, ptr %28, i32 0, i32 17
+  %29 = getelementptr %178, ptr %28, i32 0, i32 18
   %30 = getelementptr %43, ptr %29, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
   %32 = trunc i64 %31 to i32
@@ -79189,7 +80503,7 @@ entry:
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %178, ptr %39, i32 0, i32 16
+  %40 = getelementptr %178, ptr %39, i32 0, i32 17
   %41 = getelementptr %43, ptr %40, i32 0, i32 1
   %42 = load i64, ptr %41, align 8
   %43 = add i64 %38, %42
@@ -79207,7 +80521,7 @@ entry:
   %53 = getelementptr %159, ptr %52, i32 0, i32 21
   store i32 0, ptr %53, align 4
   %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %178, ptr %54, i32 0, i32 14
+  %55 = getelementptr %178, ptr %54, i32 0, i32 15
   %56 = load i8, ptr %55, align 1
   %57 = trunc i8 %56 to i1
   br i1 %57, label %then, label %else
@@ -79296,7 +80610,7 @@ merge:                                            ; preds = %else, %then
   %121 = getelementptr %159, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.681"(ptr %122)
+  call void @"$Loop.unlock.688"(ptr %122)
   %123 = load %48, ptr %2, align 1
   ret void
 }
@@ -79342,7 +80656,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %177, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.710"(ptr %3)
+  call void @"$Loop.iterate.718"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret void
 
@@ -79350,7 +80664,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.710"(ptr %0) {
+define internal void @"$Loop.iterate.718"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -79364,14 +80678,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = call zeroext i1 @"$Loop.has_pending_orders.711"(ptr %7)
+  %8 = call zeroext i1 @"$Loop.has_pending_orders.719"(ptr %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.686"(ptr %11)
+  call void @"$Loop.land.693"(ptr %11)
   %12 = load %48, ptr %6, align 1
   br label %merge
 
@@ -79380,10 +80694,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.712"(ptr %13)
+  call void @"$Loop.take_orders.720"(ptr %13)
   %14 = load %48, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.698"(ptr %15)
+  call void @"$Loop.check_ranks.705"(ptr %15)
   %16 = load %48, ptr %4, align 1
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %178, ptr %17, i32 0, i32 3
@@ -79397,7 +80711,7 @@ merge:                                            ; preds = %else, %then
   %25 = zext i1 %24 to i8
   store i8 %25, ptr %was_in_flight, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = call zeroext i1 @"$Loop.plan.715"(ptr %26)
+  %27 = call zeroext i1 @"$Loop.plan.724"(ptr %26)
   %28 = zext i1 %27 to i8
   store i8 %28, ptr %has_step, align 1
   %29 = load i8, ptr %has_step, align 1
@@ -79425,13 +80739,13 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %44 = load ptr, ptr %self, align 8
   %45 = load i8, ptr %has_step, align 1
   %46 = icmp ne i8 %45, 0
-  call void @"$Loop.advance_planned.716"(ptr %44, i1 zeroext %46)
+  call void @"$Loop.advance_planned.725"(ptr %44, i1 zeroext %46)
   %47 = load %48, ptr %3, align 1
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.698"(ptr %48)
+  call void @"$Loop.check_ranks.705"(ptr %48)
   %49 = load %48, ptr %2, align 1
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.701"(ptr %50)
+  call void @"$Loop.publish.708"(ptr %50)
   %51 = load %48, ptr %1, align 1
   ret void
 
@@ -79449,7 +80763,7 @@ or.lhs.false1:                                    ; preds = %merge
   br i1 %58, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.711"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.719"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %pending = alloca i8, align 1
@@ -79457,14 +80771,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.679"(ptr %3)
+  call void @"$Loop.lock.686"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %178, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.681"(ptr %8)
+  call void @"$Loop.unlock.688"(ptr %8)
   %9 = load %48, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -79474,114 +80788,161 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.712"(ptr %0) {
+define internal void @"$Loop.take_orders.720"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
-  %i = alloca i64, align 8
   %5 = alloca %48, align 8
+  %i = alloca i64, align 8
+  %6 = alloca %48, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  %6 = call i64 @"$threads.now_ns"()
-  %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %178, ptr %7, i32 0, i32 3
-  %9 = getelementptr %33, ptr %8, i32 0, i32 18
-  store i64 %6, ptr %9, align 8
-  %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.679"(ptr %10)
-  %11 = load %48, ptr %5, align 1
-  %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %178, ptr %12, i32 0, i32 16
-  %14 = getelementptr %43, ptr %13, i32 0, i32 1
-  %15 = load i64, ptr %14, align 8
+  %7 = call i64 @"$threads.now_ns"()
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %178, ptr %8, i32 0, i32 3
+  %10 = getelementptr %33, ptr %9, i32 0, i32 18
+  store i64 %7, ptr %10, align 8
+  %11 = load ptr, ptr %self, align 8
+  call void @"$Loop.lock.686"(ptr %11)
+  %12 = load %48, ptr %6, align 1
+  %13 = load ptr, ptr %self, align 8
+  %14 = getelementptr %178, ptr %13, i32 0, i32 17
+  %15 = getelementptr %43, ptr %14, i32 0, i32 1
+  %16 = load i64, ptr %15, align 8
   store i64 0, ptr %i, align 8
   br label %forcond
 
 forcond:                                          ; preds = %forbody, %entry
-  %16 = load i64, ptr %i, align 8
-  %17 = icmp sgt i64 %16, %15
-  %18 = and i1 %17, false
-  %19 = icmp slt i64 %16, %15
-  %20 = and i1 %19, true
-  %21 = or i1 %20, %18
-  br i1 %21, label %forbody, label %merge
+  %17 = load i64, ptr %i, align 8
+  %18 = icmp sgt i64 %17, %16
+  %19 = and i1 %18, false
+  %20 = icmp slt i64 %17, %16
+  %21 = and i1 %20, true
+  %22 = or i1 %21, %19
+  br i1 %22, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 3
-  %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %178, ptr %24, i32 0, i32 16
-  %26 = getelementptr %43, ptr %25, i32 0, i32 0
-  %27 = load ptr, ptr %26, align 8
-  %28 = load i64, ptr %i, align 8
-  %29 = getelementptr ptr, ptr %27, i64 %28
-  %30 = load ptr, ptr %29, align 8
-  call void @"$Scheduler.add"(ptr %23, ptr %30)
-  %31 = load %48, ptr %4, align 1
-  %32 = add i64 %16, 1
-  store i64 %32, ptr %i, align 8
+  %23 = load ptr, ptr %self, align 8
+  %24 = getelementptr %178, ptr %23, i32 0, i32 3
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %178, ptr %25, i32 0, i32 17
+  %27 = getelementptr %43, ptr %26, i32 0, i32 0
+  %28 = load ptr, ptr %27, align 8
+  %29 = load i64, ptr %i, align 8
+  %30 = getelementptr ptr, ptr %28, i64 %29
+  %31 = load ptr, ptr %30, align 8
+  call void @"$Scheduler.add"(ptr %24, ptr %31)
+  %32 = load %48, ptr %5, align 1
+  %33 = add i64 %17, 1
+  store i64 %33, ptr %i, align 8
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %178, ptr %33, i32 0, i32 24
-  %35 = getelementptr %45, ptr %34, i32 0, i32 6
-  %36 = load i32, ptr %35, align 4
-  %37 = sext i32 %36 to i64
-  %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %178, ptr %38, i32 0, i32 16
-  %40 = getelementptr %43, ptr %39, i32 0, i32 1
-  %41 = load i64, ptr %40, align 8
-  %42 = add i64 %37, %41
-  %43 = trunc i64 %42 to i32
-  %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %178, ptr %44, i32 0, i32 24
-  %46 = getelementptr %45, ptr %45, i32 0, i32 6
-  store i32 %43, ptr %46, align 4
-  %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %178, ptr %47, i32 0, i32 16
-  call void @"$Vector.clear.87"(ptr %48)
-  %49 = load %48, ptr %3, align 1
-  %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %178, ptr %50, i32 0, i32 13
-  %52 = load i8, ptr %51, align 1
-  %53 = trunc i8 %52 to i1
-  br i1 %53, label %and.lhs.true, label %else
+  %34 = load ptr, ptr %self, align 8
+  %35 = getelementptr %178, ptr %34, i32 0, i32 26
+  %36 = getelementptr %45, ptr %35, i32 0, i32 6
+  %37 = load i32, ptr %36, align 4
+  %38 = sext i32 %37 to i64
+  %39 = load ptr, ptr %self, align 8
+  %40 = getelementptr %178, ptr %39, i32 0, i32 17
+  %41 = getelementptr %43, ptr %40, i32 0, i32 1
+  %42 = load i64, ptr %41, align 8
+  %43 = add i64 %38, %42
+  %44 = trunc i64 %43 to i32
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %178, ptr %45, i32 0, i32 26
+  %47 = getelementptr %45, ptr %46, i32 0, i32 6
+  store i32 %44, ptr %47, align 4
+  %48 = load ptr, ptr %self, align 8
+  %49 = getelementptr %178, ptr %48, i32 0, i32 17
+  call void @"$Vector.clear.91"(ptr %49)
+  %50 = load %48, ptr %4, align 1
+  %51 = load ptr, ptr %self, align 8
+  call void @"$Loop.take_masks.721"(ptr %51)
+  %52 = load %48, ptr %3, align 1
+  %53 = load ptr, ptr %self, align 8
+  %54 = getelementptr %178, ptr %53, i32 0, i32 13
+  %55 = load i8, ptr %54, align 1
+  %56 = trunc i8 %55 to i1
+  br i1 %56, label %and.lhs.true, label %else
 
 then:                                             ; preds = %and.lhs.true
-  %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.713"(ptr %54)
-  %55 = load %48, ptr %2, align 1
+  %57 = load ptr, ptr %self, align 8
+  call void @"$Loop.obey_all.722"(ptr %57)
+  %58 = load %48, ptr %2, align 1
   br label %merge1
 
 else:                                             ; preds = %and.lhs.true, %merge
   br label %merge1
 
 merge1:                                           ; preds = %else, %then
-  %56 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.681"(ptr %56)
-  %57 = load %48, ptr %1, align 1
+  %59 = load ptr, ptr %self, align 8
+  call void @"$Loop.unlock.688"(ptr %59)
+  %60 = load %48, ptr %1, align 1
   ret void
 
 and.lhs.true:                                     ; preds = %merge
-  %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %178, ptr %58, i32 0, i32 3
-  %60 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %59)
-  %61 = zext i1 %60 to i8
-  %62 = trunc i8 %61 to i1
-  br i1 %62, label %else, label %then
+  %61 = load ptr, ptr %self, align 8
+  %62 = getelementptr %178, ptr %61, i32 0, i32 3
+  %63 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %62)
+  %64 = zext i1 %63 to i8
+  %65 = trunc i8 %64 to i1
+  br i1 %65, label %else, label %then
 }
 
-define internal void @"$Loop.obey_all.713"(ptr %0) {
+define internal void @"$Loop.take_masks.721"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %178, ptr %2, i32 0, i32 17
+  %3 = getelementptr %178, ptr %2, i32 0, i32 19
+  %4 = getelementptr %43, ptr %3, i32 0, i32 1
+  %5 = load i64, ptr %4, align 8
+  store i64 0, ptr %i, align 8
+  br label %forcond
+
+forcond:                                          ; preds = %forbody, %entry
+  %6 = load i64, ptr %i, align 8
+  %7 = icmp sgt i64 %6, %5
+  %8 = and i1 %7, false
+  %9 = icmp slt i64 %6, %5
+  %10 = and i1 %9, true
+  %11 = or i1 %10, %8
+  br i1 %11, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %178, ptr %12, i32 0, i32 19
+  %14 = getelementptr %43, ptr %13, i32 0, i32 0
+  %15 = load ptr, ptr %14, align 8
+  %16 = load i64, ptr %i, align 8
+  %17 = getelementptr ptr, ptr %15, i64 %16
+  %18 = load ptr, ptr %17, align 8
+  call void @"$Sequence.take_mask"(ptr %18)
+  %19 = load %48, ptr %1, align 1
+  %20 = add i64 %6, 1
+  store i64 %20, ptr %i, align 8
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %178, ptr %21, i32 0, i32 14
+  store i8 0, ptr %22, align 1
+  ret void
+}
+
+define internal void @"$Loop.obey_all.722"(ptr %0) {
+entry:
+  %1 = alloca %48, align 8
+  %i = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %178, ptr %2, i32 0, i32 18
   %4 = getelementptr %43, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -79599,13 +80960,13 @@ forcond:                                          ; preds = %forbody, %entry
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %178, ptr %13, i32 0, i32 17
+  %14 = getelementptr %178, ptr %13, i32 0, i32 18
   %15 = getelementptr %43, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.714"(ptr %12, ptr %19)
+  call void @"$Loop.obey.723"(ptr %12, ptr %19)
   %20 = load %48, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -79618,7 +80979,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey.714"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.723"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -79645,7 +81006,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %item, align 8
-  %11 = getelementptr %60, ptr %10, i32 0, i32 26
+  %11 = getelementptr %60, ptr %10, i32 0, i32 32
   %12 = load i8, ptr %11, align 1
   %13 = trunc i8 %12 to i1
   br i1 %13, label %then2, label %else3
@@ -79660,7 +81021,7 @@ then2:                                            ; preds = %merge
 
 else3:                                            ; preds = %merge
   %18 = load ptr, ptr %item, align 8
-  %19 = getelementptr %60, ptr %18, i32 0, i32 27
+  %19 = getelementptr %60, ptr %18, i32 0, i32 33
   %20 = load i8, ptr %19, align 1
   %21 = trunc i8 %20 to i1
   br i1 %21, label %and.lhs.true, label %else5
@@ -79678,7 +81039,7 @@ else5:                                            ; preds = %and.lhs.true, %else
 
 merge1:                                           ; preds = %else5, %then4, %then2
   %26 = load ptr, ptr %item, align 8
-  %27 = getelementptr %60, ptr %26, i32 0, i32 27
+  %27 = getelementptr %60, ptr %26, i32 0, i32 33
   store i8 0, ptr %27, align 1
   ret void
 
@@ -79692,7 +81053,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.715"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.724"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %48, align 8
@@ -79715,17 +81076,17 @@ entry:
   %12 = load i64, ptr %begin, align 8
   %13 = sub i64 %11, %12
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %178, ptr %14, i32 0, i32 28
+  %15 = getelementptr %178, ptr %14, i32 0, i32 30
   store i64 %13, ptr %15, align 8
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %178, ptr %16, i32 0, i32 26
+  %17 = getelementptr %178, ptr %16, i32 0, i32 28
   %18 = load i64, ptr %17, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %178, ptr %19, i32 0, i32 28
+  %20 = getelementptr %178, ptr %19, i32 0, i32 30
   %21 = load i64, ptr %20, align 8
   %22 = add i64 %18, %21
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %178, ptr %23, i32 0, i32 26
+  %24 = getelementptr %178, ptr %23, i32 0, i32 28
   store i64 %22, ptr %24, align 8
   %25 = load i8, ptr %has_step, align 1
   %26 = icmp ne i8 %25, 0
@@ -79735,7 +81096,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.716"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.725"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -79746,7 +81107,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.717"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.726"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -79767,13 +81128,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.722"(ptr %16)
+  call void @"$Loop.execute.731"(ptr %16)
   %17 = load %48, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.686"(ptr %18)
+  call void @"$Loop.land.693"(ptr %18)
   %19 = load %48, ptr %2, align 1
   br label %merge
 
@@ -79781,7 +81142,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.717"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.726"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -79843,7 +81204,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.718"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.727"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -79862,7 +81223,7 @@ then3:                                            ; preds = %then
   call void @"$Scheduler.fail"(ptr %39, ptr %40, i32 %41, ptr %44)
   %45 = load %48, ptr %4, align 1
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %178, ptr %46, i32 0, i32 15
+  %47 = getelementptr %178, ptr %46, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %47, ptr align 1 %message, i64 1024, i1 false)
   %48 = load i32, ptr %num_failed, align 4
   %49 = add i32 %48, 1
@@ -79924,7 +81285,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.720"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.729"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -79943,7 +81304,7 @@ then16:                                           ; preds = %then12
   call void @"$Scheduler.fail"(ptr %85, ptr %86, i32 %87, ptr %90)
   %91 = load %48, ptr %3, align 1
   %92 = load ptr, ptr %self, align 8
-  %93 = getelementptr %178, ptr %92, i32 0, i32 15
+  %93 = getelementptr %178, ptr %92, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %93, ptr align 1 %message10, i64 1024, i1 false)
   %94 = load i32, ptr %num_failed, align 4
   %95 = add i32 %94, 1
@@ -80005,7 +81366,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.721"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.730"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -80024,7 +81385,7 @@ then29:                                           ; preds = %then25
   call void @"$Scheduler.fail"(ptr %131, ptr %132, i32 %133, ptr %136)
   %137 = load %48, ptr %2, align 1
   %138 = load ptr, ptr %self, align 8
-  %139 = getelementptr %178, ptr %138, i32 0, i32 15
+  %139 = getelementptr %178, ptr %138, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %139, ptr align 1 %message23, i64 1024, i1 false)
   %140 = load i32, ptr %num_failed, align 4
   %141 = add i32 %140, 1
@@ -80057,7 +81418,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.718"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.727"(ptr %0, ptr %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %3 = alloca %48, align 8
@@ -80115,7 +81476,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %60, ptr %37, i32 0, i32 15
   %39 = getelementptr %11, ptr %38, i32 0, i32 1
   %40 = load i64, ptr %39, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.582", i64 %36, i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.586", i64 %36, i64 %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -80185,7 +81546,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.584", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.588", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -80293,7 +81654,7 @@ then2:                                            ; preds = %then
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %179, ptr %29, i32 0, i32 9
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.719", ptr %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.728", ptr %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -80338,7 +81699,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.720"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.729"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -80397,7 +81758,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.583", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.587", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -80459,7 +81820,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.721"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.730"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -80651,7 +82012,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.722"(ptr %0) {
+define internal void @"$Loop.execute.731"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -80668,7 +82029,7 @@ entry:
   %9 = getelementptr i8, ptr %8, i64 0
   store i8 0, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Loop.launch.723"(ptr %10, ptr %message)
+  %11 = call i32 @"$Loop.launch.732"(ptr %10, ptr %message)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -80689,7 +82050,7 @@ then:                                             ; preds = %and.lhs.true
 
 else:                                             ; preds = %and.lhs.true, %entry
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.686"(ptr %23)
+  call void @"$Loop.land.693"(ptr %23)
   %24 = load %48, ptr %5, align 1
   br label %merge
 
@@ -80711,7 +82072,7 @@ and.lhs.true:                                     ; preds = %entry
 
 then2:                                            ; preds = %merge
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %178, ptr %35, i32 0, i32 15
+  %36 = getelementptr %178, ptr %35, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %36, ptr align 1 %message, i64 1024, i1 false)
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %178, ptr %37, i32 0, i32 3
@@ -80736,9 +82097,9 @@ merge1:                                           ; preds = %else3, %dead
   call void @"$Scheduler.launch"(ptr %46)
   %47 = load %48, ptr %2, align 1
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %178, ptr %48, i32 0, i32 29
+  %49 = getelementptr %178, ptr %48, i32 0, i32 31
   %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %178, ptr %50, i32 0, i32 30
+  %51 = getelementptr %178, ptr %50, i32 0, i32 32
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %51, ptr align 8 %49, i64 56, i1 false)
   %52 = load ptr, ptr %self, align 8
   %53 = getelementptr %178, ptr %52, i32 0, i32 2
@@ -80749,7 +82110,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %or.lhs.false, %or.lhs.false7, %merge1
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.686"(ptr %57)
+  call void @"$Loop.land.693"(ptr %57)
   %58 = load %48, ptr %1, align 1
   br label %merge4
 
@@ -80771,13 +82132,13 @@ or.lhs.false:                                     ; preds = %or.lhs.false7
 
 or.lhs.false7:                                    ; preds = %merge1
   %66 = load ptr, ptr %self, align 8
-  %67 = getelementptr %178, ptr %66, i32 0, i32 32
+  %67 = getelementptr %178, ptr %66, i32 0, i32 34
   %68 = load i8, ptr %67, align 1
   %69 = trunc i8 %68 to i1
   br i1 %69, label %then5, label %or.lhs.false
 }
 
-define internal i32 @"$Loop.launch.723"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.732"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -80801,7 +82162,7 @@ entry:
 
 then:                                             ; preds = %entry
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %178, ptr %12, i32 0, i32 23
+  %13 = getelementptr %178, ptr %12, i32 0, i32 25
   %14 = load ptr, ptr %13, align 8
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %178, ptr %15, i32 0, i32 4
@@ -80828,20 +82189,20 @@ merge:                                            ; preds = %else, %then
   %28 = sub i64 %26, %27
   store i64 %28, ptr %spent, align 8
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %178, ptr %29, i32 0, i32 25
+  %30 = getelementptr %178, ptr %29, i32 0, i32 27
   %31 = load i64, ptr %30, align 8
   %32 = load i64, ptr %spent, align 8
   %33 = add i64 %31, %32
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %178, ptr %34, i32 0, i32 25
+  %35 = getelementptr %178, ptr %34, i32 0, i32 27
   store i64 %33, ptr %35, align 8
   %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %178, ptr %36, i32 0, i32 27
+  %37 = getelementptr %178, ptr %36, i32 0, i32 29
   %38 = load i64, ptr %37, align 8
   %39 = load i64, ptr %spent, align 8
   %40 = add i64 %38, %39
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %178, ptr %41, i32 0, i32 27
+  %42 = getelementptr %178, ptr %41, i32 0, i32 29
   store i64 %40, ptr %42, align 8
   %43 = load i32, ptr %code, align 4
   %44 = icmp eq i32 %43, 0
@@ -80856,7 +82217,7 @@ then2:                                            ; preds = %merge
   %49 = load %48, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.724"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.733"(ptr %50, i64 %51)
   %52 = load %48, ptr %2, align 1
   br label %merge1
 
@@ -80871,7 +82232,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.724"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.733"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -80879,7 +82240,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %launch_ns, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %178, ptr %2, i32 0, i32 29
+  %3 = getelementptr %178, ptr %2, i32 0, i32 31
   store ptr %3, ptr %step, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %178, ptr %4, i32 0, i32 4
@@ -80911,7 +82272,7 @@ entry:
   %28 = getelementptr %46, ptr %27, i32 0, i32 7
   store i32 %26, ptr %28, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %178, ptr %29, i32 0, i32 28
+  %30 = getelementptr %178, ptr %29, i32 0, i32 30
   %31 = load i64, ptr %30, align 8
   %32 = load ptr, ptr %step, align 8
   %33 = getelementptr %46, ptr %32, i32 0, i32 2
@@ -80935,7 +82296,7 @@ entry:
   %o = alloca ptr, align 8
   store ptr %0, ptr %o, align 8
   store ptr %1, ptr %message, align 8
-  %4 = call ptr @calloc(i64 1, i64 3160)
+  %4 = call ptr @calloc(i64 1, i64 3184)
   store ptr %4, ptr %self, align 8
   %5 = load ptr, ptr %o, align 8
   %6 = getelementptr %180, ptr %5, i32 0, i32 9
@@ -81049,7 +82410,7 @@ merge:                                            ; preds = %else, %then
   %89 = load ptr, ptr %self, align 8
   %90 = getelementptr %177, ptr %89, i32 0, i32 1
   %91 = load ptr, ptr %message, align 8
-  %92 = call i32 @"$Loop.init.725"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
+  %92 = call i32 @"$Loop.init.734"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
   store i32 %92, ptr %code, align 4
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %177, ptr %93, i32 0, i32 4
@@ -81114,52 +82475,55 @@ entry:
   %27 = load i32, ptr %26, align 4
   %28 = mul i32 16, %27
   %29 = load ptr, ptr %o, align 8
-  %30 = getelementptr %180, ptr %29, i32 0, i32 9
+  %30 = getelementptr %180, ptr %29, i32 0, i32 6
   %31 = load i32, ptr %30, align 4
-  %32 = getelementptr %181, ptr %3, i32 0, i32 0
-  store i32 %6, ptr %32, align 4
-  %33 = getelementptr %181, ptr %3, i32 0, i32 1
-  store i32 %9, ptr %33, align 4
-  %34 = getelementptr %181, ptr %3, i32 0, i32 2
-  store i32 %21, ptr %34, align 4
-  %35 = getelementptr %181, ptr %3, i32 0, i32 3
-  store i32 %24, ptr %35, align 4
-  %36 = getelementptr %181, ptr %3, i32 0, i32 4
-  store i32 %28, ptr %36, align 4
-  %37 = getelementptr %181, ptr %3, i32 0, i32 5
-  store i32 0, ptr %37, align 4
-  %38 = getelementptr %181, ptr %3, i32 0, i32 6
-  store i32 %31, ptr %38, align 4
-  %39 = load %181, ptr %3, align 4
-  store %181 %39, ptr %"<structcast>", align 4
-  %40 = getelementptr %26, ptr %2, i32 0, i32 0
-  %41 = getelementptr %181, ptr %"<structcast>", i32 0, i32 0
-  %42 = load i32, ptr %41, align 4
-  store i32 %42, ptr %40, align 4
-  %43 = getelementptr %26, ptr %2, i32 0, i32 1
-  %44 = getelementptr %181, ptr %"<structcast>", i32 0, i32 1
+  %32 = load ptr, ptr %o, align 8
+  %33 = getelementptr %180, ptr %32, i32 0, i32 9
+  %34 = load i32, ptr %33, align 4
+  %35 = getelementptr %181, ptr %3, i32 0, i32 0
+  store i32 %6, ptr %35, align 4
+  %36 = getelementptr %181, ptr %3, i32 0, i32 1
+  store i32 %9, ptr %36, align 4
+  %37 = getelementptr %181, ptr %3, i32 0, i32 2
+  store i32 %21, ptr %37, align 4
+  %38 = getelementptr %181, ptr %3, i32 0, i32 3
+  store i32 %24, ptr %38, align 4
+  %39 = getelementptr %181, ptr %3, i32 0, i32 4
+  store i32 %28, ptr %39, align 4
+  %40 = getelementptr %181, ptr %3, i32 0, i32 5
+  store i32 %31, ptr %40, align 4
+  %41 = getelementptr %181, ptr %3, i32 0, i32 6
+  store i32 %34, ptr %41, align 4
+  %42 = load %181, ptr %3, align 4
+  store %181 %42, ptr %"<structcast>", align 4
+  %43 = getelementptr %26, ptr %2, i32 0, i32 0
+  %44 = getelementptr %181, ptr %"<structcast>", i32 0, i32 0
   %45 = load i32, ptr %44, align 4
   store i32 %45, ptr %43, align 4
-  %46 = getelementptr %26, ptr %2, i32 0, i32 2
-  %47 = getelementptr %181, ptr %"<structcast>", i32 0, i32 2
+  %46 = getelementptr %26, ptr %2, i32 0, i32 1
+  %47 = getelementptr %181, ptr %"<structcast>", i32 0, i32 1
   %48 = load i32, ptr %47, align 4
   store i32 %48, ptr %46, align 4
-  %49 = getelementptr %26, ptr %2, i32 0, i32 3
-  %50 = getelementptr %181, ptr %"<structcast>", i32 0, i32 3
+  %49 = getelementptr %26, ptr %2, i32 0, i32 2
+  %50 = getelementptr %181, ptr %"<structcast>", i32 0, i32 2
   %51 = load i32, ptr %50, align 4
   store i32 %51, ptr %49, align 4
-  %52 = getelementptr %26, ptr %2, i32 0, i32 4
-  %53 = getelementptr %181, ptr %"<structcast>", i32 0, i32 4
+  %52 = getelementptr %26, ptr %2, i32 0, i32 3
+  %53 = getelementptr %181, ptr %"<structcast>", i32 0, i32 3
   %54 = load i32, ptr %53, align 4
   store i32 %54, ptr %52, align 4
-  %55 = getelementptr %26, ptr %2, i32 0, i32 5
-  %56 = getelementptr %181, ptr %"<structcast>", i32 0, i32 5
+  %55 = getelementptr %26, ptr %2, i32 0, i32 4
+  %56 = getelementptr %181, ptr %"<structcast>", i32 0, i32 4
   %57 = load i32, ptr %56, align 4
   store i32 %57, ptr %55, align 4
-  %58 = getelementptr %26, ptr %2, i32 0, i32 6
-  %59 = getelementptr %181, ptr %"<structcast>", i32 0, i32 6
+  %58 = getelementptr %26, ptr %2, i32 0, i32 5
+  %59 = getelementptr %181, ptr %"<structcast>", i32 0, i32 5
   %60 = load i32, ptr %59, align 4
   store i32 %60, ptr %58, align 4
+  %61 = getelementptr %26, ptr %2, i32 0, i32 6
+  %62 = getelementptr %181, ptr %"<structcast>", i32 0, i32 6
+  %63 = load i32, ptr %62, align 4
+  store i32 %63, ptr %61, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %2, i64 28, i1 false)
   ret void
 
@@ -81237,7 +82601,7 @@ entry:
   %51 = load ptr, ptr %self, align 8
   %52 = getelementptr %179, ptr %51, i32 0, i32 6
   store ptr %50, ptr %52, align 8
-  %53 = call i64 @"$anon (./terra/scheduling/batch.t:104).501"(ptr %shape)
+  %53 = call i64 @"$anon (./terra/scheduling/batch.t:108).505"(ptr %shape)
   store i64 %53, ptr %bytes, align 8
   %54 = load i64, ptr %bytes, align 8
   %55 = call ptr @calloc(i64 3, i64 %54)
@@ -81249,7 +82613,7 @@ entry:
   %60 = load ptr, ptr %self, align 8
   %61 = getelementptr %179, ptr %60, i32 0, i32 14
   %62 = load ptr, ptr %61, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %59, ptr %shape, ptr %62)
+  call void @"$anon (./terra/scheduling/batch.t:114).506"(ptr %59, ptr %shape, ptr %62)
   %63 = load %48, ptr %5, align 1
   store i32 0, ptr %i, align 4
   br label %forcond
@@ -81279,7 +82643,7 @@ forbody:                                          ; preds = %forcond
   %82 = load i64, ptr %bytes, align 8
   %83 = mul i64 %81, %82
   %84 = getelementptr i8, ptr %78, i64 %83
-  call void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %75, ptr %shape, ptr %84)
+  call void @"$anon (./terra/scheduling/batch.t:114).506"(ptr %75, ptr %shape, ptr %84)
   %85 = load %48, ptr %4, align 1
   %86 = add i32 %64, 1
   store i32 %86, ptr %i, align 4
@@ -81340,11 +82704,11 @@ entry:
   store ptr %0, ptr %target, align 8
   store ptr %1, ptr %shape, align 8
   %2 = load ptr, ptr %shape, align 8
-  %3 = call i64 @"$anon (./terra/scheduling/batch.t:104)"(ptr %2)
+  %3 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %2)
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:104).501"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:108).505"(ptr %5)
   %7 = add i64 %4, %6
   %8 = call ptr @calloc(i64 1, i64 %7)
   store ptr %8, ptr %memory, align 8
@@ -81369,7 +82733,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.725"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.734"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %code1 = alloca i32, align 4
@@ -81388,7 +82752,7 @@ entry:
   store ptr %3, ptr %ranks, align 8
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = call ptr @memset(ptr %9, i32 0, i64 2648)
+  %10 = call ptr @memset(ptr %9, i32 0, i64 2672)
   %11 = load ptr, ptr %model, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %178, ptr %12, i32 0, i32 1
@@ -81402,13 +82766,13 @@ entry:
   %19 = getelementptr %178, ptr %18, i32 0, i32 0
   store ptr %17, ptr %19, align 8
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %178, ptr %20, i32 0, i32 20
+  %21 = getelementptr %178, ptr %20, i32 0, i32 22
   store i32 -1, ptr %21, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 21
+  %23 = getelementptr %178, ptr %22, i32 0, i32 23
   store i64 1, ptr %23, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %178, ptr %24, i32 0, i32 14
+  %25 = getelementptr %178, ptr %24, i32 0, i32 15
   store i8 1, ptr %25, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %178, ptr %26, i32 0, i32 5
@@ -81427,7 +82791,7 @@ entry:
   %37 = load %48, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.726"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.735"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -81448,7 +82812,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.727"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.736"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -81468,7 +82832,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.705"(ptr %54)
+  call void @"$Loop.publish_counters.713"(ptr %54)
   %55 = load %48, ptr %5, align 1
   ret i32 0
 
@@ -81476,9 +82840,9 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.726"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.735"(ptr %0, ptr %1) {
 entry:
-  %target8 = alloca ptr, align 8
+  %target9 = alloca ptr, align 8
   %target = alloca ptr, align 8
   %is_ready = alloca i8, align 1
   %needed = alloca i32, align 4
@@ -81496,23 +82860,23 @@ entry:
   %9 = load i32, ptr %8, align 4
   %10 = add i32 %5, %9
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %178, ptr %11, i32 0, i32 18
+  %12 = getelementptr %178, ptr %11, i32 0, i32 20
   store i32 %10, ptr %12, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %178, ptr %13, i32 0, i32 18
+  %14 = getelementptr %178, ptr %13, i32 0, i32 20
   %15 = load i32, ptr %14, align 4
   %16 = mul i32 2, %15
   store i32 %16, ptr %needed, align 4
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %178, ptr %17, i32 0, i32 31
+  %18 = getelementptr %178, ptr %17, i32 0, i32 33
   %19 = call zeroext i1 @"$StepRing.init"(ptr %18)
   %20 = zext i1 %19 to i8
   %21 = trunc i8 %20 to i1
-  br i1 %21, label %and.lhs.true1, label %and.end
+  br i1 %21, label %and.lhs.true2, label %and.end
 
 and.rhs:                                          ; preds = %and.lhs.true
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 19
+  %23 = getelementptr %178, ptr %22, i32 0, i32 21
   %24 = load i32, ptr %needed, align 4
   %25 = sext i32 %24 to i64
   %26 = load i32, ptr %needed, align 4
@@ -81529,8 +82893,8 @@ and.rhs:                                          ; preds = %and.lhs.true
   %37 = trunc i8 %36 to i1
   br label %and.end
 
-and.end:                                          ; preds = %and.rhs, %and.lhs.true, %and.lhs.true1, %entry
-  %38 = phi i1 [ false, %and.lhs.true ], [ false, %and.lhs.true1 ], [ false, %entry ], [ %37, %and.rhs ]
+and.end:                                          ; preds = %and.rhs, %and.lhs.true, %and.lhs.true1, %and.lhs.true2, %entry
+  %38 = phi i1 [ false, %and.lhs.true ], [ false, %and.lhs.true1 ], [ false, %and.lhs.true2 ], [ false, %entry ], [ %37, %and.rhs ]
   %39 = zext i1 %38 to i8
   store i8 %39, ptr %is_ready, align 1
   %40 = load i8, ptr %is_ready, align 1
@@ -81539,52 +82903,64 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
 
 and.lhs.true:                                     ; preds = %and.lhs.true1
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %178, ptr %42, i32 0, i32 17
+  %43 = getelementptr %178, ptr %42, i32 0, i32 19
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %178, ptr %44, i32 0, i32 18
+  %45 = getelementptr %178, ptr %44, i32 0, i32 20
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  %48 = call zeroext i1 @"$Vector.reserve.667"(ptr %43, i64 %47)
+  %48 = call zeroext i1 @"$Vector.reserve.674"(ptr %43, i64 %47)
   %49 = zext i1 %48 to i8
   %50 = trunc i8 %49 to i1
   br i1 %50, label %and.rhs, label %and.end
 
-and.lhs.true1:                                    ; preds = %entry
+and.lhs.true1:                                    ; preds = %and.lhs.true2
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %178, ptr %51, i32 0, i32 16
+  %52 = getelementptr %178, ptr %51, i32 0, i32 18
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %178, ptr %53, i32 0, i32 18
+  %54 = getelementptr %178, ptr %53, i32 0, i32 20
   %55 = load i32, ptr %54, align 4
   %56 = sext i32 %55 to i64
-  %57 = call zeroext i1 @"$Vector.reserve.667"(ptr %52, i64 %56)
+  %57 = call zeroext i1 @"$Vector.reserve.674"(ptr %52, i64 %56)
   %58 = zext i1 %57 to i8
   %59 = trunc i8 %58 to i1
   br i1 %59, label %and.lhs.true, label %and.end
 
+and.lhs.true2:                                    ; preds = %entry
+  %60 = load ptr, ptr %self, align 8
+  %61 = getelementptr %178, ptr %60, i32 0, i32 17
+  %62 = load ptr, ptr %self, align 8
+  %63 = getelementptr %178, ptr %62, i32 0, i32 20
+  %64 = load i32, ptr %63, align 4
+  %65 = sext i32 %64 to i64
+  %66 = call zeroext i1 @"$Vector.reserve.674"(ptr %61, i64 %65)
+  %67 = zext i1 %66 to i8
+  %68 = trunc i8 %67 to i1
+  br i1 %68, label %and.lhs.true1, label %and.end
+
 then:                                             ; preds = %and.end
-  %60 = load ptr, ptr %message, align 8
-  store ptr %60, ptr %target, align 8
-  %61 = load ptr, ptr %target, align 8
-  %62 = icmp ne ptr %61, null
-  %63 = zext i1 %62 to i8
-  %64 = trunc i8 %63 to i1
-  br i1 %64, label %then3, label %else4
+  %69 = load ptr, ptr %message, align 8
+  store ptr %69, ptr %target, align 8
+  %70 = load ptr, ptr %target, align 8
+  %71 = icmp ne ptr %70, null
+  %72 = zext i1 %71 to i8
+  %73 = trunc i8 %72 to i1
+  br i1 %73, label %then4, label %else5
 
-then3:                                            ; preds = %then
-  %65 = load ptr, ptr %target, align 8
-  %66 = getelementptr %0, ptr %65, i32 0, i32 0
-  %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
-  %68 = getelementptr i8, ptr %67, i64 0
-  %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %178, ptr %69, i32 0, i32 18
-  %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 1024, ptr @"$string.668", i32 %71)
-  br label %merge2
+then4:                                            ; preds = %then
+  %74 = load ptr, ptr %target, align 8
+  %75 = getelementptr %0, ptr %74, i32 0, i32 0
+  %76 = getelementptr [1024 x i8], ptr %75, i32 0, i32 0
+  %77 = getelementptr i8, ptr %76, i64 0
+  %78 = load ptr, ptr %self, align 8
+  %79 = getelementptr %178, ptr %78, i32 0, i32 20
+  %80 = load i32, ptr %79, align 4
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 1024, ptr @"$string.675", i32 %80)
+  br label %merge3
 
-else4:                                            ; preds = %then
-  br label %merge2
+else5:                                            ; preds = %then
+  br label %merge3
 
-merge2:                                           ; preds = %else4, %then3
+merge3:                                           ; preds = %else5, %then4
   ret i32 3
 
 dead:                                             ; No predecessors!
@@ -81594,58 +82970,58 @@ else:                                             ; preds = %and.end
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %73 = call i32 @eventfd(i32 0, i32 526336)
-  %74 = load ptr, ptr %self, align 8
-  %75 = getelementptr %178, ptr %74, i32 0, i32 20
-  store i32 %73, ptr %75, align 4
-  %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %178, ptr %76, i32 0, i32 20
-  %78 = load i32, ptr %77, align 4
-  %79 = icmp slt i32 %78, 0
-  %80 = zext i1 %79 to i8
-  %81 = trunc i8 %80 to i1
-  br i1 %81, label %then6, label %else7
+  %82 = call i32 @eventfd(i32 0, i32 526336)
+  %83 = load ptr, ptr %self, align 8
+  %84 = getelementptr %178, ptr %83, i32 0, i32 22
+  store i32 %82, ptr %84, align 4
+  %85 = load ptr, ptr %self, align 8
+  %86 = getelementptr %178, ptr %85, i32 0, i32 22
+  %87 = load i32, ptr %86, align 4
+  %88 = icmp slt i32 %87, 0
+  %89 = zext i1 %88 to i8
+  %90 = trunc i8 %89 to i1
+  br i1 %90, label %then7, label %else8
 
-then6:                                            ; preds = %merge
-  %82 = load ptr, ptr %message, align 8
-  store ptr %82, ptr %target8, align 8
-  %83 = load ptr, ptr %target8, align 8
-  %84 = icmp ne ptr %83, null
-  %85 = zext i1 %84 to i8
-  %86 = trunc i8 %85 to i1
-  br i1 %86, label %then10, label %else11
+then7:                                            ; preds = %merge
+  %91 = load ptr, ptr %message, align 8
+  store ptr %91, ptr %target9, align 8
+  %92 = load ptr, ptr %target9, align 8
+  %93 = icmp ne ptr %92, null
+  %94 = zext i1 %93 to i8
+  %95 = trunc i8 %94 to i1
+  br i1 %95, label %then11, label %else12
 
-then10:                                           ; preds = %then6
-  %87 = load ptr, ptr %target8, align 8
-  %88 = getelementptr %0, ptr %87, i32 0, i32 0
-  %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
-  %90 = getelementptr i8, ptr %89, i64 0
-  %91 = call ptr @__errno_location()
-  %92 = load i32, ptr %91, align 4
-  %93 = call ptr @strerror(i32 %92)
-  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.669", ptr %93)
-  br label %merge9
+then11:                                           ; preds = %then7
+  %96 = load ptr, ptr %target9, align 8
+  %97 = getelementptr %0, ptr %96, i32 0, i32 0
+  %98 = getelementptr [1024 x i8], ptr %97, i32 0, i32 0
+  %99 = getelementptr i8, ptr %98, i64 0
+  %100 = call ptr @__errno_location()
+  %101 = load i32, ptr %100, align 4
+  %102 = call ptr @strerror(i32 %101)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %99, i64 1024, ptr @"$string.676", ptr %102)
+  br label %merge10
 
-else11:                                           ; preds = %then6
-  br label %merge9
+else12:                                           ; preds = %then7
+  br label %merge10
 
-merge9:                                           ; preds = %else11, %then10
+merge10:                                          ; preds = %else12, %then11
   ret i32 6
 
-dead12:                                           ; No predecessors!
-  br label %merge5
+dead13:                                           ; No predecessors!
+  br label %merge6
 
-else7:                                            ; preds = %merge
-  br label %merge5
+else8:                                            ; preds = %merge
+  br label %merge6
 
-merge5:                                           ; preds = %else7, %dead12
+merge6:                                           ; preds = %else8, %dead13
   ret i32 0
 
-dead13:                                           ; No predecessors!
+dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.727"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.736"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %34, align 8
   %2 = alloca %48, align 8
@@ -81674,7 +83050,7 @@ entry:
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %32, ptr %18, i32 0, i32 9
   %20 = load ptr, ptr %19, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110)"(ptr %14, ptr %17, ptr %20)
+  call void @"$anon (./terra/scheduling/batch.t:114)"(ptr %14, ptr %17, ptr %20)
   %21 = load %48, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %178, ptr %22, i32 0, i32 4
@@ -81685,7 +83061,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %32, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:114).506"(ptr %24, ptr %27, ptr %30)
   %31 = load %48, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %178, ptr %32, i32 0, i32 4
@@ -81717,7 +83093,7 @@ entry:
   %54 = getelementptr %34, ptr %chosen, i32 0, i32 4
   store i32 %53, ptr %54, align 4
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %178, ptr %55, i32 0, i32 18
+  %56 = getelementptr %178, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = getelementptr %34, ptr %chosen, i32 0, i32 5
   store i32 %57, ptr %58, align 4
@@ -81740,27 +83116,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4474" = alloca ptr, align 8
-  %"$4473" = alloca i32, align 4
-  %"$4472" = alloca ptr, align 8
+  %"$4563" = alloca ptr, align 8
+  %"$4562" = alloca i32, align 4
+  %"$4561" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4472", align 8
-  store i32 %2, ptr %"$4473", align 4
-  store ptr %3, ptr %"$4474", align 8
+  store ptr %1, ptr %"$4561", align 8
+  store i32 %2, ptr %"$4562", align 4
+  store ptr %3, ptr %"$4563", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4472", align 8
-  %7 = load i32, ptr %"$4473", align 4
-  %8 = load ptr, ptr %"$4474", align 8
-  %9 = call i32 @"$Loop.poll.728"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$4561", align 8
+  %7 = load i32, ptr %"$4562", align 4
+  %8 = load ptr, ptr %"$4563", align 8
+  %9 = call i32 @"$Loop.poll.737"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.728"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.737"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %value = alloca i64, align 8
@@ -81811,17 +83187,17 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.679"(ptr %22)
+  call void @"$Loop.lock.686"(ptr %22)
   %23 = load %48, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %178, ptr %24, i32 0, i32 19
+  %25 = getelementptr %178, ptr %24, i32 0, i32 21
   %26 = load ptr, ptr %target, align 8
   %27 = load i32, ptr %capacity, align 4
   %28 = call i32 @"$EventRing.take"(ptr %25, ptr %26, i32 %27)
   %29 = load ptr, ptr %count, align 8
   store i32 %28, ptr %29, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %178, ptr %30, i32 0, i32 19
+  %31 = getelementptr %178, ptr %30, i32 0, i32 21
   %32 = getelementptr %44, ptr %31, i32 0, i32 4
   %33 = load i64, ptr %32, align 8
   %34 = icmp eq i64 %33, 0
@@ -81831,7 +83207,7 @@ merge:                                            ; preds = %else, %dead
 
 then3:                                            ; preds = %merge
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %178, ptr %37, i32 0, i32 20
+  %38 = getelementptr %178, ptr %37, i32 0, i32 22
   %39 = load i32, ptr %38, align 4
   %40 = call i64 @read(i32 %39, ptr %value, i64 8)
   br label %merge2
@@ -81844,7 +83220,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %178, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.681"(ptr %44)
+  call void @"$Loop.unlock.688"(ptr %44)
   %45 = load %48, ptr %4, align 1
   ret i32 0
 
@@ -81854,24 +83230,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4470" = alloca ptr, align 8
-  %"$4469" = alloca i64, align 8
+  %"$4554" = alloca ptr, align 8
+  %"$4553" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4469", align 8
-  store ptr %2, ptr %"$4470", align 8
+  store i64 %1, ptr %"$4553", align 8
+  store ptr %2, ptr %"$4554", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4469", align 8
-  %6 = load ptr, ptr %"$4470", align 8
-  %7 = call i32 @"$Loop.preempt.729"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$4553", align 8
+  %6 = load ptr, ptr %"$4554", align 8
+  %7 = call i32 @"$Loop.preempt.738"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.729"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.738"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -81882,7 +83258,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.678"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.685"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -81891,29 +83267,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$4488" = alloca ptr, align 8
-  %"$4487" = alloca ptr, align 8
-  %"$4486" = alloca ptr, align 8
-  %"$4485" = alloca i8, align 1
-  %"$4484" = alloca i32, align 4
-  %"$4483" = alloca ptr, align 8
+  %"$4577" = alloca ptr, align 8
+  %"$4576" = alloca ptr, align 8
+  %"$4575" = alloca ptr, align 8
+  %"$4574" = alloca i8, align 1
+  %"$4573" = alloca i32, align 4
+  %"$4572" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4483", align 8
-  store i32 %2, ptr %"$4484", align 4
+  store ptr %1, ptr %"$4572", align 8
+  store i32 %2, ptr %"$4573", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$4485", align 1
-  store ptr %4, ptr %"$4486", align 8
-  store ptr %5, ptr %"$4487", align 8
-  store ptr %6, ptr %"$4488", align 8
+  store i8 %7, ptr %"$4574", align 1
+  store ptr %4, ptr %"$4575", align 8
+  store ptr %5, ptr %"$4576", align 8
+  store ptr %6, ptr %"$4577", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %177, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$4483", align 8
-  %11 = load i32, ptr %"$4484", align 4
-  %12 = load i8, ptr %"$4485", align 1
-  %13 = load ptr, ptr %"$4486", align 8
-  %14 = load ptr, ptr %"$4487", align 8
-  %15 = load ptr, ptr %"$4488", align 8
+  %10 = load ptr, ptr %"$4572", align 8
+  %11 = load i32, ptr %"$4573", align 4
+  %12 = load i8, ptr %"$4574", align 1
+  %13 = load ptr, ptr %"$4575", align 8
+  %14 = load ptr, ptr %"$4576", align 8
+  %15 = load ptr, ptr %"$4577", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -81982,7 +83358,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.730")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.739")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -82001,7 +83377,7 @@ merge1:                                           ; preds = %else3, %dead
   %31 = load ptr, ptr %result, align 8
   store ptr null, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.685"(ptr %32)
+  call void @"$Loop.enter_turn.692"(ptr %32)
   %33 = load %48, ptr %8, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %tokens, align 8
@@ -82014,7 +83390,7 @@ merge1:                                           ; preds = %else3, %dead
   %42 = call i32 @"$Loop.prefill_in_turn"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
   store i32 %42, ptr %code, align 4
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.700"(ptr %43)
+  call void @"$Loop.leave_turn.707"(ptr %43)
   %44 = load %48, ptr %7, align 1
   %45 = load i32, ptr %code, align 4
   ret i32 %45
@@ -82051,7 +83427,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.689"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.696"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -82071,7 +83447,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.731"(ptr noalias sret(%153) %8, ptr %18)
+  call void @"$Loop.limits.740"(ptr noalias sret(%153) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -82159,7 +83535,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.708"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.716"(ptr %60, ptr %61)
   %62 = load %48, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -82180,7 +83556,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.731"(ptr noalias sret(%153) %0, ptr %1) {
+define internal void @"$Loop.limits.740"(ptr noalias sret(%153) %0, ptr %1) {
 entry:
   %2 = alloca %153, align 8
   %3 = alloca %182, align 8
@@ -82206,7 +83582,7 @@ entry:
   %20 = getelementptr %32, ptr %19, i32 0, i32 1
   %21 = load i32, ptr %20, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 24
+  %23 = getelementptr %178, ptr %22, i32 0, i32 26
   %24 = getelementptr %45, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
   %26 = getelementptr %182, ptr %3, i32 0, i32 0
@@ -82298,7 +83674,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %178, ptr %27, i32 0, i32 2
   %29 = getelementptr %32, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.732", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.741", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -82371,7 +83747,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %178, ptr %64, i32 0, i32 2
   %66 = getelementptr %32, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.733", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.742", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -82389,7 +83765,7 @@ else6:                                            ; preds = %or.lhs.false
 merge4:                                           ; preds = %else6, %dead14
   %69 = load ptr, ptr %self, align 8
   %70 = load ptr, ptr %item, align 8
-  %71 = getelementptr %60, ptr %70, i32 0, i32 30
+  %71 = getelementptr %60, ptr %70, i32 0, i32 36
   store ptr %69, ptr %71, align 8
   %72 = load ptr, ptr %item, align 8
   %73 = getelementptr %60, ptr %72, i32 0, i32 2
@@ -82438,7 +83814,7 @@ entry:
   %9 = getelementptr %60, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.692"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.699"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -82631,7 +84007,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.696"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.703"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -82669,7 +84045,7 @@ merge5:                                           ; preds = %else7, %dead
   %101 = getelementptr %60, ptr %100, i32 0, i32 7
   store i32 %99, ptr %101, align 4
   %102 = load ptr, ptr %item, align 8
-  %103 = getelementptr %60, ptr %102, i32 0, i32 28
+  %103 = getelementptr %60, ptr %102, i32 0, i32 34
   store i8 1, ptr %103, align 1
   %104 = load ptr, ptr %self, align 8
   %105 = getelementptr %178, ptr %104, i32 0, i32 4
@@ -82688,7 +84064,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.699"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.706"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -82712,7 +84088,7 @@ entry:
   %8 = getelementptr %39, ptr %7, i32 0, i32 10
   %9 = getelementptr %26, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.734"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.743"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %178, ptr %12, i32 0, i32 2
@@ -82729,7 +84105,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %178, ptr %20, i32 0, i32 2
   %22 = getelementptr %32, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.734"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.743"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -82748,7 +84124,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %39, ptr %29, i32 0, i32 10
   %31 = getelementptr %26, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.734"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.743"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -82763,7 +84139,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.734"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.743"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -82785,24 +84161,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4481" = alloca ptr, align 8
-  %"$4480" = alloca i32, align 4
+  %"$4570" = alloca ptr, align 8
+  %"$4569" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4480", align 4
-  store ptr %2, ptr %"$4481", align 8
+  store i32 %1, ptr %"$4569", align 4
+  store ptr %2, ptr %"$4570", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$4480", align 4
-  %6 = load ptr, ptr %"$4481", align 8
-  %7 = call i32 @"$Loop.resize_pool.735"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$4569", align 4
+  %6 = load ptr, ptr %"$4570", align 8
+  %7 = call i32 @"$Loop.resize_pool.744"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.735"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.744"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -82833,15 +84209,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %48, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.685"(ptr %12)
+  call void @"$Loop.enter_turn.692"(ptr %12)
   %13 = load %48, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.736"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.745"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.700"(ptr %18)
+  call void @"$Loop.leave_turn.707"(ptr %18)
   %19 = load %48, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -82850,7 +84226,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.736"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.745"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code11 = alloca i32, align 4
@@ -82867,7 +84243,7 @@ entry:
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %num_pages, align 4
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.begin_resize.737"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.begin_resize.746"(ptr %4, i32 %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -82914,7 +84290,7 @@ then5:                                            ; preds = %then2
   %31 = getelementptr %35, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
   %33 = load i32, ptr %num_pages, align 4
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.581", i32 %32, i32 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.585", i32 %32, i32 %33)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -82931,7 +84307,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = call i32 @"$Loop.perform_transfers.717"(ptr %35)
+  %36 = call i32 @"$Loop.perform_transfers.726"(ptr %35)
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %178, ptr %37, i32 0, i32 3
   %39 = getelementptr %33, ptr %38, i32 0, i32 1
@@ -82995,7 +84371,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.737"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.746"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -83007,12 +84383,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.679"(ptr %5)
+  call void @"$Loop.lock.686"(ptr %5)
   %6 = load %48, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.738"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.747"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -83023,7 +84399,7 @@ entry:
 then:                                             ; preds = %and.lhs.true
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %178, ptr %16, i32 0, i32 24
+  %17 = getelementptr %178, ptr %16, i32 0, i32 26
   %18 = getelementptr %45, ptr %17, i32 0, i32 1
   store i32 %15, ptr %18, align 4
   br label %merge
@@ -83033,7 +84409,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.681"(ptr %19)
+  call void @"$Loop.unlock.688"(ptr %19)
   %20 = load %48, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -83041,7 +84417,7 @@ merge:                                            ; preds = %else, %then
 and.lhs.true:                                     ; preds = %entry
   %22 = load i32, ptr %num_pages, align 4
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %178, ptr %23, i32 0, i32 24
+  %24 = getelementptr %178, ptr %23, i32 0, i32 26
   %25 = getelementptr %45, ptr %24, i32 0, i32 1
   %26 = load i32, ptr %25, align 4
   %27 = icmp slt i32 %22, %26
@@ -83053,7 +84429,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.738"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.747"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %target15 = alloca ptr, align 8
@@ -83102,7 +84478,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %178, ptr %25, i32 0, i32 2
   %27 = getelementptr %32, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.575", i32 %24, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.579", i32 %24, i32 %28)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -83149,7 +84525,7 @@ then9:                                            ; preds = %then5
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load i32, ptr %num_pages, align 4
   %52 = load i64, ptr %held, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.576", i32 %51, i64 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.580", i32 %51, i64 %52)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -83166,9 +84542,9 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead11
   %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %178, ptr %54, i32 0, i32 19
+  %55 = getelementptr %178, ptr %54, i32 0, i32 21
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %178, ptr %56, i32 0, i32 18
+  %57 = getelementptr %178, ptr %56, i32 0, i32 20
   %58 = load i32, ptr %57, align 4
   %59 = mul i32 2, %58
   %60 = sext i32 %59 to i64
@@ -83192,10 +84568,10 @@ then17:                                           ; preds = %then13
   %71 = getelementptr [1024 x i8], ptr %70, i32 0, i32 0
   %72 = getelementptr i8, ptr %71, i64 0
   %73 = load ptr, ptr %self, align 8
-  %74 = getelementptr %178, ptr %73, i32 0, i32 19
+  %74 = getelementptr %178, ptr %73, i32 0, i32 21
   %75 = getelementptr %44, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.577", i64 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.581", i64 %76)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -83213,7 +84589,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %78 = load ptr, ptr %self, align 8
   %79 = load ptr, ptr %message, align 8
-  %80 = call i32 @"$Loop.check_usable.690"(ptr %78, ptr %79)
+  %80 = call i32 @"$Loop.check_usable.697"(ptr %78, ptr %79)
   store i32 %80, ptr %code, align 4
   %81 = load i32, ptr %code, align 4
   %82 = icmp ne i32 %81, 0
@@ -83235,14 +84611,14 @@ merge20:                                          ; preds = %else22, %dead23
   %86 = load ptr, ptr %self, align 8
   %87 = load i32, ptr %num_pages, align 4
   %88 = load ptr, ptr %message, align 8
-  %89 = call i32 @"$Loop.check_live_fit.739"(ptr %86, i32 %87, ptr %88)
+  %89 = call i32 @"$Loop.check_live_fit.748"(ptr %86, i32 %87, ptr %88)
   ret i32 %89
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.739"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.748"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %needed = alloca i32, align 4
@@ -83255,7 +84631,7 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %178, ptr %3, i32 0, i32 17
+  %4 = getelementptr %178, ptr %3, i32 0, i32 18
   %5 = getelementptr %43, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   store i64 0, ptr %i, align 8
@@ -83272,7 +84648,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %178, ptr %13, i32 0, i32 17
+  %14 = getelementptr %178, ptr %13, i32 0, i32 18
   %15 = getelementptr %43, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = load i64, ptr %i, align 8
@@ -83314,7 +84690,7 @@ then3:                                            ; preds = %then
   %44 = getelementptr %60, ptr %43, i32 0, i32 0
   %45 = load i64, ptr %44, align 8
   %46 = load i32, ptr %needed, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.578", i32 %42, i64 %45, i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.582", i32 %42, i64 %45, i32 %46)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -83357,7 +84733,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.589", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.593", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -83430,28 +84806,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$4500" = alloca ptr, align 8
-  %"$4499" = alloca ptr, align 8
-  %"$4498" = alloca i32, align 4
-  %"$4497" = alloca ptr, align 8
-  %"$4496" = alloca ptr, align 8
-  %"$4495" = alloca i32, align 4
+  %"$4589" = alloca ptr, align 8
+  %"$4588" = alloca ptr, align 8
+  %"$4587" = alloca i32, align 4
+  %"$4586" = alloca ptr, align 8
+  %"$4585" = alloca ptr, align 8
+  %"$4584" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4495", align 4
-  store ptr %2, ptr %"$4496", align 8
-  store ptr %3, ptr %"$4497", align 8
-  store i32 %4, ptr %"$4498", align 4
-  store ptr %5, ptr %"$4499", align 8
-  store ptr %6, ptr %"$4500", align 8
+  store i32 %1, ptr %"$4584", align 4
+  store ptr %2, ptr %"$4585", align 8
+  store ptr %3, ptr %"$4586", align 8
+  store i32 %4, ptr %"$4587", align 4
+  store ptr %5, ptr %"$4588", align 8
+  store ptr %6, ptr %"$4589", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %177, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$4495", align 4
-  %10 = load ptr, ptr %"$4496", align 8
-  %11 = load ptr, ptr %"$4497", align 8
-  %12 = load i32, ptr %"$4498", align 4
-  %13 = load ptr, ptr %"$4499", align 8
-  %14 = load ptr, ptr %"$4500", align 8
+  %9 = load i32, ptr %"$4584", align 4
+  %10 = load ptr, ptr %"$4585", align 8
+  %11 = load ptr, ptr %"$4586", align 8
+  %12 = load i32, ptr %"$4587", align 4
+  %13 = load ptr, ptr %"$4588", align 8
+  %14 = load ptr, ptr %"$4589", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -83498,7 +84874,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %48, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.685"(ptr %16)
+  call void @"$Loop.enter_turn.692"(ptr %16)
   %17 = load %48, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -83510,7 +84886,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.700"(ptr %26)
+  call void @"$Loop.leave_turn.707"(ptr %26)
   %27 = load %48, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -83548,7 +84924,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.689"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.696"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -83643,7 +85019,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.693"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.700"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -83654,7 +85030,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.694"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.701"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -83744,7 +85120,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %48, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.696"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.703"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -83864,7 +85240,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.740", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.749", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -83901,7 +85277,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.741", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.750", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -83948,7 +85324,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %39, ptr %68, i32 0, i32 10
   %70 = getelementptr %26, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.742", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.751", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -84012,7 +85388,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %0, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.743")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.752")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -84127,7 +85503,7 @@ entry:
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %num_steps, align 4
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_state.691"(ptr %6, ptr %11, i32 %12, ptr %13)
+  %14 = call i32 @"$Loop.check_state.698"(ptr %6, ptr %11, i32 %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -84191,7 +85567,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.744", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.753", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -84250,7 +85626,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.692"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.699"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -84279,7 +85655,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.721"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.730"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -84416,7 +85792,7 @@ entry:
 
 and.rhs:                                          ; preds = %entry
   %6 = load ptr, ptr %item, align 8
-  %7 = getelementptr %60, ptr %6, i32 0, i32 28
+  %7 = getelementptr %60, ptr %6, i32 0, i32 34
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br label %and.end
@@ -84492,7 +85868,7 @@ else:                                             ; preds = %entry
   call void @"$StepPlan.add_decode_segment"(ptr %30, i32 %33, i32 %35, ptr %39, i32 %43)
   %44 = load %48, ptr %3, align 1
   %45 = load ptr, ptr %item, align 8
-  %46 = getelementptr %60, ptr %45, i32 0, i32 28
+  %46 = getelementptr %60, ptr %45, i32 0, i32 34
   store i8 0, ptr %46, align 1
   br label %merge
 
@@ -84502,7 +85878,7 @@ merge:                                            ; preds = %else, %then
   %49 = load ptr, ptr %item, align 8
   %50 = call i32 @"$Scheduler.add_sample_row"(ptr %48, ptr %49)
   %51 = load ptr, ptr %item, align 8
-  %52 = getelementptr %60, ptr %51, i32 0, i32 29
+  %52 = getelementptr %60, ptr %51, i32 0, i32 35
   store i32 %50, ptr %52, align 4
   ret void
 }
@@ -84561,7 +85937,7 @@ forbody:                                          ; preds = %forcond
   %28 = getelementptr %41, ptr %27, i32 0, i32 3
   %29 = load ptr, ptr %28, align 8
   %30 = load ptr, ptr %item, align 8
-  %31 = getelementptr %60, ptr %30, i32 0, i32 29
+  %31 = getelementptr %60, ptr %30, i32 0, i32 35
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
   %34 = getelementptr i32, ptr %29, i64 %33
@@ -84591,7 +85967,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %11, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.745", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.754", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -84608,7 +85984,7 @@ else:                                             ; preds = %forbody
   %56 = getelementptr %41, ptr %55, i32 0, i32 2
   %57 = load ptr, ptr %56, align 8
   %58 = load ptr, ptr %item, align 8
-  %59 = getelementptr %60, ptr %58, i32 0, i32 29
+  %59 = getelementptr %60, ptr %58, i32 0, i32 35
   %60 = load i32, ptr %59, align 4
   %61 = sext i32 %60 to i64
   %62 = getelementptr i32, ptr %57, i64 %61
@@ -84638,7 +86014,7 @@ then9:                                            ; preds = %then5
   %79 = getelementptr %11, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.746", i32 %76, i64 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.755", i32 %76, i64 %81)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -84681,7 +86057,7 @@ forbody14:                                        ; preds = %forcond13
   %96 = sext i32 %95 to i64
   %97 = getelementptr ptr, ptr %94, i64 %96
   %98 = load ptr, ptr %97, align 8
-  %99 = getelementptr %60, ptr %98, i32 0, i32 29
+  %99 = getelementptr %60, ptr %98, i32 0, i32 35
   %100 = load i32, ptr %99, align 4
   %101 = sext i32 %100 to i64
   %102 = getelementptr i32, ptr %93, i64 %101
@@ -84715,29 +86091,339 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
+define dso_local i32 @ledger_set_mask(ptr %0, i64 %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$4464" = alloca ptr, align 8
-  %"$4463" = alloca ptr, align 8
-  %"$4462" = alloca ptr, align 8
+  %"$4559" = alloca ptr, align 8
+  %"$4558" = alloca ptr, align 8
+  %"$4557" = alloca i32, align 4
+  %"$4556" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4462", align 8
-  store ptr %2, ptr %"$4463", align 8
-  store ptr %3, ptr %"$4464", align 8
+  store i64 %1, ptr %"$4556", align 8
+  store i32 %2, ptr %"$4557", align 4
+  store ptr %3, ptr %"$4558", align 8
+  store ptr %4, ptr %"$4559", align 8
+  %5 = load ptr, ptr %"$handle", align 8
+  %6 = getelementptr %177, ptr %5, i32 0, i32 0
+  %7 = load i64, ptr %"$4556", align 8
+  %8 = load i32, ptr %"$4557", align 4
+  %9 = load ptr, ptr %"$4558", align 8
+  %10 = load ptr, ptr %"$4559", align 8
+  %11 = call i32 @"$Loop.set_mask.756"(ptr %6, i64 %7, i32 %8, ptr %9, ptr %10)
+  ret i32 %11
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Loop.set_mask.756"(ptr %0, i64 %1, i32 %2, ptr %3, ptr %4) {
+entry:
+  %5 = alloca %48, align 8
+  %code = alloca i32, align 4
+  %6 = alloca %48, align 8
+  %7 = alloca %48, align 8
+  %message = alloca ptr, align 8
+  %mask = alloca ptr, align 8
+  %index = alloca i32, align 4
+  %request_id = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %request_id, align 8
+  store i32 %2, ptr %index, align 4
+  store ptr %3, ptr %mask, align 8
+  store ptr %4, ptr %message, align 8
+  %8 = load ptr, ptr %message, align 8
+  call void @"$status.clear"(ptr %8)
+  %9 = load %48, ptr %7, align 1
+  %10 = load ptr, ptr %self, align 8
+  call void @"$Loop.lock.686"(ptr %10)
+  %11 = load %48, ptr %6, align 1
+  %12 = load ptr, ptr %self, align 8
+  %13 = load i64, ptr %request_id, align 8
+  %14 = load i32, ptr %index, align 4
+  %15 = load ptr, ptr %mask, align 8
+  %16 = load ptr, ptr %message, align 8
+  %17 = call i32 @"$Loop.give_mask.757"(ptr %12, i64 %13, i32 %14, ptr %15, ptr %16)
+  store i32 %17, ptr %code, align 4
+  %18 = load ptr, ptr %self, align 8
+  call void @"$Loop.unlock.688"(ptr %18)
+  %19 = load %48, ptr %5, align 1
+  %20 = load i32, ptr %code, align 4
+  ret i32 %20
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Loop.give_mask.757"(ptr %0, i64 %1, i32 %2, ptr %3, ptr %4) {
+entry:
+  %5 = alloca %48, align 8
+  %code = alloca i32, align 4
+  %target = alloca ptr, align 8
+  %item = alloca ptr, align 8
+  %message = alloca ptr, align 8
+  %mask = alloca ptr, align 8
+  %index = alloca i32, align 4
+  %request_id = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %request_id, align 8
+  store i32 %2, ptr %index, align 4
+  store ptr %3, ptr %mask, align 8
+  store ptr %4, ptr %message, align 8
+  %6 = load ptr, ptr %self, align 8
+  %7 = load i64, ptr %request_id, align 8
+  %8 = call ptr @"$Loop.find_live.687"(ptr %6, i64 %7)
+  store ptr %8, ptr %item, align 8
+  %9 = load ptr, ptr %item, align 8
+  %10 = icmp eq ptr %9, null
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %then, label %else
+
+then:                                             ; preds = %entry
+  %13 = load ptr, ptr %message, align 8
+  store ptr %13, ptr %target, align 8
+  %14 = load ptr, ptr %target, align 8
+  %15 = icmp ne ptr %14, null
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then2, label %else3
+
+then2:                                            ; preds = %then
+  %18 = load ptr, ptr %target, align 8
+  %19 = getelementptr %0, ptr %18, i32 0, i32 0
+  %20 = getelementptr [1024 x i8], ptr %19, i32 0, i32 0
+  %21 = getelementptr i8, ptr %20, i64 0
+  %22 = load i64, ptr %request_id, align 8
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.93", i64 %22)
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  ret i32 5
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %24 = load ptr, ptr %self, align 8
+  %25 = load ptr, ptr %item, align 8
+  %26 = load i32, ptr %index, align 4
+  %27 = load ptr, ptr %message, align 8
+  %28 = call i32 @"$Loop.check_mask.758"(ptr %24, ptr %25, i32 %26, ptr %27)
+  store i32 %28, ptr %code, align 4
+  %29 = load i32, ptr %code, align 4
+  %30 = icmp ne i32 %29, 0
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %then5, label %else6
+
+then5:                                            ; preds = %merge
+  %33 = load i32, ptr %code, align 4
+  ret i32 %33
+
+dead7:                                            ; No predecessors!
+  br label %merge4
+
+else6:                                            ; preds = %merge
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %dead7
+  %34 = load ptr, ptr %item, align 8
+  %35 = load ptr, ptr %mask, align 8
+  call void @"$Sequence.give_mask"(ptr %34, ptr %35)
+  %36 = load %48, ptr %5, align 1
+  %37 = load ptr, ptr %self, align 8
+  %38 = getelementptr %178, ptr %37, i32 0, i32 14
+  store i8 1, ptr %38, align 1
+  %39 = load ptr, ptr %self, align 8
+  %40 = getelementptr %178, ptr %39, i32 0, i32 7
+  %41 = call i32 @pthread_cond_signal(ptr %40)
+  ret i32 0
+
+dead8:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Loop.check_mask.758"(ptr %0, ptr %1, i32 %2, ptr %3) {
+entry:
+  %target15 = alloca ptr, align 8
+  %target7 = alloca ptr, align 8
+  %target = alloca ptr, align 8
+  %message = alloca ptr, align 8
+  %index = alloca i32, align 4
+  %item = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %item, align 8
+  store i32 %2, ptr %index, align 4
+  store ptr %3, ptr %message, align 8
+  %4 = load ptr, ptr %item, align 8
+  %5 = call zeroext i1 @"$Sequence.is_masked"(ptr %4)
+  %6 = zext i1 %5 to i8
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %else, label %then
+
+then:                                             ; preds = %entry
+  %8 = load ptr, ptr %message, align 8
+  store ptr %8, ptr %target, align 8
+  %9 = load ptr, ptr %target, align 8
+  %10 = icmp ne ptr %9, null
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %then2, label %else3
+
+then2:                                            ; preds = %then
+  %13 = load ptr, ptr %target, align 8
+  %14 = getelementptr %0, ptr %13, i32 0, i32 0
+  %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
+  %16 = getelementptr i8, ptr %15, i64 0
+  %17 = load ptr, ptr %item, align 8
+  %18 = getelementptr %60, ptr %17, i32 0, i32 0
+  %19 = load i64, ptr %18, align 8
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.594", i64 %19)
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  ret i32 1
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %21 = load i32, ptr %index, align 4
+  %22 = load ptr, ptr %item, align 8
+  %23 = getelementptr %60, ptr %22, i32 0, i32 29
+  %24 = load i32, ptr %23, align 4
+  %25 = icmp ne i32 %21, %24
+  %26 = zext i1 %25 to i8
+  %27 = trunc i8 %26 to i1
+  br i1 %27, label %then5, label %else6
+
+then5:                                            ; preds = %merge
+  %28 = load ptr, ptr %message, align 8
+  store ptr %28, ptr %target7, align 8
+  %29 = load ptr, ptr %target7, align 8
+  %30 = icmp ne ptr %29, null
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %then9, label %else10
+
+then9:                                            ; preds = %then5
+  %33 = load ptr, ptr %target7, align 8
+  %34 = getelementptr %0, ptr %33, i32 0, i32 0
+  %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
+  %36 = getelementptr i8, ptr %35, i64 0
+  %37 = load i32, ptr %index, align 4
+  %38 = load ptr, ptr %item, align 8
+  %39 = getelementptr %60, ptr %38, i32 0, i32 0
+  %40 = load i64, ptr %39, align 8
+  %41 = load ptr, ptr %item, align 8
+  %42 = getelementptr %60, ptr %41, i32 0, i32 29
+  %43 = load i32, ptr %42, align 4
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.595", i32 %37, i64 %40, i32 %43)
+  br label %merge8
+
+else10:                                           ; preds = %then5
+  br label %merge8
+
+merge8:                                           ; preds = %else10, %then9
+  ret i32 1
+
+dead11:                                           ; No predecessors!
+  br label %merge4
+
+else6:                                            ; preds = %merge
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %dead11
+  %45 = load i32, ptr %index, align 4
+  %46 = load ptr, ptr %item, align 8
+  %47 = getelementptr %60, ptr %46, i32 0, i32 31
+  %48 = load i32, ptr %47, align 4
+  %49 = icmp sgt i32 %45, %48
+  %50 = zext i1 %49 to i8
+  %51 = trunc i8 %50 to i1
+  br i1 %51, label %then13, label %else14
+
+then13:                                           ; preds = %merge4
+  %52 = load ptr, ptr %message, align 8
+  store ptr %52, ptr %target15, align 8
+  %53 = load ptr, ptr %target15, align 8
+  %54 = icmp ne ptr %53, null
+  %55 = zext i1 %54 to i8
+  %56 = trunc i8 %55 to i1
+  br i1 %56, label %then17, label %else18
+
+then17:                                           ; preds = %then13
+  %57 = load ptr, ptr %target15, align 8
+  %58 = getelementptr %0, ptr %57, i32 0, i32 0
+  %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
+  %60 = getelementptr i8, ptr %59, i64 0
+  %61 = load i32, ptr %index, align 4
+  %62 = load ptr, ptr %item, align 8
+  %63 = getelementptr %60, ptr %62, i32 0, i32 0
+  %64 = load i64, ptr %63, align 8
+  %65 = load ptr, ptr %item, align 8
+  %66 = getelementptr %60, ptr %65, i32 0, i32 31
+  %67 = load i32, ptr %66, align 4
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 1024, ptr @"$string.596", i32 %61, i64 %64, i32 %67)
+  br label %merge16
+
+else18:                                           ; preds = %then13
+  br label %merge16
+
+merge16:                                          ; preds = %else18, %then17
+  ret i32 1
+
+dead19:                                           ; No predecessors!
+  br label %merge12
+
+else14:                                           ; preds = %merge4
+  br label %merge12
+
+merge12:                                          ; preds = %else14, %dead19
+  ret i32 0
+
+dead20:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
+entry:
+  %"$4548" = alloca ptr, align 8
+  %"$4547" = alloca ptr, align 8
+  %"$4546" = alloca ptr, align 8
+  %"$handle" = alloca ptr, align 8
+  store ptr %0, ptr %"$handle", align 8
+  store ptr %1, ptr %"$4546", align 8
+  store ptr %2, ptr %"$4547", align 8
+  store ptr %3, ptr %"$4548", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4462", align 8
-  %7 = load ptr, ptr %"$4463", align 8
-  %8 = load ptr, ptr %"$4464", align 8
-  %9 = call i32 @"$Loop.submit.747"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$4546", align 8
+  %7 = load ptr, ptr %"$4547", align 8
+  %8 = load ptr, ptr %"$4548", align 8
+  %9 = call i32 @"$Loop.submit.759"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.747"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.759"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %5 = alloca %48, align 8
@@ -84762,13 +86448,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %48, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.679"(ptr %13)
+  call void @"$Loop.lock.686"(ptr %13)
   %14 = load %48, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.731"(ptr noalias sret(%153) %8, ptr %15)
+  call void @"$Loop.limits.740"(ptr noalias sret(%153) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.681"(ptr %16)
+  call void @"$Loop.unlock.688"(ptr %16)
   %17 = load %48, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -84795,12 +86481,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.679"(ptr %29)
+  call void @"$Loop.lock.686"(ptr %29)
   %30 = load %48, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.748"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.760"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -84821,7 +86507,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.681"(ptr %43)
+  call void @"$Loop.unlock.688"(ptr %43)
   %44 = load %48, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -84853,17 +86539,18 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.748"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.760"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
+  %5 = alloca %48, align 8
   %code19 = alloca i32, align 4
   %code14 = alloca i32, align 4
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
   %num_pages = alloca i32, align 4
   %limits = alloca %153, align 8
-  %5 = alloca %153, align 8
+  %6 = alloca %153, align 8
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %item = alloca ptr, align 8
@@ -84871,19 +86558,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
-  %6 = load ptr, ptr %self, align 8
-  %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.690"(ptr %6, ptr %7)
-  store i32 %8, ptr %code, align 4
-  %9 = load i32, ptr %code, align 4
-  %10 = icmp ne i32 %9, 0
-  %11 = zext i1 %10 to i8
-  %12 = trunc i8 %11 to i1
-  br i1 %12, label %then, label %else
+  %7 = load ptr, ptr %self, align 8
+  %8 = load ptr, ptr %message, align 8
+  %9 = call i32 @"$Loop.check_usable.697"(ptr %7, ptr %8)
+  store i32 %9, ptr %code, align 4
+  %10 = load i32, ptr %code, align 4
+  %11 = icmp ne i32 %10, 0
+  %12 = zext i1 %11 to i8
+  %13 = trunc i8 %12 to i1
+  br i1 %13, label %then, label %else
 
 then:                                             ; preds = %entry
-  %13 = load i32, ptr %code, align 4
-  ret i32 %13
+  %14 = load i32, ptr %code, align 4
+  ret i32 %14
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -84892,29 +86579,29 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.731"(ptr noalias sret(%153) %5, ptr %14)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %5, i64 20, i1 false)
-  %15 = load ptr, ptr %item, align 8
+  %15 = load ptr, ptr %self, align 8
+  call void @"$Loop.limits.740"(ptr noalias sret(%153) %6, ptr %15)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
-  %17 = call i32 @"$Sequence.most_tokens_computed"(ptr %16)
-  %18 = getelementptr %153, ptr %limits, i32 0, i32 3
-  %19 = load i32, ptr %18, align 4
-  %20 = call i32 @"$Sequence.pages_for"(ptr %15, i32 %17, i32 %19)
-  store i32 %20, ptr %num_pages, align 4
-  %21 = load i32, ptr %num_pages, align 4
-  %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$request.check_pool"(i32 %21, ptr %limits, ptr %22)
-  store i32 %23, ptr %code1, align 4
-  %24 = load i32, ptr %code1, align 4
-  %25 = icmp ne i32 %24, 0
-  %26 = zext i1 %25 to i8
-  %27 = trunc i8 %26 to i1
-  br i1 %27, label %then3, label %else4
+  %17 = load ptr, ptr %item, align 8
+  %18 = call i32 @"$Sequence.most_tokens_computed"(ptr %17)
+  %19 = getelementptr %153, ptr %limits, i32 0, i32 3
+  %20 = load i32, ptr %19, align 4
+  %21 = call i32 @"$Sequence.pages_for"(ptr %16, i32 %18, i32 %20)
+  store i32 %21, ptr %num_pages, align 4
+  %22 = load i32, ptr %num_pages, align 4
+  %23 = load ptr, ptr %message, align 8
+  %24 = call i32 @"$request.check_pool"(i32 %22, ptr %limits, ptr %23)
+  store i32 %24, ptr %code1, align 4
+  %25 = load i32, ptr %code1, align 4
+  %26 = icmp ne i32 %25, 0
+  %27 = zext i1 %26 to i8
+  %28 = trunc i8 %27 to i1
+  br i1 %28, label %then3, label %else4
 
 then3:                                            ; preds = %merge
-  %28 = load i32, ptr %code1, align 4
-  ret i32 %28
+  %29 = load i32, ptr %code1, align 4
+  ret i32 %29
 
 dead5:                                            ; No predecessors!
   br label %merge2
@@ -84923,19 +86610,19 @@ else4:                                            ; preds = %merge
   br label %merge2
 
 merge2:                                           ; preds = %else4, %dead5
-  %29 = load ptr, ptr %self, align 8
-  %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$Loop.check_queue.749"(ptr %29, ptr %30)
-  store i32 %31, ptr %code6, align 4
-  %32 = load i32, ptr %code6, align 4
-  %33 = icmp ne i32 %32, 0
-  %34 = zext i1 %33 to i8
-  %35 = trunc i8 %34 to i1
-  br i1 %35, label %then8, label %else9
+  %30 = load ptr, ptr %self, align 8
+  %31 = load ptr, ptr %message, align 8
+  %32 = call i32 @"$Loop.check_queue.761"(ptr %30, ptr %31)
+  store i32 %32, ptr %code6, align 4
+  %33 = load i32, ptr %code6, align 4
+  %34 = icmp ne i32 %33, 0
+  %35 = zext i1 %34 to i8
+  %36 = trunc i8 %35 to i1
+  br i1 %36, label %then8, label %else9
 
 then8:                                            ; preds = %merge2
-  %36 = load i32, ptr %code6, align 4
-  ret i32 %36
+  %37 = load i32, ptr %code6, align 4
+  ret i32 %37
 
 dead10:                                           ; No predecessors!
   br label %merge7
@@ -84944,28 +86631,28 @@ else9:                                            ; preds = %merge2
   br label %merge7
 
 merge7:                                           ; preds = %else9, %dead10
-  %37 = load ptr, ptr %item, align 8
-  %38 = getelementptr %60, ptr %37, i32 0, i32 25
-  %39 = load i32, ptr %38, align 4
-  %40 = icmp sgt i32 %39, 0
-  %41 = zext i1 %40 to i8
-  %42 = trunc i8 %41 to i1
-  br i1 %42, label %then12, label %else13
+  %38 = load ptr, ptr %item, align 8
+  %39 = getelementptr %60, ptr %38, i32 0, i32 25
+  %40 = load i32, ptr %39, align 4
+  %41 = icmp sgt i32 %40, 0
+  %42 = zext i1 %41 to i8
+  %43 = trunc i8 %42 to i1
+  br i1 %43, label %then12, label %else13
 
 then12:                                           ; preds = %merge7
-  %43 = load ptr, ptr %self, align 8
-  %44 = load ptr, ptr %message, align 8
-  %45 = call i32 @"$Loop.prepare_capture.750"(ptr %43, ptr %44)
-  store i32 %45, ptr %code14, align 4
-  %46 = load i32, ptr %code14, align 4
-  %47 = icmp ne i32 %46, 0
-  %48 = zext i1 %47 to i8
-  %49 = trunc i8 %48 to i1
-  br i1 %49, label %then16, label %else17
+  %44 = load ptr, ptr %self, align 8
+  %45 = load ptr, ptr %message, align 8
+  %46 = call i32 @"$Loop.prepare_capture.762"(ptr %44, ptr %45)
+  store i32 %46, ptr %code14, align 4
+  %47 = load i32, ptr %code14, align 4
+  %48 = icmp ne i32 %47, 0
+  %49 = zext i1 %48 to i8
+  %50 = trunc i8 %49 to i1
+  br i1 %50, label %then16, label %else17
 
 then16:                                           ; preds = %then12
-  %50 = load i32, ptr %code14, align 4
-  ret i32 %50
+  %51 = load i32, ptr %code14, align 4
+  ret i32 %51
 
 dead18:                                           ; No predecessors!
   br label %merge15
@@ -84980,19 +86667,19 @@ else13:                                           ; preds = %merge7
   br label %merge11
 
 merge11:                                          ; preds = %else13, %merge15
-  %51 = load ptr, ptr %self, align 8
-  %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$Loop.start.751"(ptr %51, ptr %52)
-  store i32 %53, ptr %code19, align 4
-  %54 = load i32, ptr %code19, align 4
-  %55 = icmp ne i32 %54, 0
-  %56 = zext i1 %55 to i8
-  %57 = trunc i8 %56 to i1
-  br i1 %57, label %then21, label %else22
+  %52 = load ptr, ptr %self, align 8
+  %53 = load ptr, ptr %message, align 8
+  %54 = call i32 @"$Loop.start.763"(ptr %52, ptr %53)
+  store i32 %54, ptr %code19, align 4
+  %55 = load i32, ptr %code19, align 4
+  %56 = icmp ne i32 %55, 0
+  %57 = zext i1 %56 to i8
+  %58 = trunc i8 %57 to i1
+  br i1 %58, label %then21, label %else22
 
 then21:                                           ; preds = %merge11
-  %58 = load i32, ptr %code19, align 4
-  ret i32 %58
+  %59 = load i32, ptr %code19, align 4
+  ret i32 %59
 
 dead23:                                           ; No predecessors!
   br label %merge20
@@ -85001,39 +86688,57 @@ else22:                                           ; preds = %merge11
   br label %merge20
 
 merge20:                                          ; preds = %else22, %dead23
-  %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %178, ptr %59, i32 0, i32 21
-  %61 = load i64, ptr %60, align 8
-  %62 = load ptr, ptr %item, align 8
-  %63 = getelementptr %60, ptr %62, i32 0, i32 0
-  store i64 %61, ptr %63, align 8
-  %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %178, ptr %64, i32 0, i32 21
-  %66 = load i64, ptr %65, align 8
-  %67 = add i64 %66, 1
-  %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %178, ptr %68, i32 0, i32 21
-  store i64 %67, ptr %69, align 8
-  %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %178, ptr %70, i32 0, i32 16
-  %72 = load ptr, ptr %item, align 8
-  call void @"$append"(ptr %71, ptr %72)
-  %73 = load %48, ptr %4, align 1
-  %74 = load ptr, ptr %self, align 8
-  %75 = getelementptr %178, ptr %74, i32 0, i32 17
-  %76 = load ptr, ptr %item, align 8
-  call void @"$append"(ptr %75, ptr %76)
-  %77 = load %48, ptr %3, align 1
-  %78 = load ptr, ptr %self, align 8
-  %79 = getelementptr %178, ptr %78, i32 0, i32 7
-  %80 = call i32 @pthread_cond_signal(ptr %79)
+  %60 = load ptr, ptr %self, align 8
+  %61 = getelementptr %178, ptr %60, i32 0, i32 23
+  %62 = load i64, ptr %61, align 8
+  %63 = load ptr, ptr %item, align 8
+  %64 = getelementptr %60, ptr %63, i32 0, i32 0
+  store i64 %62, ptr %64, align 8
+  %65 = load ptr, ptr %self, align 8
+  %66 = getelementptr %178, ptr %65, i32 0, i32 23
+  %67 = load i64, ptr %66, align 8
+  %68 = add i64 %67, 1
+  %69 = load ptr, ptr %self, align 8
+  %70 = getelementptr %178, ptr %69, i32 0, i32 23
+  store i64 %68, ptr %70, align 8
+  %71 = load ptr, ptr %self, align 8
+  %72 = getelementptr %178, ptr %71, i32 0, i32 17
+  %73 = load ptr, ptr %item, align 8
+  call void @"$append"(ptr %72, ptr %73)
+  %74 = load %48, ptr %5, align 1
+  %75 = load ptr, ptr %self, align 8
+  %76 = getelementptr %178, ptr %75, i32 0, i32 18
+  %77 = load ptr, ptr %item, align 8
+  call void @"$append"(ptr %76, ptr %77)
+  %78 = load %48, ptr %4, align 1
+  %79 = load ptr, ptr %item, align 8
+  %80 = call zeroext i1 @"$Sequence.is_masked"(ptr %79)
+  %81 = zext i1 %80 to i8
+  %82 = trunc i8 %81 to i1
+  br i1 %82, label %then25, label %else26
+
+then25:                                           ; preds = %merge20
+  %83 = load ptr, ptr %self, align 8
+  %84 = getelementptr %178, ptr %83, i32 0, i32 19
+  %85 = load ptr, ptr %item, align 8
+  call void @"$append"(ptr %84, ptr %85)
+  %86 = load %48, ptr %3, align 1
+  br label %merge24
+
+else26:                                           ; preds = %merge20
+  br label %merge24
+
+merge24:                                          ; preds = %else26, %then25
+  %87 = load ptr, ptr %self, align 8
+  %88 = getelementptr %178, ptr %87, i32 0, i32 7
+  %89 = call i32 @pthread_cond_signal(ptr %88)
   ret i32 0
 
-dead24:                                           ; No predecessors!
+dead27:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.749"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.761"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %num_waiting = alloca i64, align 8
@@ -85042,12 +86747,12 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %178, ptr %2, i32 0, i32 24
+  %3 = getelementptr %178, ptr %2, i32 0, i32 26
   %4 = getelementptr %45, ptr %3, i32 0, i32 6
   %5 = load i32, ptr %4, align 4
   %6 = sext i32 %5 to i64
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %178, ptr %7, i32 0, i32 16
+  %8 = getelementptr %178, ptr %7, i32 0, i32 17
   %9 = getelementptr %43, ptr %8, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
   %11 = add i64 %6, %10
@@ -85074,11 +86779,11 @@ then:                                             ; preds = %or.lhs.false, %entr
 
 or.lhs.false:                                     ; preds = %entry
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %178, ptr %26, i32 0, i32 17
+  %27 = getelementptr %178, ptr %26, i32 0, i32 18
   %28 = getelementptr %43, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %178, ptr %30, i32 0, i32 18
+  %31 = getelementptr %178, ptr %30, i32 0, i32 20
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
   %34 = icmp sge i64 %29, %33
@@ -85096,7 +86801,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %178, ptr %42, i32 0, i32 2
   %44 = getelementptr %32, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.627", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.634", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -85118,7 +86823,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.750"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.762"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %count = alloca i64, align 8
@@ -85127,7 +86832,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %178, ptr %2, i32 0, i32 23
+  %3 = getelementptr %178, ptr %2, i32 0, i32 25
   %4 = load ptr, ptr %3, align 8
   %5 = icmp ne ptr %4, null
   %6 = zext i1 %5 to i8
@@ -85162,10 +86867,10 @@ merge:                                            ; preds = %else, %dead
   %22 = mul i64 %21, 4
   %23 = call ptr @malloc(i64 %22)
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %178, ptr %24, i32 0, i32 23
+  %25 = getelementptr %178, ptr %24, i32 0, i32 25
   store ptr %23, ptr %25, align 8
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %178, ptr %26, i32 0, i32 23
+  %27 = getelementptr %178, ptr %26, i32 0, i32 25
   %28 = load ptr, ptr %27, align 8
   %29 = icmp eq ptr %28, null
   %30 = zext i1 %29 to i8
@@ -85191,7 +86896,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %32, ptr %42, i32 0, i32 8
   %44 = getelementptr %26, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.628", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.635", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -85213,7 +86918,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.751"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.763"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
@@ -85244,7 +86949,7 @@ merge:                                            ; preds = %else, %dead
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %178, ptr %8, i32 0, i32 9
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.752", ptr %10)
+  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.764", ptr %10)
   store i32 %11, ptr %code, align 4
   %12 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %13 = load i32, ptr %code, align 4
@@ -85269,7 +86974,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.634", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.641", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -85294,7 +86999,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.752"(ptr %0) {
+define internal ptr @"$engine_thread.764"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %loop = alloca ptr, align 8
@@ -85303,7 +87008,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.753"(ptr %3)
+  call void @"$Loop.run.765"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret ptr null
 
@@ -85311,7 +87016,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.753"(ptr %0) {
+define internal void @"$Loop.run.765"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -85324,7 +87029,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.754"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.766"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
@@ -85335,7 +87040,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %48, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.710"(ptr %13)
+  call void @"$Loop.iterate.718"(ptr %13)
   %14 = load %48, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %178, ptr %15, i32 0, i32 5
@@ -85345,7 +87050,7 @@ whilebody:                                        ; preds = %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.685"(ptr %18)
+  call void @"$Loop.enter_turn.692"(ptr %18)
   %19 = load %48, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %178, ptr %20, i32 0, i32 5
@@ -85354,7 +87059,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.754"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.766"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %stopping = alloca i8, align 1
@@ -85363,12 +87068,12 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.679"(ptr %3)
+  call void @"$Loop.lock.686"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %178, ptr %5, i32 0, i32 19
+  %6 = getelementptr %178, ptr %5, i32 0, i32 21
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %178, ptr %7, i32 0, i32 18
+  %8 = getelementptr %178, ptr %7, i32 0, i32 20
   %9 = load i32, ptr %8, align 4
   %10 = mul i32 2, %9
   %11 = sext i32 %10 to i64
@@ -85391,16 +87096,16 @@ whilebody:                                        ; preds = %and.lhs.true1, %and
   %21 = getelementptr %178, ptr %20, i32 0, i32 6
   %22 = load i8, ptr %has_room, align 1
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %178, ptr %23, i32 0, i32 22
+  %24 = getelementptr %178, ptr %23, i32 0, i32 24
   %25 = load i64, ptr %24, align 8
   %26 = trunc i8 %22 to i1
   %27 = select i1 %26, i64 %25, i64 0
   %28 = call zeroext i1 @"$threads.wait_until"(ptr %19, ptr %21, i64 %27)
   %29 = zext i1 %28 to i8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %178, ptr %30, i32 0, i32 19
+  %31 = getelementptr %178, ptr %30, i32 0, i32 21
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %178, ptr %32, i32 0, i32 18
+  %33 = getelementptr %178, ptr %32, i32 0, i32 20
   %34 = load i32, ptr %33, align 4
   %35 = mul i32 2, %34
   %36 = sext i32 %35 to i64
@@ -85415,7 +87120,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.681"(ptr %42)
+  call void @"$Loop.unlock.688"(ptr %42)
   %43 = load %48, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -85430,7 +87135,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.755"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.767"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -85439,7 +87144,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.755"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.767"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -85447,11 +87152,11 @@ entry:
   %2 = getelementptr %178, ptr %1, i32 0, i32 12
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
-  br i1 %4, label %or.end, label %or.lhs.false1
+  br i1 %4, label %or.end, label %or.lhs.false2
 
 or.rhs:                                           ; preds = %or.lhs.false
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %178, ptr %5, i32 0, i32 22
+  %6 = getelementptr %178, ptr %5, i32 0, i32 24
   %7 = load i64, ptr %6, align 8
   %8 = icmp sgt i64 %7, 0
   %9 = zext i1 %8 to i8
@@ -85460,7 +87165,7 @@ or.rhs:                                           ; preds = %or.lhs.false
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %178, ptr %11, i32 0, i32 16
+  %12 = getelementptr %178, ptr %11, i32 0, i32 17
   %13 = getelementptr %43, ptr %12, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = icmp sgt i64 %14, 0
@@ -85468,34 +87173,41 @@ or.lhs.false:                                     ; preds = %or.lhs.false1
   %17 = trunc i8 %16 to i1
   br i1 %17, label %or.end, label %or.rhs
 
-or.lhs.false1:                                    ; preds = %entry
+or.lhs.false1:                                    ; preds = %or.lhs.false2
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %178, ptr %18, i32 0, i32 13
+  %19 = getelementptr %178, ptr %18, i32 0, i32 14
   %20 = load i8, ptr %19, align 1
   %21 = trunc i8 %20 to i1
   br i1 %21, label %or.end, label %or.lhs.false
 
+or.lhs.false2:                                    ; preds = %entry
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %178, ptr %22, i32 0, i32 13
+  %24 = load i8, ptr %23, align 1
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %or.end, label %or.lhs.false1
+
 and.rhs:                                          ; preds = %or.rhs
-  %22 = call i64 @"$threads.now_ns"()
-  %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %178, ptr %23, i32 0, i32 22
-  %25 = load i64, ptr %24, align 8
-  %26 = icmp sge i64 %22, %25
-  %27 = zext i1 %26 to i8
-  %28 = trunc i8 %27 to i1
+  %26 = call i64 @"$threads.now_ns"()
+  %27 = load ptr, ptr %self, align 8
+  %28 = getelementptr %178, ptr %27, i32 0, i32 24
+  %29 = load i64, ptr %28, align 8
+  %30 = icmp sge i64 %26, %29
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
   br label %and.end
 
 and.end:                                          ; preds = %and.rhs, %or.rhs
-  %29 = phi i1 [ false, %or.rhs ], [ %28, %and.rhs ]
-  %30 = zext i1 %29 to i8
-  %31 = trunc i8 %30 to i1
+  %33 = phi i1 [ false, %or.rhs ], [ %32, %and.rhs ]
+  %34 = zext i1 %33 to i8
+  %35 = trunc i8 %34 to i1
   br label %or.end
 
-or.end:                                           ; preds = %and.end, %or.lhs.false, %or.lhs.false1, %entry
-  %32 = phi i1 [ true, %or.lhs.false ], [ true, %or.lhs.false1 ], [ true, %entry ], [ %31, %and.end ]
-  %33 = zext i1 %32 to i8
-  %34 = icmp ne i8 %33, 0
-  ret i1 %34
+or.end:                                           ; preds = %and.end, %or.lhs.false, %or.lhs.false1, %or.lhs.false2, %entry
+  %36 = phi i1 [ true, %or.lhs.false ], [ true, %or.lhs.false1 ], [ true, %or.lhs.false2 ], [ true, %entry ], [ %35, %and.end ]
+  %37 = zext i1 %36 to i8
+  %38 = icmp ne i8 %37, 0
+  ret i1 %38
 
 dead:                                             ; No predecessors!
   ret i1 undef
@@ -85503,21 +87215,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$4476" = alloca i64, align 8
+  %"$4565" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4476", align 8
+  store i64 %1, ptr %"$4565", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %177, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$4476", align 8
-  %5 = call i32 @"$Loop.wait.756"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$4565", align 8
+  %5 = call i32 @"$Loop.wait.768"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.756"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.768"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %has_events = alloca i8, align 1
@@ -85547,7 +87259,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.679"(ptr %11)
+  call void @"$Loop.lock.686"(ptr %11)
   %12 = load %48, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -85561,7 +87273,7 @@ and.lhs.true:                                     ; preds = %entry
 
 condition:                                        ; preds = %whilebody, %merge
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %178, ptr %17, i32 0, i32 19
+  %18 = getelementptr %178, ptr %17, i32 0, i32 21
   %19 = getelementptr %44, ptr %18, i32 0, i32 4
   %20 = load i64, ptr %19, align 8
   %21 = icmp eq i64 %20, 0
@@ -85582,14 +87294,14 @@ whilebody:                                        ; preds = %and.lhs.true2
 
 merge1:                                           ; preds = %and.lhs.true2, %condition
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %178, ptr %31, i32 0, i32 19
+  %32 = getelementptr %178, ptr %31, i32 0, i32 21
   %33 = getelementptr %44, ptr %32, i32 0, i32 4
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.681"(ptr %37)
+  call void @"$Loop.unlock.688"(ptr %37)
   %38 = load %48, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -85636,7 +87348,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %48, ptr %5, align 1
-  call void @"$Vector.init.757"(ptr %blocks)
+  call void @"$Vector.init.769"(ptr %blocks)
   %7 = load %48, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -85689,7 +87401,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.758"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.770"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -85728,7 +87440,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.760"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.772"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -85761,7 +87473,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.761"(ptr %blocks)
+  call void @"$Vector.free.773"(ptr %blocks)
   %71 = load %48, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %48, ptr %2, align 1
@@ -85772,7 +87484,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.757"(ptr %0) {
+define internal void @"$Vector.init.769"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -85788,7 +87500,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.758"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.770"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -85799,7 +87511,7 @@ entry:
   %4 = getelementptr %183, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.759"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.771"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -85836,7 +87548,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.759"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.771"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -85935,7 +87647,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.760"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.772"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -85978,7 +87690,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.761"(ptr %0) {
+define internal void @"$Vector.free.773"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -85990,7 +87702,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.757"(ptr %7)
+  call void @"$Vector.init.769"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -86017,7 +87729,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %48, ptr %11, align 1
-  call void @"$Map.init.762"(ptr %map)
+  call void @"$Map.init.774"(ptr %map)
   %13 = load %48, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -86044,7 +87756,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.765"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.777"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -86096,7 +87808,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.773"(ptr %map)
+  call void @"$Map.clear.785"(ptr %map)
   %53 = load %48, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -86113,7 +87825,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.765"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.777"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -86129,7 +87841,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.775"(ptr %map)
+  call void @"$Map.free.787"(ptr %map)
   %70 = load %48, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %48, ptr %1, align 1
@@ -86144,7 +87856,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.765"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.777"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -86154,7 +87866,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.762"(ptr %0) {
+define internal void @"$Map.init.774"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -86162,7 +87874,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %184, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.763"(ptr %4)
+  call void @"$Vector.init.775"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %184, ptr %6, i32 0, i32 1
@@ -86171,7 +87883,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.763"(ptr %0) {
+define internal void @"$Vector.init.775"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -86228,7 +87940,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.765"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.777"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -86261,7 +87973,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.768"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.780"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -86274,7 +87986,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.768"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.780"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -86297,7 +88009,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.764", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.776", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -86319,7 +88031,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.765"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.777"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %94, align 8
@@ -86368,7 +88080,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load i64, ptr %24, align 8
   %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %27 = load i64, ptr %26, align 8
-  %28 = call i64 @"$Map.position.766"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %28 = call i64 @"$Map.position.778"(ptr %18, i64 %25, i64 %27, i64 %23)
   %29 = getelementptr i32, ptr %17, i64 %28
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %index, align 4
@@ -86392,7 +88104,7 @@ merge1:                                           ; preds = %else3, %dead4
   %36 = getelementptr %184, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.767"(ptr %36, i64 %38)
+  %39 = call ptr @"$Vector.at.779"(ptr %36, i64 %38)
   %40 = getelementptr %186, ptr %39, i32 0, i32 2
   ret ptr %40
 
@@ -86400,7 +88112,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.766"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.778"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %94, align 8
   %4 = alloca %94, align 8
@@ -86453,7 +88165,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.767"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.779"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %186, ptr %37, i32 0, i32 1
@@ -86509,7 +88221,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.767"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.779"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -86552,7 +88264,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Map.insert.768"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.780"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %186, align 8
   %5 = alloca %186, align 8
@@ -86577,7 +88289,7 @@ entry:
   %14 = getelementptr %185, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.769"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.781"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -86606,7 +88318,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call i64 @"$Map.position.766"(ptr %25, i64 %28, i64 %30, i64 %26)
+  %31 = call i64 @"$Map.position.778"(ptr %25, i64 %28, i64 %30, i64 %26)
   store i64 %31, ptr %position, align 8
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %184, ptr %32, i32 0, i32 1
@@ -86632,7 +88344,7 @@ then2:                                            ; preds = %merge
   %50 = getelementptr i32, ptr %48, i64 %49
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.767"(ptr %44, i64 %52)
+  %53 = call ptr @"$Vector.at.779"(ptr %44, i64 %52)
   %54 = getelementptr %186, ptr %53, i32 0, i32 2
   store i64 %42, ptr %54, align 8
   ret i1 true
@@ -86670,7 +88382,7 @@ merge1:                                           ; preds = %else3, %dead4
   %72 = load i64, ptr %71, align 8
   store i64 %72, ptr %70, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %73 = call zeroext i1 @"$Vector.push.772"(ptr %56, ptr byval(%186) %4)
+  %73 = call zeroext i1 @"$Vector.push.784"(ptr %56, ptr byval(%186) %4)
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %else7, label %then6
@@ -86704,7 +88416,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.769"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.781"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -86744,7 +88456,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %184, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.770"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.782"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -86752,7 +88464,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.771"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.783"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -86773,7 +88485,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.770"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.782"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -86872,7 +88584,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.771"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.783"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %94, align 8
   %entry6 = alloca ptr, align 8
@@ -86946,7 +88658,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %184, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.767"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.779"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -86965,7 +88677,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.766"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.778"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -86979,7 +88691,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.772"(ptr %0, ptr byval(%186) %1) {
+define internal zeroext i1 @"$Vector.push.784"(ptr %0, ptr byval(%186) %1) {
 entry:
   %value = alloca %186, align 8
   %self = alloca ptr, align 8
@@ -86990,7 +88702,7 @@ entry:
   %4 = getelementptr %185, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.770"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.782"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -87026,7 +88738,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.773"(ptr %0) {
+define internal void @"$Map.clear.785"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %1 = alloca %48, align 8
@@ -87034,7 +88746,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %184, ptr %2, i32 0, i32 0
-  call void @"$Vector.clear.774"(ptr %3)
+  call void @"$Vector.clear.786"(ptr %3)
   %4 = load %48, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %184, ptr %5, i32 0, i32 1
@@ -87068,7 +88780,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Vector.clear.774"(ptr %0) {
+define internal void @"$Vector.clear.786"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -87078,7 +88790,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.775"(ptr %0) {
+define internal void @"$Map.free.787"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -87086,7 +88798,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %184, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.776"(ptr %4)
+  call void @"$Vector.free.788"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %184, ptr %6, i32 0, i32 1
@@ -87095,7 +88807,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.776"(ptr %0) {
+define internal void @"$Vector.free.788"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -87107,7 +88819,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.763"(ptr %7)
+  call void @"$Vector.init.775"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -87309,7 +89021,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.777", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.789", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -87337,7 +89049,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %191, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %191, ptr %6, i32 0, i32 2
-  store ptr @"$string.777", ptr %28, align 8
+  store ptr @"$string.789", ptr %28, align 8
   %29 = getelementptr %191, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %191, ptr %6, align 8
@@ -87380,7 +89092,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.778")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.790")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -87419,7 +89131,7 @@ entry:
   %13 = load %48, ptr %12, align 1
   call void @"$Arena.init"(ptr %arena)
   %14 = load %48, ptr %11, align 1
-  call void @"$Vector.init.99"(ptr %tensors)
+  call void @"$Vector.init.103"(ptr %tensors)
   %15 = load %48, ptr %10, align 1
   call void @"$Problems.init"(ptr %found)
   %16 = load %48, ptr %9, align 1
@@ -87432,7 +89144,7 @@ entry:
   %20 = getelementptr %130, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %20, align 8
   %21 = getelementptr %130, ptr %reader, i32 0, i32 4
-  store ptr @"$string.777", ptr %21, align 8
+  store ptr @"$string.789", ptr %21, align 8
   %22 = load ptr, ptr %data, align 8
   %23 = load i64, ptr %size, align 8
   %24 = getelementptr %192, ptr %8, i32 0, i32 0
@@ -87457,7 +89169,7 @@ entry:
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %is_sound, align 1
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.322", ptr %37)
+  %38 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.326", ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i8, ptr %is_sound, align 1
   %40 = load i32, ptr %code, align 4
@@ -87482,7 +89194,7 @@ then2:                                            ; preds = %then
   %52 = getelementptr %0, ptr %51, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.779")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.791")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -87498,7 +89210,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %merge1
   call void @"$Problems.free"(ptr %found)
   %56 = load %48, ptr %6, align 1
-  call void @"$Vector.free.316"(ptr %tensors)
+  call void @"$Vector.free.320"(ptr %tensors)
   %57 = load %48, ptr %5, align 1
   call void @"$Arena.free"(ptr %arena)
   %58 = load %48, ptr %4, align 1
@@ -87615,7 +89327,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.777", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.789", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %48, ptr %3, align 1
@@ -87709,15 +89421,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
-  %"$4409" = alloca i32, align 4
-  %"$4408" = alloca i32, align 4
+  %"$4493" = alloca i32, align 4
+  %"$4492" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4408", align 4
-  store i32 %2, ptr %"$4409", align 4
+  store i32 %1, ptr %"$4492", align 4
+  store i32 %2, ptr %"$4493", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4408", align 4
-  %6 = load i32, ptr %"$4409", align 4
+  %5 = load i32, ptr %"$4492", align 4
+  %6 = load i32, ptr %"$4493", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %48, ptr %3, align 1
   ret void
@@ -87814,15 +89526,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4399" = alloca ptr, align 8
-  %"$4398" = alloca i32, align 4
+  %"$4483" = alloca ptr, align 8
+  %"$4482" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4398", align 4
-  store ptr %2, ptr %"$4399", align 8
+  store i32 %1, ptr %"$4482", align 4
+  store ptr %2, ptr %"$4483", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4398", align 4
-  %5 = load ptr, ptr %"$4399", align 8
+  %4 = load i32, ptr %"$4482", align 4
+  %5 = load ptr, ptr %"$4483", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -87832,12 +89544,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$4412" = alloca i32, align 4
+  %"$4496" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4412", align 4
+  store i32 %1, ptr %"$4496", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4412", align 4
+  %3 = load i32, ptr %"$4496", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -87949,12 +89661,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$4406" = alloca i32, align 4
+  %"$4490" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4406", align 4
+  store i32 %1, ptr %"$4490", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4406", align 4
+  %3 = load i32, ptr %"$4490", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -87964,18 +89676,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$4403" = alloca ptr, align 8
-  %"$4402" = alloca i32, align 4
-  %"$4401" = alloca i32, align 4
+  %"$4487" = alloca ptr, align 8
+  %"$4486" = alloca i32, align 4
+  %"$4485" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4401", align 4
-  store i32 %2, ptr %"$4402", align 4
-  store ptr %3, ptr %"$4403", align 8
+  store i32 %1, ptr %"$4485", align 4
+  store i32 %2, ptr %"$4486", align 4
+  store ptr %3, ptr %"$4487", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4401", align 4
-  %6 = load i32, ptr %"$4402", align 4
-  %7 = load ptr, ptr %"$4403", align 8
+  %5 = load i32, ptr %"$4485", align 4
+  %6 = load i32, ptr %"$4486", align 4
+  %7 = load ptr, ptr %"$4487", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -87986,12 +89698,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4396" = alloca i32, align 4
+  %"$4480" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4396", align 4
+  store i32 %1, ptr %"$4480", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4396", align 4
+  %4 = load i32, ptr %"$4480", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void
@@ -88003,12 +89715,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4394" = alloca i32, align 4
+  %"$4478" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4394", align 4
+  store i32 %1, ptr %"$4478", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4394", align 4
+  %4 = load i32, ptr %"$4478", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void
@@ -88092,7 +89804,7 @@ then9:                                            ; preds = %then5
   %31 = getelementptr %0, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string", ptr @"$string.88")
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string", ptr @"$string.92")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -88121,14 +89833,14 @@ merge4:                                           ; preds = %else6, %dead11
   %44 = load ptr, ptr %state, align 8
   %45 = load ptr, ptr %message, align 8
   %46 = icmp ne i8 %42, 0
-  %47 = call i32 @"$Loop.prefill.780"(ptr %37, ptr %38, i32 %39, i1 zeroext %46, ptr %43, ptr %44, ptr %45)
+  %47 = call i32 @"$Loop.prefill.792"(ptr %37, ptr %38, i32 %39, i1 zeroext %46, ptr %43, ptr %44, ptr %45)
   ret i32 %47
 
 dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.780"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.792"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -88188,7 +89900,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.730")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.739")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -88217,7 +89929,7 @@ merge1:                                           ; preds = %else3, %dead
   %39 = load ptr, ptr %result, align 8
   %40 = load ptr, ptr %message, align 8
   %41 = icmp ne i8 %37, 0
-  %42 = call i32 @"$Loop.prefill_in_turn.781"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
+  %42 = call i32 @"$Loop.prefill_in_turn.793"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
   store i32 %42, ptr %code, align 4
   %43 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %43)
@@ -88229,7 +89941,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.781"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.793"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code16 = alloca i32, align 4
@@ -88329,7 +90041,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.782"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.794"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -88354,7 +90066,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.783"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.795"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -88386,7 +90098,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.782"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.794"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %6 = alloca %48, align 8
@@ -88436,7 +90148,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %31, ptr %27, i32 0, i32 2
   %29 = getelementptr %32, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.732", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.741", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -88509,7 +90221,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %31, ptr %64, i32 0, i32 2
   %66 = getelementptr %32, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.733", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.742", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -88527,7 +90239,7 @@ else6:                                            ; preds = %or.lhs.false
 merge4:                                           ; preds = %else6, %dead14
   %69 = load ptr, ptr %self, align 8
   %70 = load ptr, ptr %item, align 8
-  %71 = getelementptr %60, ptr %70, i32 0, i32 30
+  %71 = getelementptr %60, ptr %70, i32 0, i32 36
   store ptr %69, ptr %71, align 8
   %72 = load ptr, ptr %item, align 8
   %73 = getelementptr %60, ptr %72, i32 0, i32 2
@@ -88555,7 +90267,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.783"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.795"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -88612,7 +90324,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.784"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.796"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -88640,7 +90352,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.784"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.796"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -88667,7 +90379,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.785"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.797"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -88807,7 +90519,7 @@ merge5:                                           ; preds = %else7, %dead
   %101 = getelementptr %60, ptr %100, i32 0, i32 7
   store i32 %99, ptr %101, align 4
   %102 = load ptr, ptr %item, align 8
-  %103 = getelementptr %60, ptr %102, i32 0, i32 28
+  %103 = getelementptr %60, ptr %102, i32 0, i32 34
   store i8 1, ptr %103, align 1
   %104 = load ptr, ptr %self, align 8
   %105 = getelementptr %31, ptr %104, i32 0, i32 4
@@ -88833,7 +90545,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.785"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.797"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -88850,7 +90562,7 @@ entry:
   %8 = getelementptr %39, ptr %7, i32 0, i32 10
   %9 = getelementptr %26, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.734"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.743"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %31, ptr %12, i32 0, i32 2
@@ -88867,7 +90579,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %31, ptr %20, i32 0, i32 2
   %22 = getelementptr %32, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.734"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.743"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -88886,7 +90598,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %39, ptr %29, i32 0, i32 10
   %31 = getelementptr %26, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.734"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.743"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -88906,10 +90618,10 @@ entry:
   %target = alloca ptr, align 8
   store ptr %0, ptr %target, align 8
   %1 = load ptr, ptr %target, align 8
-  %2 = call ptr @memset(ptr %1, i32 0, i64 144)
+  %2 = call ptr @memset(ptr %1, i32 0, i64 152)
   %3 = load ptr, ptr %target, align 8
   %4 = getelementptr %90, ptr %3, i32 0, i32 0
-  store i32 144, ptr %4, align 4
+  store i32 152, ptr %4, align 4
   %5 = load ptr, ptr %target, align 8
   %6 = getelementptr %90, ptr %5, i32 0, i32 3
   store i32 16, ptr %6, align 4
@@ -88966,7 +90678,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr %0, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string", ptr @"$string.88")
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string", ptr @"$string.92")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -88992,14 +90704,14 @@ merge:                                            ; preds = %else, %dead
   %27 = load i32, ptr %num_steps, align 4
   %28 = load ptr, ptr %tokens, align 8
   %29 = load ptr, ptr %message, align 8
-  %30 = call i32 @"$Loop.run_batch_decode.786"(ptr %23, i32 %24, ptr %25, ptr %26, i32 %27, ptr %28, ptr %29)
+  %30 = call i32 @"$Loop.run_batch_decode.798"(ptr %23, i32 %24, ptr %25, ptr %26, i32 %27, ptr %28, ptr %29)
   ret i32 %30
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.786"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.798"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -89047,7 +90759,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.787"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.799"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -89059,7 +90771,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.787"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.799"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -89114,7 +90826,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.788"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.800"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -89239,7 +90951,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %61, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.790"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.802"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -89280,7 +90992,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.791"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.803"(ptr %104, i32 %105, ptr %106)
   %107 = load %48, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -89314,7 +91026,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.793"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.805"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -89344,7 +91056,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.788"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.800"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code36 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -89404,7 +91116,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.740", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.749", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -89441,7 +91153,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.741", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.750", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -89488,7 +91200,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %39, ptr %68, i32 0, i32 10
   %70 = getelementptr %26, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.742", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.751", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -89552,7 +91264,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %0, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.743")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.752")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -89588,7 +91300,7 @@ forbody:                                          ; preds = %forcond
   %113 = load i32, ptr %i, align 4
   %114 = load i32, ptr %num_steps, align 4
   %115 = load ptr, ptr %message, align 8
-  %116 = call i32 @"$Loop.check_batch_state.789"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
+  %116 = call i32 @"$Loop.check_batch_state.801"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
   store i32 %116, ptr %code, align 4
   %117 = load i32, ptr %code, align 4
   %118 = icmp ne i32 %117, 0
@@ -89642,7 +91354,7 @@ dead41:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.789"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.801"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %target = alloca ptr, align 8
   %i = alloca i32, align 4
@@ -89731,7 +91443,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.744", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.753", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -89758,7 +91470,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.790"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.802"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -89835,7 +91547,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.791"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.803"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %i2 = alloca i32, align 4
@@ -89883,7 +91595,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.792"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.804"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %48, ptr %4, align 1
   br label %merge1
 
@@ -89927,7 +91639,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.792"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.804"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %48, ptr %3, align 1
   br label %merge6
 
@@ -89943,7 +91655,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.792"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.804"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -90004,7 +91716,7 @@ else:                                             ; preds = %entry
   call void @"$StepPlan.add_decode_segment"(ptr %30, i32 %33, i32 %35, ptr %39, i32 %43)
   %44 = load %48, ptr %3, align 1
   %45 = load ptr, ptr %item, align 8
-  %46 = getelementptr %60, ptr %45, i32 0, i32 28
+  %46 = getelementptr %60, ptr %45, i32 0, i32 34
   store i8 0, ptr %46, align 1
   br label %merge
 
@@ -90014,12 +91726,12 @@ merge:                                            ; preds = %else, %then
   %49 = load ptr, ptr %item, align 8
   %50 = call i32 @"$Scheduler.add_sample_row"(ptr %48, ptr %49)
   %51 = load ptr, ptr %item, align 8
-  %52 = getelementptr %60, ptr %51, i32 0, i32 29
+  %52 = getelementptr %60, ptr %51, i32 0, i32 35
   store i32 %50, ptr %52, align 4
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.793"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.805"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %target7 = alloca ptr, align 8
@@ -90073,7 +91785,7 @@ forbody:                                          ; preds = %forcond
   %28 = getelementptr %41, ptr %27, i32 0, i32 3
   %29 = load ptr, ptr %28, align 8
   %30 = load ptr, ptr %item, align 8
-  %31 = getelementptr %60, ptr %30, i32 0, i32 29
+  %31 = getelementptr %60, ptr %30, i32 0, i32 35
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
   %34 = getelementptr i32, ptr %29, i64 %33
@@ -90103,7 +91815,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %11, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.745", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.754", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -90120,7 +91832,7 @@ else:                                             ; preds = %forbody
   %56 = getelementptr %41, ptr %55, i32 0, i32 2
   %57 = load ptr, ptr %56, align 8
   %58 = load ptr, ptr %item, align 8
-  %59 = getelementptr %60, ptr %58, i32 0, i32 29
+  %59 = getelementptr %60, ptr %58, i32 0, i32 35
   %60 = load i32, ptr %59, align 4
   %61 = sext i32 %60 to i64
   %62 = getelementptr i32, ptr %57, i64 %61
@@ -90150,7 +91862,7 @@ then9:                                            ; preds = %then5
   %79 = getelementptr %11, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.746", i32 %76, i64 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.755", i32 %76, i64 %81)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -90193,7 +91905,7 @@ forbody14:                                        ; preds = %forcond13
   %96 = sext i32 %95 to i64
   %97 = getelementptr ptr, ptr %94, i64 %96
   %98 = load ptr, ptr %97, align 8
-  %99 = getelementptr %60, ptr %98, i32 0, i32 29
+  %99 = getelementptr %60, ptr %98, i32 0, i32 35
   %100 = load i32, ptr %99, align 4
   %101 = sext i32 %100 to i64
   %102 = getelementptr i32, ptr %93, i64 %101
@@ -90358,13 +92070,13 @@ entry:
   %9 = getelementptr %39, ptr %8, i32 0, i32 11
   %10 = getelementptr %32, ptr %bound, i32 0, i32 9
   %11 = load ptr, ptr %10, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110)"(ptr %9, ptr %shape, ptr %11)
+  call void @"$anon (./terra/scheduling/batch.t:114)"(ptr %9, ptr %shape, ptr %11)
   %12 = load %48, ptr %4, align 1
   %13 = load ptr, ptr %step, align 8
   %14 = getelementptr %39, ptr %13, i32 0, i32 12
   %15 = getelementptr %32, ptr %bound, i32 0, i32 10
   %16 = load ptr, ptr %15, align 8
-  call void @"$anon (./terra/scheduling/batch.t:110).502"(ptr %14, ptr %shape, ptr %16)
+  call void @"$anon (./terra/scheduling/batch.t:114).506"(ptr %14, ptr %shape, ptr %16)
   %17 = load %48, ptr %3, align 1
   %18 = load ptr, ptr %step, align 8
   call void @"$StepPlan.begin"(ptr %18)
@@ -90667,7 +92379,7 @@ merge4:                                           ; preds = %forcond2
   %41 = load i32, ptr %num_steps, align 4
   %42 = load ptr, ptr %tokens, align 8
   call void @"$long_request"(ptr noalias sret(%90) %8, i32 %40, i32 %41, ptr %42)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %wanted, ptr align 8 %8, i64 144, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %wanted, ptr align 8 %8, i64 152, i1 false)
   %43 = load ptr, ptr %limits, align 8
   %44 = load ptr, ptr %message, align 8
   %45 = call i32 @"$request.copy"(ptr %wanted, ptr %model, ptr %43, ptr %item, ptr %44)
@@ -90739,7 +92451,7 @@ entry:
   store i32 %10, ptr %11, align 4
   %12 = getelementptr %90, ptr %wanted, i32 0, i32 6
   store i32 1, ptr %12, align 4
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %wanted, i64 144, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %wanted, i64 152, i1 false)
   ret void
 
 dead:                                             ; No predecessors!
@@ -90850,7 +92562,7 @@ then4:                                            ; preds = %then
   %62 = getelementptr %39, ptr %61, i32 0, i32 1
   %63 = load i32, ptr %62, align 4
   %64 = load i32, ptr %num_sequences, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.795", i32 %58, i32 %63, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.807", i32 %58, i32 %63, i32 %64)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -90935,7 +92647,7 @@ merge:                                            ; preds = %forcond
   %34 = load %48, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %33, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.794"(ptr %36)
+  call void @"$Vector.clear.806"(ptr %36)
   %37 = load %48, ptr %1, align 1
   ret void
 }
@@ -90962,7 +92674,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.794"(ptr %0) {
+define internal void @"$Vector.clear.806"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

@@ -1,0 +1,64 @@
+local abi = require("terra.base.abi")
+local sequence = require("terra.scheduling.sequence")
+local status = require("terra.base.status")
+local C = abi.C
+
+local Sequence = sequence.Sequence
+
+return function(Loop)
+  terra Loop:find_live(request_id : uint64) : &Sequence
+    for i = 0, self.live.size do
+      if self.live.data[i].id == request_id then
+        return self.live.data[i]
+      end
+    end
+    return nil
+  end
+
+  terra Loop:check_mask(item : &Sequence, index : int32, message : &C.glm_message) : int32
+    if not item:is_masked() then
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "request %llu was submitted without a mask and takes none", item.id)
+    end
+    if index ~= item.num_given_masks then
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "index is %d, but the next token of request %llu without a mask is token %d of the output", index, item.id, item.num_given_masks)
+    end
+    if index > item.num_known_outputs then
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled", index, item.id, item.num_known_outputs)
+    end
+    return C.GLM_OK
+  end
+
+  terra Loop:give_mask(request_id : uint64, index : int32, mask : &uint32, message : &C.glm_message) : int32
+    var item = self:find_live(request_id)
+    if item == nil then
+      return status.fail(message, C.GLM_NOT_FOUND, "request %llu is not live", request_id)
+    end
+    status.try(self:check_mask(item, index, message))
+    item:give_mask(mask)
+    self.has_masks = true
+    C.pthread_cond_signal(&self.work)
+    return C.GLM_OK
+  end
+
+  terra Loop:set_mask(request_id : uint64, index : int32, mask : &uint32, message : &C.glm_message) : int32
+    status.clear(message)
+    self:lock()
+    var code = self:give_mask(request_id, index, mask, message)
+    self:unlock()
+    return code
+  end
+
+  terra Loop:take_masks()
+    for i = 0, self.masked.size do
+      self.masked.data[i]:take_mask()
+    end
+    self.has_masks = false
+  end
+
+  terra Loop:publish_outputs()
+    for i = 0, self.masked.size do
+      var item = self.masked.data[i]
+      item.num_known_outputs = item:num_outputs()
+    end
+  end
+end
