@@ -1,0 +1,85 @@
+"""`glm load` against `glm serve` on capitals: lengths, counts, refusals, a death and a drain."""
+
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.python.commands.running import ENVIRONMENT, GLM, ROOT, glm_json
+
+SMALL = ["--requests", "12", "--prompts", "uniform:8:24", "--outputs", "uniform:3:9", "--seed", "5"]
+LONG = ["--requests", "8", "--prompts", "fixed:8", "--outputs", "fixed:300", "--warm-up", "0"]
+
+
+@pytest.mark.parametrize("kind", [[], ["--no-stream"], ["--endpoint", "chat"]])
+def test_every_answer_is_as_long_as_asked(server, kind):
+    [point] = glm_json("load", server.url, *SMALL, "--rate", "60", *kind)["points"]
+    assert point["outcomes"] == {"200": 12}
+    assert point["num_shorter"] == 0
+    assert point["server"]["generated_tokens"] == point["output_tokens"]
+    assert point["server"]["prompt_tokens"] == point["prompt_tokens"]
+    if not kind:
+        assert point["num_events"] <= point["output_tokens"]
+        assert point["ttft_ms"]["p50"] <= point["e2e_ms"]["p50"]
+    server.wait_until_idle()
+
+
+def test_a_shared_prefix_is_cached(server):
+    arguments = ["--shared-prefix", "64", "--warm-up", "1"]
+    [point] = glm_json("load", server.url, *SMALL, *arguments)["points"]
+    assert point["cached_tokens"] == point["server"]["cached_prompt_tokens"]
+    assert point["cached_tokens"] >= 12 * 48
+
+
+def start_load(url):
+    return subprocess.Popen(
+        [*GLM, "load", url, *LONG, "--json"],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def point_of(load):
+    output, errors = load.communicate(timeout=60)
+    assert "Traceback" not in errors
+    return json.loads(output)["points"][0], load.returncode
+
+
+def test_a_full_queue_is_counted(start_server):
+    server = start_server("--max-batch", "1", "--max-queue", "2")
+    point, code = point_of(start_load(server.url))
+    assert code == 0
+    assert set(point["outcomes"]) == {"200", "429"}
+    assert sum(point["outcomes"].values()) == 8
+
+
+def wait_for_streams(server, count):
+    until = time.monotonic() + 30
+    while server.gauges()["open_streams"] < count and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+def test_a_server_that_dies_is_counted(start_server):
+    server = start_server()
+    load = start_load(server.url)
+    wait_for_streams(server, 8)
+    server.send_signal(signal.SIGKILL)
+    point, code = point_of(load)
+    assert code == 1
+    assert point["outcomes"] == {"connection lost": 8}
+    assert point["server"] is None
+
+
+def test_a_server_that_drains_finishes_what_runs(start_server):
+    server = start_server()
+    load = start_load(server.url)
+    wait_for_streams(server, 8)
+    server.send_signal(signal.SIGTERM)
+    point, code = point_of(load)
+    assert (point["outcomes"], code) == ({"200": 8}, 0)
+    assert server.wait() == 0
