@@ -1,0 +1,196 @@
+"""The grammar of GLM's tool calls, `<tool_call>name<arg_key>k</arg_key><arg_value>v</arg_value>`.
+
+Strings stand bare and end at `</arg_value>`, other values are JSON by their schema.
+"""
+
+import re
+from dataclasses import dataclass
+
+from glm_engine.dialogue.schema import argument_types
+from glm_engine.dialogue.tags import (
+    ARG_KEY,
+    ARG_KEY_END,
+    ARG_VALUE,
+    ARG_VALUE_END,
+    TOOL_CALL,
+    TOOL_CALL_END,
+)
+from glm_engine.errors import BadInputError
+from glm_engine.grammar.lark import (
+    alternatives,
+    checked_text,
+    inline_json,
+    literal,
+    optional,
+    text_without,
+)
+from glm_engine.grammar.schemas import check_schema, part_of, pointer_step, prepared
+
+NAME = re.compile(r"[^\s<]{1,256}")
+NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A function that can be called. `place` says where in the request it stands."""
+
+    place: str
+    name: str
+    parameters: dict
+    strict: bool
+
+    def properties(self):
+        return self.parameters.get("properties") or {}
+
+    def required(self):
+        return self.parameters.get("required") or []
+
+    def other_schema(self):
+        """Return the schema of keys beyond `properties`, None where there are none.
+
+        Without a word about them there are some only where no property is named.
+        """
+        other = self.parameters.get("additionalProperties", not self.properties())
+        return None if other is False else {} if other is True else other
+
+    def value_schema(self, pointer, schema):
+        """Return the schema of a JSON value, None for a value that is bare text."""
+        types = argument_types({**self.parameters, "properties": {"it": schema}}, "it")
+        if types is None or "string" in types:
+            return None
+        return prepared(part_of(self.parameters, pointer, schema), self.strict)
+
+    def json_values(self):
+        """Yield (pointer, schema) of the arguments that are JSON."""
+        for key, schema in self.properties().items():
+            pointer = "/properties" + pointer_step(key)
+            if (found := self.value_schema(pointer, schema)) is not None:
+                yield pointer, found
+
+
+def tools_of(tools, name, limits):
+    """Return the tools that may be called, out of the OpenAI list."""
+    found = [tool_of(f"tools[{at}].function", tool, limits) for at, tool in enumerate(tools)]
+    chosen = [tool for tool in found if name is None or tool.name == name]
+    if not chosen:
+        known = ", ".join(tool.name for tool in found) or "none"
+        raise BadInputError(f"tool_choice: no tool is named {name!r}; the tools are: {known}")
+    return chosen
+
+
+def tool_of(place, tool, limits):
+    function = tool.get("function", tool)
+    name = checked_text(f"{place}.name", function.get("name"))
+    if not NAME.fullmatch(name):
+        raise BadInputError(
+            f"{place}.name: expected 1 to 256 characters, none white or '<', found {name!r}"
+        )
+    parameters = function.get("parameters") or NO_PARAMETERS
+    check_schema(f"{place}.parameters", parameters, limits)
+    check_parameters(f"{place}.parameters", parameters)
+    return Tool(place, name, parameters, bool(function.get("strict")))
+
+
+def check_parameters(place, parameters):
+    """Refuse parameters that are not those of an object with named properties."""
+    properties, required = parameters.get("properties"), parameters.get("required")
+    if parameters.get("type", "object") != "object":
+        raise BadInputError(f"{place}#/type: expected object, found {parameters['type']!r}")
+    if not isinstance(properties or {}, dict):
+        raise BadInputError(f"{place}#/properties: expected an object")
+    if not isinstance(required or [], list):
+        raise BadInputError(f"{place}#/required: expected a list")
+    for key in [*(properties or {}), *(required or [])]:
+        if ARG_KEY_END in checked_text(f"{place}: a name of a property", key):
+            raise BadInputError(f"{place}: the name {key!r} of a property holds {ARG_KEY_END}")
+
+
+class CallRules:
+    """Writes the Lark rules of calls in one checkpoint's spelling."""
+
+    def __init__(self, spelling, tag):
+        self.spelling = spelling
+        self.tag = tag
+        self.lines = []
+
+    def text(self, tools, at_least, at_most):
+        """Return the grammar of between `at_least` and `at_most` (None: any number of) calls."""
+        more = self.more_calls(at_least - 1, None if at_most is None else at_most - 1)
+        names = [self.add_call(number, tool) for number, tool in enumerate(tools)]
+        return "\n".join(
+            [
+                f"start: {optional(self.spelling.before_first)} call {more}",
+                f"call: {' | '.join(names)}",
+                *self.lines,
+                f"TEXT: {text_without(ARG_VALUE_END)}",
+                "",
+            ]
+        )
+
+    def more_calls(self, at_least, at_most):
+        if at_most == 0:
+            return ""
+        most = "" if at_most is None else at_most
+        return f"({literal(self.spelling.between_calls)} call){{{at_least},{most}}}"
+
+    def add_call(self, number, tool):
+        rule = f"call-{number}"
+        pairs = [
+            self.add_pair(f"{rule}-{at}", tool, key, schema)
+            for at, (key, schema) in enumerate(named_arguments(tool).items())
+        ]
+        self.lines.append(
+            f"{rule}: {self.tag(TOOL_CALL)} {literal(tool.name)} {' '.join(pairs)} "
+            f"{self.add_others(rule, tool)} {literal(self.spelling.before_end)} "
+            f"{self.tag(TOOL_CALL_END)}"
+        )
+        return rule
+
+    def add_pair(self, rule, tool, key, schema):
+        value = self.value(tool, "/properties" + pointer_step(key), schema)
+        self.lines.append(f"{rule}: {self.pair(literal(key), value)}")
+        return rule if key in tool.required() else f"{rule}?"
+
+    def add_others(self, rule, tool):
+        """Return the rule of keys that the schema does not name, "" where there are none."""
+        schema = tool.other_schema()
+        if schema is None:
+            return ""
+        key, named = f"KEY-{rule.upper()}", alternatives(named_arguments(tool))
+        refused = f" & ~({named})" if named else ""
+        self.lines.append(f"{key}: /[^<>\\s][^<>\\n\\r]{{0,127}}/{refused}")
+        value = self.value(tool, "/additionalProperties", schema)
+        self.lines.append(f"{rule}-other: {self.pair(key, value)}")
+        return f"{rule}-other*"
+
+    def pair(self, key, value):
+        return (
+            f"{literal(self.spelling.before_pair)} {self.tag(ARG_KEY)} {key} "
+            f"{self.tag(ARG_KEY_END)} {literal(self.spelling.before_value)} "
+            f"{self.tag(ARG_VALUE)} {value} {self.tag(ARG_VALUE_END)}"
+        )
+
+    def value(self, tool, pointer, schema):
+        found = tool.value_schema(pointer, schema)
+        if found is not None:
+            return inline_json(found)
+        texts = stated_texts(schema)
+        return "TEXT?" if texts is None else f"({alternatives(texts)})"
+
+
+def named_arguments(tool):
+    """Return the arguments that the schema names, in its order, with their schemas."""
+    other = tool.other_schema() or {}
+    return {
+        **tool.properties(),
+        **{key: other for key in tool.required() if key not in tool.properties()},
+    }
+
+
+def stated_texts(schema):
+    """Return the strings that a schema lists, None where it lists none or other values too."""
+    if not isinstance(schema, dict):
+        return None
+    texts = [schema["const"]] if "const" in schema else schema.get("enum")
+    is_list = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
+    return texts if texts and is_list else None

@@ -1,0 +1,39 @@
+"""What a grammar may cost; the README says what each number was chosen by."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of what a client's schema may ask for."""
+
+    max_bytes: int = 131_072
+    max_depth: int = 64
+    seconds: float = 5.0
+    memory_bytes: int = 1 << 30
+    num_cached: int = 128
+    num_threads: int = 2
+
+
+PARSER_LIMITS = {
+    "initial_lexer_fuel": 1_000_000,
+    "step_lexer_fuel": 200_000,
+    "step_max_items": 50_000,
+    "max_lexer_states": 50_000,
+    "max_grammar_size": 500_000,
+    "verbose_errors": False,
+}
+
+
+REWORDED = {
+    "NoExtensionBias": "no text fits it",
+    "oneOf constraints are not supported": "the alternatives of oneOf may overlap; use anyOf",
+}
+
+
+def first_line(problem):
+    """Return an error of llguidance without its picture of the place and its back trace."""
+    lines = [line.strip() for line in problem.splitlines() if line.strip()]
+    stated = [line for line in lines if line.startswith("error: ")]
+    line = (stated or lines or [""])[0].removeprefix("error: ")
+    return next((text for begin, text in REWORDED.items() if line.startswith(begin)), line)

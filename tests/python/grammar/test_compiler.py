@@ -1,0 +1,211 @@
+"""What compiles, what does not and which place the error names, what a hostile client gets."""
+
+import time
+
+import pytest
+
+from glm_engine.errors import BadInputError
+from glm_engine.grammar import Limits
+from tests.python.grammar.walks import compiler_of_capitals, takes
+
+OPTIONAL = {"type": "object", "properties": {f"p{at}": {} for at in range(6000)}}
+PATTERNS = {"allOf": [{"type": "string", "pattern": f"(.*a){{{at + 5}}}"} for at in range(40)]}
+CROSSED = {
+    "allOf": [
+        {"anyOf": [{"required": [f"a{at}"], "properties": {f"a{at}": {"const": n}}} for n in "xyz"]}
+        for at in range(9)
+    ]
+}
+LAUGHS = {
+    "$defs": {
+        "d25": {"type": "string"},
+        **{f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(25)},
+    },
+    "$ref": "#/$defs/d0",
+}
+KEYED = {"type": "object", "required": ["k"]}
+REFUSED = {
+    "an unknown type": ({"items": {"type": "strin"}}, "schema#/items: Invalid type: strin"),
+    "an unknown format": (
+        {"properties": {"a/b": {"anyOf": [{}, {"type": "string", "format": "shape"}]}}},
+        "schema#/properties/a~1b/anyOf/1: Unknown format: shape",
+    ),
+    "behind a reference": (
+        {"$defs": {"x": {"type": "string", "pattern": "(?=a)b"}}, "items": {"$ref": "#/$defs/x"}},
+        r"schema#/\$defs/x: look-around",
+    ),
+    "no such reference": ({"items": {"$ref": "#/$defs/none"}}, "schema#/items: Pointer"),
+    "a reference to elsewhere": ({"$ref": "http://x.y/z"}, "schema#: Resource"),
+    "not": ({"prefixItems": [{}, {"not": {}}]}, r'schema#/prefixItems/1: .*\["not"\]'),
+    "no value": ({"type": "integer", "minimum": 5, "maximum": 3}, "schema#: Unsatisfiable"),
+    "no type": ({"allOf": [{"type": "string"}, {"type": "null"}]}, "schema#: Unsatisfiable"),
+    "an empty enumeration": ({"enum": []}, "schema#: Unsatisfiable"),
+    "a reference to itself": (
+        {"$defs": {"x": {"$ref": "#/$defs/x"}}, "$ref": "#/$defs/x"},
+        "no text fits it",
+    ),
+    "alternatives that overlap": ({"oneOf": [{"type": "string"}, {"minLength": 3}]}, "may overlap"),
+    "the schema of nothing": (False, "schema: expected an object, found false"),
+    "a list": ([], "schema: expected an object, found list"),
+    "no JSON": ({"const": {1, 2}}, "schema: not JSON"),
+    "not a number": ({"const": float("nan")}, "schema: not JSON"),
+    "half a character": ({"const": "\ud800"}, "schema: not JSON"),
+    "too many properties": (OPTIONAL, "schema: compiling it takes more than"),
+    "patterns that cross": (PATTERNS, "schema: compiling it takes more than"),
+    "alternatives that cross": (CROSSED, "schema"),
+    "too large": ({"enum": ["x" * 200_000]}, "schema: 200014 bytes; at most 131072"),
+}
+ACCEPTED = {
+    "recursion": (
+        {"$ref": "#/$defs/t", "$defs": {"t": {"items": {"$ref": "#/$defs/t"}}}},
+        "[[], 1]",
+    ),
+    "the root": ({"properties": {"in": {"$ref": "#"}}}, '{"in": {"in": {}}}'),
+    "an empty object": ({"type": "object", "additionalProperties": False}, "{}"),
+    "annotations": ({"title": "t", "description": "d", "examples": [1], "type": "null"}, "null"),
+    "everything": ({}, '[{"a": [null, 1.5e3]}, "x", true]'),
+    "all values": (True, "[]"),
+    "apart by a constant": (
+        {"oneOf": [{**KEYED, "properties": {"k": {"const": name}}} for name in "ab"]},
+        '{"k": "b"}',
+    ),
+    "laughs": (LAUGHS, '"ha"'),
+    "options of its own": (
+        {"x-guidance": {"whitespace_flexible": False}, "items": {}},
+        "[ 1,  2 ]",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def quick():
+    found = compiler_of_capitals(seconds=1.0)
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_schema_that_cannot_be_had_is_refused_at_its_place(quick, case):
+    schema, message = REFUSED[case]
+    with pytest.raises(BadInputError, match=message) as caught:
+        quick.json_schema(schema)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_what_schemas_can_say(compiler, case):
+    schema, text = ACCEPTED[case]
+    assert takes(compiler.json_schema(schema), text)
+
+
+def test_a_schema_nested_too_deep_is_refused(compiler):
+    for depth in (100, 100_000):
+        schema: dict = {}
+        for _ in range(depth):
+            schema = {"items": schema}
+        with pytest.raises(BadInputError, match=r"nested 100 deep|not JSON"):
+            compiler.json_schema(schema)
+        while schema:
+            schema = schema["items"]
+
+
+def test_after_a_hostile_schema_others_are_served(quick):
+    begun = time.monotonic()
+    with pytest.raises(BadInputError, match="compiling it takes more than 1 s or 1024 MiB"):
+        quick.json_schema(PATTERNS)
+    assert time.monotonic() - begun < 10
+    assert takes(quick.json_schema({"type": "boolean"}), "true")
+
+
+def test_what_is_not_strict_leaves_out_what_cannot_be_enforced(compiler):
+    schema = {"type": "string", "format": "shape", "not": {"const": "x"}}
+    assert takes(compiler.json_schema(schema, strict=False), '"x"')
+
+
+def test_an_object_is_an_object(compiler):
+    assert takes(compiler.json_object(), '{"a": {}}')
+    assert not takes(compiler.json_object(), "[1]")
+    assert not takes(compiler.json_object(), '{"a": }')
+
+
+def test_white_space_has_an_end(compiler):
+    grammar = compiler.json_schema({"items": {}})
+    assert takes(grammar, "[" + " " * 64 + "]")
+    assert not takes(grammar, "[" + " " * 65 + "]")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "fits"),
+    [
+        ("[a-z]+/\n\\d{2}", "abc/\n12", True),
+        ("[a-z]+", "abcD", False),
+        ("a|", "", True),
+        ("日+", "日日", True),
+        ('"\\\\', '"\\', True),
+    ],
+)
+def test_a_regular_expression_is_matched_as_a_whole(compiler, pattern, text, fits):
+    assert takes(compiler.regex(pattern), text) == fits
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("(?=a)b", "regex: look-around"),
+        ("(", "regex: unclosed group"),
+        (3, "regex: expected text, found int"),
+        ("\ud800", "regex: not valid Unicode"),
+        ("(" * 50_000 + ")" * 50_000, "regex: "),
+        ("a" * 200_000, "regex: 200000 bytes; at most 131072"),
+    ],
+)
+def test_a_bad_regular_expression_is_refused(compiler, pattern, message):
+    with pytest.raises(BadInputError, match=message):
+        compiler.regex(pattern)
+
+
+def test_a_choice_is_one_of_its_texts(compiler):
+    texts = ["a", "ab", "", '"//#\n\x7f', "日本", "</think>", "\U0001f642"]
+    grammar = compiler.choice(texts)
+    assert all(takes(grammar, text) for text in texts if text != "</think>")
+    assert not takes(grammar, "b")
+
+
+@pytest.mark.parametrize("texts", [[], None, ["a", 3], ["\ud800"]])
+def test_a_bad_choice_is_refused(compiler, texts):
+    with pytest.raises(BadInputError, match=r"^choice"):
+        compiler.choice(texts)
+
+
+def test_equal_schemas_are_compiled_once_and_old_ones_forgotten():
+    compiler = compiler_of_capitals(num_cached=2)
+    first = compiler.choice(["a"])
+    assert compiler.choice(["a"]) is first
+    compiler.choice(["b"])
+    assert compiler.choice(["a"]) is first
+    compiler.choice(["c"])
+    assert compiler.choice(["a"]) is first
+    assert len(compiler.grammars) == 2
+    compiler.close()
+
+
+def test_many_threads_get_one_grammar_each(compiler):
+    found = list(compiler.pool.map(lambda n: compiler.choice([f"choice {n % 5}"]), range(40)))
+    assert len({id(grammar) for grammar in found[20:]}) <= 5
+    assert all(takes(grammar, f"choice {n % 5}") for n, grammar in enumerate(found))
+
+
+def test_a_process_that_was_killed_is_started_again(compiler):
+    compiler.json_schema({"const": "before"})
+    compiler.proof.process.kill()
+    compiler.proof.process.wait()
+    assert takes(compiler.json_schema({"const": "after"}), '"after"')
+
+
+def test_closing_ends_the_process():
+    compiler = compiler_of_capitals()
+    compiler.choice(["a"])
+    process = compiler.proof.process
+    compiler.close()
+    assert process.poll() is not None
+    assert Limits().seconds > 0
