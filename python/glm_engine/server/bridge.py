@@ -1,9 +1,6 @@
 """The asyncio side of the engine: one reader of its event descriptor, one dispatch a wake."""
 
 import asyncio
-import ctypes
-
-import numpy
 
 from glm_engine import abi
 from glm_engine.requests import finish_reason
@@ -72,7 +69,7 @@ class EngineBridge:
 
     def deliver(self):
         """Take all events in one go and wake each inbox once."""
-        records = poll_records(self.engine)
+        records = self.engine.poll_records()
         touched = {}
         rows = zip(*[records[name].tolist() for name in COLUMNS], strict=True)
         for at, (request_id, kind, *values) in enumerate(rows):
@@ -97,7 +94,7 @@ def take_event(choice, kind, values, records, at):
         if num_logprobs >= 0:
             choice.logprobs.append(logprob_row(records[at], num_logprobs))
         return
-    message = bytes(records[at]["message"]).rstrip(b"\0").decode("utf-8", "replace")
+    message = records["message"][at].decode("utf-8", "replace")
     name = "failed" if kind == abi.EVENT_FAILED else finish_reason(reason)
     choice.ending = (name, status, message)
 
@@ -106,14 +103,3 @@ def logprob_row(record, count):
     """Return (log-probability, [(token id, log-probability) of the best])."""
     ids, values = record["top_ids"][:count].tolist(), record["top_logprobs"][:count].tolist()
     return float(record["logprob"]), list(zip(ids, values, strict=True))
-
-
-EVENT_DTYPE = numpy.dtype(abi.EventStruct)
-CAPACITY = 1024
-EVENTS = (abi.EventStruct * CAPACITY)()
-
-
-def poll_records(engine):
-    count = ctypes.c_int32()
-    engine.library.engine_poll(engine.handle, EVENTS, CAPACITY, ctypes.byref(count))
-    return numpy.frombuffer(EVENTS, dtype=EVENT_DTYPE, count=count.value)

@@ -22,7 +22,7 @@ class Entry:
             await self.app(scope, receive, send)
             return
         path = scope["path"]
-        visit = Visit(path if path in self.endpoints else OTHER)
+        visit = Visit(path if path in self.endpoints else OTHER, send)
         scope["visit"] = visit
         try:
             await self.admit(scope, receive, self.labelled(send, visit), visit)

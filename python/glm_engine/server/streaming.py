@@ -93,7 +93,7 @@ class EventStream(JobResponse):
         self.service.streams.add(self)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
-            await self.send_events(path, send)
+            await self.send_events(path, self.job.visit.send or send)
         finally:
             self.service.streams.discard(self)
 

@@ -7,9 +7,14 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Visit:
-    """What is known of a request so far; times are monotonic seconds."""
+    """What is known of a request so far; times are monotonic seconds.
+
+    `send` is the connection's own ASGI `send`: chunks of a stream that has begun go to it and pass
+    none of the layers between.
+    """
 
     endpoint: str
+    send: object = None
     request_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     began: float = field(default_factory=time.monotonic)
     status: int = 0
