@@ -68,7 +68,7 @@ def test_the_median_leaves_out_the_first_replay_and_slow_ones_are_few(millisecon
 
 def line(bound: str, num_bytes: float, num_flops: float = 0.0) -> report.Line:
     case = Case("linear", "4x4", 3, num_bytes, [], num_flops, bound)
-    return report.line_of("Air", case, report.Spent(10.0, 20.0, 5.0), "_scaled_mm", RATES)
+    return report.line_of("Air", case, report.Spent(10.0, 20.0, 5.0, 25.0), "_scaled_mm", RATES)
 
 
 def test_shares_are_of_bytes_or_of_operations():
@@ -76,7 +76,7 @@ def test_shares_are_of_bytes_or_of_operations():
     assert line(FP8_PRODUCT, 5e6, 4e6).share == pytest.approx(0.4)
     cells = line(COPY, 5e6).cells()
     assert len(cells) == len(report.TITLES)
-    times = ["5.00", "20.00", "2.00"]
+    times = ["5.00", "20.00", "2.00", "25.00", "2.50"]
     assert cells[4:] == ["10.00", "0.50", "", "copy", "50 %", *times, "_scaled_mm"]
 
 
@@ -85,7 +85,8 @@ def test_without_a_ceiling_there_is_no_share():
     alone = report.line_of("Air", case, report.Spent(10.0), "", {**RATES, READ: None})
     assert alone.share is None
     assert alone.library_ratio is None
-    assert alone.cells()[4:] == ["10.00", "0.50", "", "read", "", "", "", "", ""]
+    assert alone.exact_ratio is None
+    assert alone.cells()[4:] == ["10.00", "0.50", "", "read", "", "", "", "", "", "", ""]
     assert f"{CEILINGS[READ]}: failed" in report.ceiling_lines({READ: None})
 
 

@@ -70,3 +70,10 @@ def test_lines_behind_the_library_are_counted_and_named():
     assert figure.name.endswith("of 2")
     assert figure.note.endswith("FP8 5120x1536, 64 rows, GLM-4.7, one of 8, ratio 0.75")
     assert wanted.figures(lines[1:])[0].is_kept
+
+
+def test_the_limit_is_about_the_fast_library_and_the_exact_one_is_named():
+    spent = report.Spent(4.0, 3.0, None, 6.0)
+    (figure,) = wanted.figures([line(RANK, "linear", "output FP8 5120x1536", 256, spent)])
+    assert (figure.value, figure.is_kept) == (1, False)
+    assert figure.note.endswith("ratio 0.75 (1.50 with exact accumulation)")

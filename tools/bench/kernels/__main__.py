@@ -38,13 +38,25 @@ def beside(case: Case) -> tuple[str, float | None]:
         return f"{case.library.name}: {first_line(error)[:80]}", None
 
 
+def exact_beside(case: Case) -> float | None:
+    """Microseconds of the library with exact accumulation; one that fails is named."""
+    if case.library is None or not case.library.exact:
+        return None
+    try:
+        return library.microseconds(case.library.exact)
+    except FAILURES as error:
+        Run.say(f"{case.library.name}, exact accumulation: {first_line(error)}")
+        return None
+
+
 def measured(device: KernelDevice, model: str, case: Case, rates) -> report.Line:
     clocks = {DEVICE: device.microseconds, HOST: device.waited_microseconds}
     clocks[LIBRARY] = library.microseconds
     spent = clocks[case.clock](case.calls)
     name, library_us = beside(case)
     read_us = library.microseconds(case.reads) if case.reads else None
-    return report.line_of(model, case, report.Spent(spent, library_us, read_us), name, rates)
+    times = report.Spent(spent, library_us, read_us, exact_beside(case))
+    return report.line_of(model, case, times, name, rates)
 
 
 class Run:

@@ -25,10 +25,12 @@ MAX_SETS = 80
 
 @dataclass
 class Library:
-    """A function of the library and the calls that rotate over its operands."""
+    """A function of the library and the calls that rotate over its operands; `exact` are the same
+    calls with exact accumulation where `calls` have the fast one."""
 
     name: str
     calls: Sequence[Callable[[], object]]
+    exact: Sequence[Callable[[], object]] = ()
 
 
 @dataclass

@@ -40,14 +40,20 @@ def random_routes(model: Model, num_tokens: int):
     return ids, weights, counts[: model.num_local_experts].tolist()
 
 
-def products_beside(counts: list[int], gate_up: torch.Tensor, down: torch.Tensor):
-    first, second = (library.grouped_product(counts, weight) for weight in (gate_up, down))
+def products_beside(
+    counts: list[int], gate_up: torch.Tensor, down: torch.Tensor
+) -> library.Products:
+    first, second = (library.grouped_products(counts, weight) for weight in (gate_up, down))
 
-    def both():
-        first()
-        return second()
+    def fast():
+        first.fast()
+        return second.fast()
 
-    return both
+    def exact():
+        first.exact()
+        return second.exact()
+
+    return library.Products(fast, exact)
 
 
 def experts(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) -> Case:
@@ -71,7 +77,9 @@ def experts(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool
     hit = sum(sum(count > 0 for count in counts) for *_, counts in routes) / len(routes)
     pairs = sum(sum(counts) for *_, counts in routes) / len(routes)
     size, flops = 3 * width * hidden * hit + 3 * num_tokens * hidden, 6.0 * pairs * width * hidden
-    peer = Library("2 x _scaled_grouped_mm alone", beside)
+    exact = [products.exact for products in beside] if is_decode else ()
+    fast = [products.fast for products in beside]
+    peer = Library("2 x _scaled_grouped_mm alone", fast, exact)
     shape, bound = f"{local} of {hidden}x{width}", READ if is_decode else FP8_PRODUCT
     keep = [gate_up, down, tensors]
     return Case("experts", shape, num_tokens, size, calls, flops, bound, peer, keep)

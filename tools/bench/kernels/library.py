@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -59,19 +60,30 @@ def microseconds(calls: Sequence[Callable[[], object]]) -> float:
         return timing.median_us(lambda: elapsed_ms(graph.replay), len(repeated))
 
 
-def scaled_product(num_tokens: int, weight: torch.Tensor, fast: bool = True):
-    """A function: BF16 = FP8 [num_tokens, columns] · FP8 weight [rows, columns]ᵀ, scaled by
-    row."""
+@dataclass(frozen=True)
+class Products:
+    """The same product with fast and with exact accumulation."""
+
+    fast: Callable[[], object]
+    exact: Callable[[], object]
+
+
+def both_products(product: Callable[[bool], object]) -> Products:
+    return Products(lambda: product(True), lambda: product(False))
+
+
+def scaled_products(num_tokens: int, weight: torch.Tensor) -> Products:
+    """BF16 = FP8 [num_tokens, columns] · FP8 weight [rows, columns]ᵀ, scaled by row."""
     rows, columns = weight.shape
     values = fp8(num_tokens, columns)
     scales = torch.rand(num_tokens, 1, device="cuda"), torch.rand(1, rows, device="cuda")
 
-    def product():
+    def product(fast: bool):
         return torch._scaled_mm(
             values, weight.t(), *scales, out_dtype=torch.bfloat16, use_fast_accum=fast
         )
 
-    return product
+    return both_products(product)
 
 
 def plain_product(num_tokens: int, weight: torch.Tensor):
@@ -101,7 +113,7 @@ def routed(num_tokens: int, router: torch.Tensor, top_k: int):
     return route
 
 
-def grouped_product(counts: Sequence[int], weight: torch.Tensor):
+def grouped_products(counts: Sequence[int], weight: torch.Tensor) -> Products:
     """One FP8 product an expert of weight [experts, rows, columns]; each group is padded to 16
     rows as PyTorch wants it."""
     padded = [-(-count // GROUP_ROWS) * GROUP_ROWS for count in counts]
@@ -110,17 +122,17 @@ def grouped_product(counts: Sequence[int], weight: torch.Tensor):
     values = fp8(total, columns)
     scales = torch.rand(total, device="cuda"), torch.rand(num_experts, rows, device="cuda")
 
-    def product():
+    def product(fast: bool):
         return torch._scaled_grouped_mm(
             values,
             weight.transpose(-2, -1),
             *scales,
             offs=ends,
             out_dtype=torch.bfloat16,
-            use_fast_accum=True,
+            use_fast_accum=fast,
         )
 
-    return product
+    return both_products(product)
 
 
 def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor):

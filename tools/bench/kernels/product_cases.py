@@ -63,10 +63,11 @@ def plain_input(num_tokens: int, width: int):
     return struct("activation", plain=values, codes=None, row_scale=None), values
 
 
-def product_beside(dtype: int, num_tokens: int, weights) -> Library:
+def product_beside(dtype: int, num_tokens: int, is_decode: bool, weights) -> Library:
     if dtype == FP8:
-        calls = [library.scaled_product(num_tokens, weight) for weight in weights]
-        return Library("_scaled_mm (rows, fast)", calls)
+        products = [library.scaled_products(num_tokens, weight) for weight in weights]
+        exact = [product.exact for product in products] if is_decode else ()
+        return Library("_scaled_mm (rows, fast)", [product.fast for product in products], exact)
     calls = [library.plain_product(num_tokens, weight) for weight in weights]
     return Library("BF16 product", calls)
 
@@ -87,7 +88,8 @@ def linear(device, model: Model, num_tokens: int, is_decode: bool, layer: str, d
         fields = {"rows": kind, "matrix": matrix, "input": given, "output": output}
         calls.append(device.call("linear", **fields))
     flops, shape = 2.0 * num_tokens * rows * columns, f"{layer} {NAMES[dtype]} {rows}x{columns}"
-    bound, peer = READ if is_decode else PRODUCTS[dtype], product_beside(dtype, num_tokens, weights)
+    bound = READ if is_decode else PRODUCTS[dtype]
+    peer = product_beside(dtype, num_tokens, is_decode, weights)
     case = Case("linear", shape, num_tokens, size, calls, flops, bound, peer, keep)
     if is_decode:
         case.reads = [plain_read(weight) for weight in weights]

@@ -20,6 +20,8 @@ TITLES = (
     "read µs",
     "library µs",
     "ratio",
+    "exact µs",
+    "exact ratio",
     "library",
 )
 
@@ -35,8 +37,9 @@ class Described:
 
 @dataclass(frozen=True)
 class Line:
-    """A measured case; `share` is of the ceiling named `bound`, library_us of `library`, read_us
-    of a plain read of the weights in a chain of launches."""
+    """A measured case; `share` is of the ceiling named `bound`, library_us of `library`, exact_us
+    of the same with exact accumulation, read_us of a plain read of the weights in a chain of
+    launches."""
 
     model: str
     operation: str
@@ -50,14 +53,23 @@ class Line:
     library: str
     library_us: float | None
     read_us: float | None = None
+    exact_us: float | None = None
 
     @property
     def library_ratio(self) -> float | None:
         """Above 1 the library is slower."""
-        return None if self.library_us is None else self.library_us / self.microseconds
+        return self.over_ours(self.library_us)
+
+    @property
+    def exact_ratio(self) -> float | None:
+        return self.over_ours(self.exact_us)
+
+    def over_ours(self, spent: float | None) -> float | None:
+        return None if spent is None else spent / self.microseconds
 
     def cells(self) -> list[str]:
-        times = (number(self.read_us), number(self.library_us), number(self.library_ratio))
+        beside = (self.library_us, self.library_ratio, self.exact_us, self.exact_ratio)
+        times = [number(value) for value in (self.read_us, *beside)]
         flops = f"{self.flops_per_second / 1e12:.0f}" if self.flops_per_second else ""
         head = (self.model, self.operation, self.shape, str(self.num_tokens))
         rates = (f"{self.microseconds:.2f}", f"{self.bytes_per_second / 1e12:.2f}", flops)
@@ -71,11 +83,13 @@ def number(value: float | None) -> str:
 
 @dataclass(frozen=True)
 class Spent:
-    """Microseconds of a call, of the library's, and of the plain read."""
+    """Microseconds of a call, of the library's, of the plain read, and of the library's with exact
+    accumulation."""
 
     ours: float
     library: float | None = None
     read: float | None = None
+    exact: float | None = None
 
 
 def line_of(model: str, case: Case, times: Spent, name: str, rates) -> Line:
@@ -86,9 +100,8 @@ def line_of(model: str, case: Case, times: Spent, name: str, rates) -> Line:
     ceiling = rates[case.bound]
     share = None if ceiling is None else achieved / ceiling
     head = (model, case.operation, case.shape, case.num_tokens)
-    return Line(
-        *head, spent, bytes_rate, flops_rate, case.bound, share, name, times.library, times.read
-    )
+    rates_and_share = (spent, bytes_rate, flops_rate, case.bound, share)
+    return Line(*head, *rates_and_share, name, times.library, times.read, times.exact)
 
 
 def ceiling_lines(rates: dict[str, float | None]) -> list[str]:

@@ -89,7 +89,9 @@ def beside_library(lines: Sequence[Line]) -> Figure:
 
 
 def behind_by(line: Line) -> str:
-    return f"{named(line, counted(line.num_tokens, 'row'))}, ratio {line.library_ratio:.2f}"
+    exact = line.exact_ratio
+    beside = "" if exact is None else f" ({exact:.2f} with exact accumulation)"
+    return f"{named(line, counted(line.num_tokens, 'row'))}, ratio {line.library_ratio:.2f}{beside}"
 
 
 def figures(lines: Sequence[Line]) -> list[Figure]:
