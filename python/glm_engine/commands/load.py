@@ -18,7 +18,9 @@ FILE = "file:"
 @click.command("load")
 @click.argument("url", metavar="[URL]", default=DEFAULT_URL)
 @click.option("--rate", "rates", default="inf", show_default=True, help="1/s, such as 1,2,4,inf.")
-@click.option("--requests", "num_requests", type=options.POSITIVE, help="Of each rate. [100]")
+@click.option(
+    "--requests", "num_requests", type=options.POSITIVE, help="Of each rate [default: 100]."
+)
 @click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Of each rate.")
 @click.option(
     "--burstiness",
@@ -40,12 +42,35 @@ FILE = "file:"
 @click.option("--stream/--no-stream", "is_streaming", default=True, show_default=True)
 @click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True)
 @click.option(
-    "--ignore-eos/--stop-at-eos", default=True, show_default=True, help="Whether all that is asked."
+    "--ignore-eos/--stop-at-eos",
+    default=True,
+    show_default=True,
+    help="Outputs as long as asked, or ended by the model.",
 )
 @click.option("--goodput", help="Limits to keep, such as ttft:200ms,tpot:50ms,e2e:2s.")
-@click.option("--warm-up", "num_warm_up", type=options.NOT_NEGATIVE, default=4, show_default=True)
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=600.0)
-@click.option("--workers", "num_workers", type=click.IntRange(1, 64), default=1, show_default=True)
+@click.option(
+    "--warm-up",
+    "num_warm_up",
+    type=options.NOT_NEGATIVE,
+    default=4,
+    show_default=True,
+    help="Requests before the first rate that are not measured.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    help="Seconds after which a request is given up.",
+)
+@click.option(
+    "--workers",
+    "num_workers",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Processes that share the requests.",
+)
 @click.option("--served-model", help="Name to ask for [default: the first that is served].")
 @click.option("--seed", type=options.NOT_NEGATIVE, help="[default: a fresh one, printed]")
 @click.option("--output", type=click.Path(), help="Write the report to this JSON file.")
@@ -93,6 +118,8 @@ def exit_code(report):
 def measure(as_json, in_engine, **values):
     from glm_engine.load import report
 
+    if not in_engine:
+        refuse_engine_options(values)
     schedule = make_schedule(as_json, **values)
     run = run_in_engine if in_engine else run_at_server
     target, points = run(schedule, values)
@@ -101,6 +128,16 @@ def measure(as_json, in_engine, **values):
         for name in ("prompts", "outputs", "shared_prefix", "burstiness", "max_concurrency")
     }
     return report.make_report(target, described, schedule.seed, points)
+
+
+def refuse_engine_options(values):
+    """A server has its own engine: options of one, given for nothing, are an error."""
+    given = {name: values[name] for name in ("tokenizer_dir", "synthetic", "num_layers")}
+    device = values["engine_values"]["device"]
+    chosen = {**values["engine_values"], **given, "device": None if device == "auto" else device}
+    names = [name for name, value in chosen.items() if value is not None]
+    if names:
+        raise BadInputError(f"only with --engine: {', '.join(names)}")
 
 
 def make_schedule(

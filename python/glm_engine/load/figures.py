@@ -32,8 +32,9 @@ def parse_goodput(text):
     return limits
 
 
-def make_figures(rate, start, outcomes, limits):
-    """The figures of one rate that started at `start`, in monotonic seconds."""
+def make_figures(rate, outcomes, limits):
+    """The figures of one rate, from the start of the first worker."""
+    start = min(outcome.start for outcome in outcomes)
     records = [record for outcome in outcomes for record in outcome.records]
     done = [record for record in records if record.is_completed]
     ends = [record.ended for record in records if record.ended is not None]

@@ -15,12 +15,12 @@ FAILED, QUEUE_FULL = "failed", "429"
 class Feeding:
     """Submits asks when they are due and records the engine's events as a client would."""
 
-    def __init__(self, engine, requests, start, max_concurrency, on_end):
-        self.engine, self.start, self.on_end = engine, start, on_end
+    def __init__(self, engine, requests, max_concurrency, on_end):
+        self.engine, self.on_end = engine, on_end
         self.waiting = list(reversed(requests))
         self.limit = max_concurrency or len(requests)
         self.live = {}
-        self.outcome = Outcome()
+        self.outcome = Outcome(time.monotonic())
 
     def run(self):
         began = time.process_time()
@@ -39,16 +39,18 @@ class Feeding:
     def patience(self):
         if not self.waiting or len(self.live) >= self.limit:
             return WAIT_SECONDS
-        ahead = self.start + self.waiting[-1][0] - time.monotonic()
+        ahead = self.outcome.start + self.waiting[-1][0] - time.monotonic()
         return min(max(ahead, 0.0), WAIT_SECONDS)
 
     def submit_due(self):
         while self.waiting and len(self.live) < self.limit:
             due, request = self.waiting[-1]
-            if self.start + due > time.monotonic():
+            if self.outcome.start + due > time.monotonic():
                 return
             self.waiting.pop()
-            self.submit(Record(self.start + due, request.max_tokens, time.monotonic()), request)
+            self.submit(
+                Record(self.outcome.start + due, request.max_tokens, time.monotonic()), request
+            )
 
     def submit(self, record, request):
         self.outcome.records.append(record)

@@ -54,8 +54,9 @@ class Record:
 
 @dataclass
 class Outcome:
-    """The records of one worker, and the CPU seconds that it took to make them."""
+    """The records of one worker that started at `start`, and the CPU seconds that it took."""
 
+    start: float
     records: list = field(default_factory=list)
     cpu_seconds: float = 0.0
     is_interrupted: bool = False

@@ -1,14 +1,13 @@
 """One run: warm-up, then every rate in turn, against a server or in an engine of this process."""
 
 import math
-import time
 from dataclasses import dataclass
 
 from glm_engine.console import count_progress
 from glm_engine.load import in_engine
 from glm_engine.load.figures import make_figures
 from glm_engine.load.server_metrics import MICRO, difference, read_counters
-from glm_engine.load.worker import START_SECONDS, run_asks
+from glm_engine.load.worker import run_asks
 from glm_engine.load.workload import make_asks
 
 
@@ -34,7 +33,7 @@ class Schedule:
 
 
 def run_schedule(schedule, vocabulary, run):
-    """Figures of every rate; `run(asks, on_end)` gives start, outcomes and the server's figures.
+    """Figures of every rate; `run(asks, on_end)` gives outcomes and the server's figures.
 
     The figures of an interrupted rate are the last.
     """
@@ -46,8 +45,8 @@ def run_schedule(schedule, vocabulary, run):
         asks = schedule.asks_of(vocabulary, at)
         title = f"rate {'inf' if math.isinf(rate) else f'{rate:g}/s'}"
         with count_progress(len(asks), title, schedule.quiet) as advance:
-            start, outcomes, server = run(asks, advance)
-        figures = make_figures(rate, start, outcomes, schedule.limits)
+            outcomes, server = run(asks, advance)
+        figures = make_figures(rate, outcomes, schedule.limits)
         points.append({**figures, "num_asked": len(asks), "server": server})
         if figures["is_interrupted"]:
             break
@@ -56,14 +55,12 @@ def run_schedule(schedule, vocabulary, run):
 
 def against_server(target, schedule, timeout, num_workers):
     """How asks are run against a server."""
-    address = target.address
+    address, limit = target.address, schedule.max_concurrency
 
     def run(asks, on_end):
         before = read_counters(address)
-        start, outcomes = run_asks(
-            target, asks, schedule.max_concurrency, timeout, num_workers, on_end
-        )
-        return start, outcomes, difference(before, read_counters(address))
+        outcomes = run_asks(target, asks, limit, timeout, num_workers, on_end)
+        return outcomes, difference(before, read_counters(address))
 
     return run
 
@@ -76,9 +73,9 @@ def inside_engine(engine, tokenizer, schedule, temperature, ignore_eos):
             (ask.due, in_engine.make_request(tokenizer, ask, temperature, ignore_eos))
             for ask in asks
         ]
-        start = time.monotonic() + START_SECONDS
-        outcome = in_engine.Feeding(engine, requests, start, schedule.max_concurrency, on_end).run()
-        return start, [outcome], cpu_figures(outcome)
+        feeding = in_engine.Feeding(engine, requests, schedule.max_concurrency, on_end)
+        outcome = feeding.run()
+        return [outcome], cpu_figures(outcome)
 
     return run
 

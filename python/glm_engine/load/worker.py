@@ -15,16 +15,16 @@ from glm_engine.load.records import COMPLETED, Outcome, Record
 from glm_engine.load.sse import TokenStream, WholeAnswer, message_of
 
 START_SECONDS = 0.05
-START_OF_PROCESSES_SECONDS = 1.5
+PROCESS_START_SECONDS = 120
+BARRIERS = []
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker needs: where to, the asks, and the limits. `start` is monotonic seconds."""
+    """What a worker needs: where to, the asks, and the limits."""
 
     target: object
     asks: tuple
-    start: float
     max_concurrency: int | None
     timeout: float
 
@@ -36,7 +36,7 @@ class Worker:
         self.job, self.on_end = job, on_end
         self.connections = Connections(job.target.address)
         self.places = asyncio.Semaphore(job.max_concurrency or len(job.asks) or 1)
-        self.outcome = Outcome()
+        self.outcome = Outcome(time.monotonic() + START_SECONDS)
         self.tasks = set()
 
     async def run(self):
@@ -58,7 +58,7 @@ class Worker:
 
     async def send_all(self):
         for ask in self.job.asks:
-            due = self.job.start + ask.due
+            due = self.outcome.start + ask.due
             if due > time.monotonic():
                 await asyncio.sleep(due - time.monotonic())
             await self.places.acquire()
@@ -128,18 +128,33 @@ def run_job(job, on_end=lambda: None):
 
 
 def run_asks(target, asks, max_concurrency, timeout, num_workers=1, on_end=lambda: None):
-    """Run asks in one process or several; returns the start and the outcome of each process."""
-    ahead = START_SECONDS if num_workers == 1 else START_OF_PROCESSES_SECONDS
-    whole = Job(target, tuple(asks), time.monotonic() + ahead, max_concurrency, timeout)
+    """Run asks in one process or several; returns the outcome of each.
+
+    No more processes are started than requests may be under way.
+    """
+    num_workers = min(num_workers, max_concurrency or num_workers, len(asks) or 1)
+    whole = Job(target, tuple(asks), max_concurrency, timeout)
     if num_workers == 1:
-        return whole.start, [run_job(whole, on_end)]
-    jobs = [part(whole, number, num_workers) for number in range(num_workers)]
+        return [run_job(whole, on_end)]
+    context = get_context("spawn")
+    barrier = context.Barrier(num_workers, timeout=PROCESS_START_SECONDS)
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with ProcessPoolExecutor(num_workers, mp_context=get_context("spawn")) as pool:
-            return whole.start, list(pool.map(run_job, jobs))
+        with ProcessPoolExecutor(num_workers, context, keep_barrier, (barrier,)) as pool:
+            parts = [part(whole, number, num_workers) for number in range(num_workers)]
+            return list(pool.map(run_part, parts))
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+def keep_barrier(barrier):
+    BARRIERS.append(barrier)
+
+
+def run_part(job):
+    """Run a job in a process of its own, from when the others are ready too."""
+    BARRIERS[0].wait()
+    return run_job(job)
 
 
 def part(job, number, count):

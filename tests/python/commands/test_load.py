@@ -103,6 +103,11 @@ def test_a_server_that_wants_a_key(server, monkeypatch):
         ([NOBODY, "--goodput", "ttft:soon"], "'ttft:soon' is not one of ttft, tpot, e2e"),
         ([NOBODY, "--requests", "5", "--seconds", "5"], "exclude each other"),
         ([NOBODY, "--seconds", "5"], "a rate of inf has no end"),
+        (
+            [NOBODY, "--threads", "2", "--layers", "1"],
+            "only with --engine: num_threads, num_layers",
+        ),
+        ([NOBODY, *CPU], "only with --engine: device"),
         (["--show", "absent.json"], "absent.json: not a report of glm load"),
         (["--engine", "--endpoint", "chat"], "--engine has no chat endpoint"),
         (["--engine", "--synthetic", "glm-4.7-fp8", "--model", "x"], "exclude each other"),

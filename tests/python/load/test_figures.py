@@ -32,7 +32,7 @@ def record(began=100.0, ttft=0.2, gaps=(0.1, 0.3), tokens=3, outcome="200", late
 
 
 def figures_of(records, limits=None, rate=2.0, cpu_seconds=0.5):
-    return make_figures(rate, 100.0, [Outcome(records, cpu_seconds)], limits or {})
+    return make_figures(rate, [Outcome(100.0, records, cpu_seconds)], limits or {})
 
 
 def test_the_figures_of_two_requests():

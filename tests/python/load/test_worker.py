@@ -28,8 +28,8 @@ def asks_at(*dues, max_tokens=4):
 
 def run(server, asks, limit=None, timeout=30.0, num_workers=1, **kind):
     target = Target(parse_address(server.url), MODEL, kind.pop("endpoint", "completions"), **kind)
-    start, outcomes = run_asks(target, asks, limit, timeout, num_workers)
-    return make_figures(math.inf, start, outcomes, {}), outcomes
+    outcomes = run_asks(target, asks, limit, timeout, num_workers)
+    return make_figures(math.inf, outcomes, {}), outcomes
 
 
 @pytest.mark.parametrize("endpoint", ["completions", "chat"])
@@ -118,7 +118,16 @@ def test_several_processes_send_every_request_once(server):
     found, outcomes = run(server, asks, num_workers=2)
     assert [len(outcome.records) for outcome in outcomes] == [10, 10]
     assert found["outcomes"] == {"200": 20}
+    assert abs(outcomes[0].start - outcomes[1].start) < SLACK
     assert sorted(seen.body["prompt"][0] for seen in server.seen) == list(range(1, 21))
+
+
+def test_processes_share_the_limit_of_concurrency(server):
+    server.reset(delay=0.05)
+    found, outcomes = run(server, asks_at(*[0.0] * 9), limit=2, num_workers=3)
+    assert len(outcomes) == 2
+    assert found["outcomes"] == {"200": 9}
+    assert max(seen.under_way for seen in server.seen) <= 2
 
 
 def test_bodies_ask_for_what_was_said(server):
