@@ -56,14 +56,24 @@ terra Scheduler:wants_logits() : bool
   return false
 end
 
+terra Scheduler:num_best(item : &Sequence, row : int32) : int32
+  var most = item.sampling.num_logprobs
+  if most > self.step.shape.vocab_size then
+    most = self.step.shape.vocab_size
+  end
+  for i = 0, most do
+    if self.step.outputs.top_ids[row * C.GLM_MAX_LOGPROBS + i] < 0 then
+      return i
+    end
+  end
+  return most
+end
+
 terra Scheduler:post_token(item : &Sequence, row : int32, token : int32)
   var outputs = &self.step.outputs
   var event = self:new_event(item, C.ENGINE_EVENT_TOKEN)
   event.token_id = token
-  event.num_logprobs = item.sampling.num_logprobs
-  if event.num_logprobs > self.step.shape.vocab_size then
-    event.num_logprobs = self.step.shape.vocab_size
-  end
+  event.num_logprobs = self:num_best(item, row)
   if event.num_logprobs >= 0 then
     event.logprob = outputs.logprob[row]
     for i = 0, event.num_logprobs do

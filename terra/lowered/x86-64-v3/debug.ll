@@ -4102,7 +4102,7 @@ merge:                                            ; preds = %else2, %dead3, %dea
   br i1 %55, label %then5, label %or.lhs.false
 
 then5:                                            ; preds = %or.lhs.false, %merge
-  call void @"$check.fail"(ptr @"$string.34", i32 112, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.34", i32 122, ptr @"$string.13")
   %56 = load %48, ptr %6, align 1
   br label %merge4
 
@@ -4139,7 +4139,7 @@ or.lhs.false:                                     ; preds = %merge
   br i1 %79, label %then5, label %else6
 
 then8:                                            ; preds = %merge4
-  call void @"$check.fail"(ptr @"$string.34", i32 113, ptr @"$string.35")
+  call void @"$check.fail"(ptr @"$string.34", i32 123, ptr @"$string.35")
   %80 = load %48, ptr %5, align 1
   br label %merge7
 
@@ -5538,124 +5538,190 @@ entry:
   %12 = load ptr, ptr %event, align 8
   %13 = getelementptr %64, ptr %12, i32 0, i32 4
   store i32 %11, ptr %13, align 4
-  %14 = load ptr, ptr %item, align 8
-  %15 = getelementptr %60, ptr %14, i32 0, i32 17
-  %16 = getelementptr %61, ptr %15, i32 0, i32 7
-  %17 = load i32, ptr %16, align 4
+  %14 = load ptr, ptr %self, align 8
+  %15 = load ptr, ptr %item, align 8
+  %16 = load i32, ptr %row, align 4
+  %17 = call i32 @"$Scheduler.num_best"(ptr %14, ptr %15, i32 %16)
   %18 = load ptr, ptr %event, align 8
   %19 = getelementptr %64, ptr %18, i32 0, i32 8
   store i32 %17, ptr %19, align 4
   %20 = load ptr, ptr %event, align 8
   %21 = getelementptr %64, ptr %20, i32 0, i32 8
   %22 = load i32, ptr %21, align 4
-  %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %33, ptr %23, i32 0, i32 2
-  %25 = load ptr, ptr %24, align 8
-  %26 = getelementptr %39, ptr %25, i32 0, i32 10
-  %27 = getelementptr %26, ptr %26, i32 0, i32 6
-  %28 = load i32, ptr %27, align 4
-  %29 = icmp sgt i32 %22, %28
-  %30 = zext i1 %29 to i8
-  %31 = trunc i8 %30 to i1
-  br i1 %31, label %then, label %else
+  %23 = icmp sge i32 %22, 0
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %then, label %else
 
 then:                                             ; preds = %entry
-  %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %33, ptr %32, i32 0, i32 2
-  %34 = load ptr, ptr %33, align 8
-  %35 = getelementptr %39, ptr %34, i32 0, i32 10
-  %36 = getelementptr %26, ptr %35, i32 0, i32 6
+  %26 = load ptr, ptr %outputs, align 8
+  %27 = getelementptr %41, ptr %26, i32 0, i32 4
+  %28 = load ptr, ptr %27, align 8
+  %29 = load i32, ptr %row, align 4
+  %30 = sext i32 %29 to i64
+  %31 = getelementptr float, ptr %28, i64 %30
+  %32 = load float, ptr %31, align 4
+  %33 = load ptr, ptr %event, align 8
+  %34 = getelementptr %64, ptr %33, i32 0, i32 9
+  store float %32, ptr %34, align 4
+  %35 = load ptr, ptr %event, align 8
+  %36 = getelementptr %64, ptr %35, i32 0, i32 8
   %37 = load i32, ptr %36, align 4
-  %38 = load ptr, ptr %event, align 8
-  %39 = getelementptr %64, ptr %38, i32 0, i32 8
-  store i32 %37, ptr %39, align 4
+  store i32 0, ptr %i, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %forbody, %then
+  %38 = load i32, ptr %i, align 4
+  %39 = icmp sgt i32 %38, %37
+  %40 = and i1 %39, false
+  %41 = icmp slt i32 %38, %37
+  %42 = and i1 %41, true
+  %43 = or i1 %42, %40
+  br i1 %43, label %forbody, label %merge1
+
+forbody:                                          ; preds = %forcond
+  %44 = load ptr, ptr %outputs, align 8
+  %45 = getelementptr %41, ptr %44, i32 0, i32 5
+  %46 = load ptr, ptr %45, align 8
+  %47 = load i32, ptr %row, align 4
+  %48 = mul i32 %47, 20
+  %49 = load i32, ptr %i, align 4
+  %50 = add i32 %48, %49
+  %51 = sext i32 %50 to i64
+  %52 = getelementptr i32, ptr %46, i64 %51
+  %53 = load i32, ptr %52, align 4
+  %54 = load ptr, ptr %event, align 8
+  %55 = getelementptr %64, ptr %54, i32 0, i32 10
+  %56 = getelementptr [20 x i32], ptr %55, i32 0, i32 0
+  %57 = load i32, ptr %i, align 4
+  %58 = sext i32 %57 to i64
+  %59 = getelementptr i32, ptr %56, i64 %58
+  store i32 %53, ptr %59, align 4
+  %60 = load ptr, ptr %outputs, align 8
+  %61 = getelementptr %41, ptr %60, i32 0, i32 6
+  %62 = load ptr, ptr %61, align 8
+  %63 = load i32, ptr %row, align 4
+  %64 = mul i32 %63, 20
+  %65 = load i32, ptr %i, align 4
+  %66 = add i32 %64, %65
+  %67 = sext i32 %66 to i64
+  %68 = getelementptr float, ptr %62, i64 %67
+  %69 = load float, ptr %68, align 4
+  %70 = load ptr, ptr %event, align 8
+  %71 = getelementptr %64, ptr %70, i32 0, i32 11
+  %72 = getelementptr [20 x float], ptr %71, i32 0, i32 0
+  %73 = load i32, ptr %i, align 4
+  %74 = sext i32 %73 to i64
+  %75 = getelementptr float, ptr %72, i64 %74
+  store float %69, ptr %75, align 4
+  %76 = add i32 %38, 1
+  store i32 %76, ptr %i, align 4
+  br label %forcond
+
+merge1:                                           ; preds = %forcond
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %merge1
+  ret void
+}
+
+define internal i32 @"$Scheduler.num_best"(ptr %0, ptr %1, i32 %2) {
+entry:
+  %i = alloca i32, align 4
+  %most = alloca i32, align 4
+  %row = alloca i32, align 4
+  %item = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %item, align 8
+  store i32 %2, ptr %row, align 4
+  %3 = load ptr, ptr %item, align 8
+  %4 = getelementptr %60, ptr %3, i32 0, i32 17
+  %5 = getelementptr %61, ptr %4, i32 0, i32 7
+  %6 = load i32, ptr %5, align 4
+  store i32 %6, ptr %most, align 4
+  %7 = load i32, ptr %most, align 4
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %33, ptr %8, i32 0, i32 2
+  %10 = load ptr, ptr %9, align 8
+  %11 = getelementptr %39, ptr %10, i32 0, i32 10
+  %12 = getelementptr %26, ptr %11, i32 0, i32 6
+  %13 = load i32, ptr %12, align 4
+  %14 = icmp sgt i32 %7, %13
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then, label %else
+
+then:                                             ; preds = %entry
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %33, ptr %17, i32 0, i32 2
+  %19 = load ptr, ptr %18, align 8
+  %20 = getelementptr %39, ptr %19, i32 0, i32 10
+  %21 = getelementptr %26, ptr %20, i32 0, i32 6
+  %22 = load i32, ptr %21, align 4
+  store i32 %22, ptr %most, align 4
   br label %merge
 
 else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  %40 = load ptr, ptr %event, align 8
-  %41 = getelementptr %64, ptr %40, i32 0, i32 8
-  %42 = load i32, ptr %41, align 4
-  %43 = icmp sge i32 %42, 0
-  %44 = zext i1 %43 to i8
-  %45 = trunc i8 %44 to i1
-  br i1 %45, label %then2, label %else3
-
-then2:                                            ; preds = %merge
-  %46 = load ptr, ptr %outputs, align 8
-  %47 = getelementptr %41, ptr %46, i32 0, i32 4
-  %48 = load ptr, ptr %47, align 8
-  %49 = load i32, ptr %row, align 4
-  %50 = sext i32 %49 to i64
-  %51 = getelementptr float, ptr %48, i64 %50
-  %52 = load float, ptr %51, align 4
-  %53 = load ptr, ptr %event, align 8
-  %54 = getelementptr %64, ptr %53, i32 0, i32 9
-  store float %52, ptr %54, align 4
-  %55 = load ptr, ptr %event, align 8
-  %56 = getelementptr %64, ptr %55, i32 0, i32 8
-  %57 = load i32, ptr %56, align 4
+  %23 = load i32, ptr %most, align 4
   store i32 0, ptr %i, align 4
   br label %forcond
 
-forcond:                                          ; preds = %forbody, %then2
-  %58 = load i32, ptr %i, align 4
-  %59 = icmp sgt i32 %58, %57
-  %60 = and i1 %59, false
-  %61 = icmp slt i32 %58, %57
-  %62 = and i1 %61, true
-  %63 = or i1 %62, %60
-  br i1 %63, label %forbody, label %merge4
+forcond:                                          ; preds = %merge2, %merge
+  %24 = load i32, ptr %i, align 4
+  %25 = icmp sgt i32 %24, %23
+  %26 = and i1 %25, false
+  %27 = icmp slt i32 %24, %23
+  %28 = and i1 %27, true
+  %29 = or i1 %28, %26
+  br i1 %29, label %forbody, label %merge1
 
 forbody:                                          ; preds = %forcond
-  %64 = load ptr, ptr %outputs, align 8
-  %65 = getelementptr %41, ptr %64, i32 0, i32 5
-  %66 = load ptr, ptr %65, align 8
-  %67 = load i32, ptr %row, align 4
-  %68 = mul i32 %67, 20
-  %69 = load i32, ptr %i, align 4
-  %70 = add i32 %68, %69
-  %71 = sext i32 %70 to i64
-  %72 = getelementptr i32, ptr %66, i64 %71
-  %73 = load i32, ptr %72, align 4
-  %74 = load ptr, ptr %event, align 8
-  %75 = getelementptr %64, ptr %74, i32 0, i32 10
-  %76 = getelementptr [20 x i32], ptr %75, i32 0, i32 0
-  %77 = load i32, ptr %i, align 4
-  %78 = sext i32 %77 to i64
-  %79 = getelementptr i32, ptr %76, i64 %78
-  store i32 %73, ptr %79, align 4
-  %80 = load ptr, ptr %outputs, align 8
-  %81 = getelementptr %41, ptr %80, i32 0, i32 6
-  %82 = load ptr, ptr %81, align 8
-  %83 = load i32, ptr %row, align 4
-  %84 = mul i32 %83, 20
-  %85 = load i32, ptr %i, align 4
-  %86 = add i32 %84, %85
-  %87 = sext i32 %86 to i64
-  %88 = getelementptr float, ptr %82, i64 %87
-  %89 = load float, ptr %88, align 4
-  %90 = load ptr, ptr %event, align 8
-  %91 = getelementptr %64, ptr %90, i32 0, i32 11
-  %92 = getelementptr [20 x float], ptr %91, i32 0, i32 0
-  %93 = load i32, ptr %i, align 4
-  %94 = sext i32 %93 to i64
-  %95 = getelementptr float, ptr %92, i64 %94
-  store float %89, ptr %95, align 4
-  %96 = add i32 %58, 1
-  store i32 %96, ptr %i, align 4
+  %30 = load ptr, ptr %self, align 8
+  %31 = getelementptr %33, ptr %30, i32 0, i32 2
+  %32 = load ptr, ptr %31, align 8
+  %33 = getelementptr %39, ptr %32, i32 0, i32 12
+  %34 = getelementptr %41, ptr %33, i32 0, i32 5
+  %35 = load ptr, ptr %34, align 8
+  %36 = load i32, ptr %row, align 4
+  %37 = mul i32 %36, 20
+  %38 = load i32, ptr %i, align 4
+  %39 = add i32 %37, %38
+  %40 = sext i32 %39 to i64
+  %41 = getelementptr i32, ptr %35, i64 %40
+  %42 = load i32, ptr %41, align 4
+  %43 = icmp slt i32 %42, 0
+  %44 = zext i1 %43 to i8
+  %45 = trunc i8 %44 to i1
+  br i1 %45, label %then3, label %else4
+
+then3:                                            ; preds = %forbody
+  %46 = load i32, ptr %i, align 4
+  ret i32 %46
+
+dead:                                             ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %forbody
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %dead
+  %47 = add i32 %24, 1
+  store i32 %47, ptr %i, align 4
   br label %forcond
 
-merge4:                                           ; preds = %forcond
-  br label %merge1
+merge1:                                           ; preds = %forcond
+  %48 = load i32, ptr %most, align 4
+  ret i32 %48
 
-else3:                                            ; preds = %merge
-  br label %merge1
-
-merge1:                                           ; preds = %else3, %merge4
-  ret void
+dead5:                                            ; No predecessors!
+  ret i32 undef
 }
 
 define internal i32 @"$Sequence.finish_reason"(ptr %0) {
@@ -66858,7 +66924,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.34", i32 133, ptr @"$string.640")
+  call void @"$check.fail"(ptr @"$string.34", i32 143, ptr @"$string.640")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -76895,16 +76961,16 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4551" = alloca ptr, align 8
-  %"$4550" = alloca i64, align 8
+  %"$4556" = alloca ptr, align 8
+  %"$4555" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4550", align 8
-  store ptr %2, ptr %"$4551", align 8
+  store i64 %1, ptr %"$4555", align 8
+  store ptr %2, ptr %"$4556", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4550", align 8
-  %6 = load ptr, ptr %"$4551", align 8
+  %5 = load i64, ptr %"$4555", align 8
+  %6 = load ptr, ptr %"$4556", align 8
   %7 = call i32 @"$Loop.cancel.684"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -77375,22 +77441,22 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$4582" = alloca ptr, align 8
-  %"$4581" = alloca ptr, align 8
-  %"$4580" = alloca i32, align 4
-  %"$4579" = alloca ptr, align 8
+  %"$4587" = alloca ptr, align 8
+  %"$4586" = alloca ptr, align 8
+  %"$4585" = alloca i32, align 4
+  %"$4584" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4579", align 8
-  store i32 %2, ptr %"$4580", align 4
-  store ptr %3, ptr %"$4581", align 8
-  store ptr %4, ptr %"$4582", align 8
+  store ptr %1, ptr %"$4584", align 8
+  store i32 %2, ptr %"$4585", align 4
+  store ptr %3, ptr %"$4586", align 8
+  store ptr %4, ptr %"$4587", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %177, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$4579", align 8
-  %8 = load i32, ptr %"$4580", align 4
-  %9 = load ptr, ptr %"$4581", align 8
-  %10 = load ptr, ptr %"$4582", align 8
+  %7 = load ptr, ptr %"$4584", align 8
+  %8 = load i32, ptr %"$4585", align 4
+  %9 = load ptr, ptr %"$4586", align 8
+  %10 = load ptr, ptr %"$4587", align 8
   %11 = call i32 @"$Loop.decode_step.691"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
@@ -80337,13 +80403,13 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4591" = alloca ptr, align 8
+  %"$4596" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4591", align 8
+  store ptr %1, ptr %"$4596", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4591", align 8
+  %5 = load ptr, ptr %"$4596", align 8
   call void @"$Loop.free_state.715"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
@@ -80436,13 +80502,13 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4567" = alloca ptr, align 8
+  %"$4572" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4567", align 8
+  store ptr %1, ptr %"$4572", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4567", align 8
+  %5 = load ptr, ptr %"$4572", align 8
   call void @"$Loop.info.717"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
@@ -83116,19 +83182,19 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4563" = alloca ptr, align 8
-  %"$4562" = alloca i32, align 4
-  %"$4561" = alloca ptr, align 8
+  %"$4568" = alloca ptr, align 8
+  %"$4567" = alloca i32, align 4
+  %"$4566" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4561", align 8
-  store i32 %2, ptr %"$4562", align 4
-  store ptr %3, ptr %"$4563", align 8
+  store ptr %1, ptr %"$4566", align 8
+  store i32 %2, ptr %"$4567", align 4
+  store ptr %3, ptr %"$4568", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4561", align 8
-  %7 = load i32, ptr %"$4562", align 4
-  %8 = load ptr, ptr %"$4563", align 8
+  %6 = load ptr, ptr %"$4566", align 8
+  %7 = load i32, ptr %"$4567", align 4
+  %8 = load ptr, ptr %"$4568", align 8
   %9 = call i32 @"$Loop.poll.737"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -83230,16 +83296,16 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4554" = alloca ptr, align 8
-  %"$4553" = alloca i64, align 8
+  %"$4559" = alloca ptr, align 8
+  %"$4558" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4553", align 8
-  store ptr %2, ptr %"$4554", align 8
+  store i64 %1, ptr %"$4558", align 8
+  store ptr %2, ptr %"$4559", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4553", align 8
-  %6 = load ptr, ptr %"$4554", align 8
+  %5 = load i64, ptr %"$4558", align 8
+  %6 = load ptr, ptr %"$4559", align 8
   %7 = call i32 @"$Loop.preempt.738"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -83267,29 +83333,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
+  %"$4582" = alloca ptr, align 8
+  %"$4581" = alloca ptr, align 8
+  %"$4580" = alloca ptr, align 8
+  %"$4579" = alloca i8, align 1
+  %"$4578" = alloca i32, align 4
   %"$4577" = alloca ptr, align 8
-  %"$4576" = alloca ptr, align 8
-  %"$4575" = alloca ptr, align 8
-  %"$4574" = alloca i8, align 1
-  %"$4573" = alloca i32, align 4
-  %"$4572" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4572", align 8
-  store i32 %2, ptr %"$4573", align 4
+  store ptr %1, ptr %"$4577", align 8
+  store i32 %2, ptr %"$4578", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$4574", align 1
-  store ptr %4, ptr %"$4575", align 8
-  store ptr %5, ptr %"$4576", align 8
-  store ptr %6, ptr %"$4577", align 8
+  store i8 %7, ptr %"$4579", align 1
+  store ptr %4, ptr %"$4580", align 8
+  store ptr %5, ptr %"$4581", align 8
+  store ptr %6, ptr %"$4582", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %177, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$4572", align 8
-  %11 = load i32, ptr %"$4573", align 4
-  %12 = load i8, ptr %"$4574", align 1
-  %13 = load ptr, ptr %"$4575", align 8
-  %14 = load ptr, ptr %"$4576", align 8
-  %15 = load ptr, ptr %"$4577", align 8
+  %10 = load ptr, ptr %"$4577", align 8
+  %11 = load i32, ptr %"$4578", align 4
+  %12 = load i8, ptr %"$4579", align 1
+  %13 = load ptr, ptr %"$4580", align 8
+  %14 = load ptr, ptr %"$4581", align 8
+  %15 = load ptr, ptr %"$4582", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -84161,16 +84227,16 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4570" = alloca ptr, align 8
-  %"$4569" = alloca i32, align 4
+  %"$4575" = alloca ptr, align 8
+  %"$4574" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4569", align 4
-  store ptr %2, ptr %"$4570", align 8
+  store i32 %1, ptr %"$4574", align 4
+  store ptr %2, ptr %"$4575", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$4569", align 4
-  %6 = load ptr, ptr %"$4570", align 8
+  %5 = load i32, ptr %"$4574", align 4
+  %6 = load ptr, ptr %"$4575", align 8
   %7 = call i32 @"$Loop.resize_pool.744"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
@@ -84806,28 +84872,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$4589" = alloca ptr, align 8
-  %"$4588" = alloca ptr, align 8
-  %"$4587" = alloca i32, align 4
-  %"$4586" = alloca ptr, align 8
-  %"$4585" = alloca ptr, align 8
-  %"$4584" = alloca i32, align 4
+  %"$4594" = alloca ptr, align 8
+  %"$4593" = alloca ptr, align 8
+  %"$4592" = alloca i32, align 4
+  %"$4591" = alloca ptr, align 8
+  %"$4590" = alloca ptr, align 8
+  %"$4589" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4584", align 4
-  store ptr %2, ptr %"$4585", align 8
-  store ptr %3, ptr %"$4586", align 8
-  store i32 %4, ptr %"$4587", align 4
-  store ptr %5, ptr %"$4588", align 8
-  store ptr %6, ptr %"$4589", align 8
+  store i32 %1, ptr %"$4589", align 4
+  store ptr %2, ptr %"$4590", align 8
+  store ptr %3, ptr %"$4591", align 8
+  store i32 %4, ptr %"$4592", align 4
+  store ptr %5, ptr %"$4593", align 8
+  store ptr %6, ptr %"$4594", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %177, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$4584", align 4
-  %10 = load ptr, ptr %"$4585", align 8
-  %11 = load ptr, ptr %"$4586", align 8
-  %12 = load i32, ptr %"$4587", align 4
-  %13 = load ptr, ptr %"$4588", align 8
-  %14 = load ptr, ptr %"$4589", align 8
+  %9 = load i32, ptr %"$4589", align 4
+  %10 = load ptr, ptr %"$4590", align 8
+  %11 = load ptr, ptr %"$4591", align 8
+  %12 = load i32, ptr %"$4592", align 4
+  %13 = load ptr, ptr %"$4593", align 8
+  %14 = load ptr, ptr %"$4594", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -86093,22 +86159,22 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_mask(ptr %0, i64 %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$4559" = alloca ptr, align 8
-  %"$4558" = alloca ptr, align 8
-  %"$4557" = alloca i32, align 4
-  %"$4556" = alloca i64, align 8
+  %"$4564" = alloca ptr, align 8
+  %"$4563" = alloca ptr, align 8
+  %"$4562" = alloca i32, align 4
+  %"$4561" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4556", align 8
-  store i32 %2, ptr %"$4557", align 4
-  store ptr %3, ptr %"$4558", align 8
-  store ptr %4, ptr %"$4559", align 8
+  store i64 %1, ptr %"$4561", align 8
+  store i32 %2, ptr %"$4562", align 4
+  store ptr %3, ptr %"$4563", align 8
+  store ptr %4, ptr %"$4564", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %177, ptr %5, i32 0, i32 0
-  %7 = load i64, ptr %"$4556", align 8
-  %8 = load i32, ptr %"$4557", align 4
-  %9 = load ptr, ptr %"$4558", align 8
-  %10 = load ptr, ptr %"$4559", align 8
+  %7 = load i64, ptr %"$4561", align 8
+  %8 = load i32, ptr %"$4562", align 4
+  %9 = load ptr, ptr %"$4563", align 8
+  %10 = load ptr, ptr %"$4564", align 8
   %11 = call i32 @"$Loop.set_mask.756"(ptr %6, i64 %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
@@ -86403,19 +86469,19 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$4548" = alloca ptr, align 8
-  %"$4547" = alloca ptr, align 8
-  %"$4546" = alloca ptr, align 8
+  %"$4553" = alloca ptr, align 8
+  %"$4552" = alloca ptr, align 8
+  %"$4551" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4546", align 8
-  store ptr %2, ptr %"$4547", align 8
-  store ptr %3, ptr %"$4548", align 8
+  store ptr %1, ptr %"$4551", align 8
+  store ptr %2, ptr %"$4552", align 8
+  store ptr %3, ptr %"$4553", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4546", align 8
-  %7 = load ptr, ptr %"$4547", align 8
-  %8 = load ptr, ptr %"$4548", align 8
+  %6 = load ptr, ptr %"$4551", align 8
+  %7 = load ptr, ptr %"$4552", align 8
+  %8 = load ptr, ptr %"$4553", align 8
   %9 = call i32 @"$Loop.submit.759"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
@@ -87215,13 +87281,13 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$4565" = alloca i64, align 8
+  %"$4570" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4565", align 8
+  store i64 %1, ptr %"$4570", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %177, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$4565", align 8
+  %4 = load i64, ptr %"$4570", align 8
   %5 = call i32 @"$Loop.wait.768"(ptr %3, i64 %4)
   ret i32 %5
 
@@ -89421,15 +89487,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
-  %"$4493" = alloca i32, align 4
-  %"$4492" = alloca i32, align 4
+  %"$4498" = alloca i32, align 4
+  %"$4497" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4492", align 4
-  store i32 %2, ptr %"$4493", align 4
+  store i32 %1, ptr %"$4497", align 4
+  store i32 %2, ptr %"$4498", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4492", align 4
-  %6 = load i32, ptr %"$4493", align 4
+  %5 = load i32, ptr %"$4497", align 4
+  %6 = load i32, ptr %"$4498", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %48, ptr %3, align 1
   ret void
@@ -89526,15 +89592,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4483" = alloca ptr, align 8
-  %"$4482" = alloca i32, align 4
+  %"$4488" = alloca ptr, align 8
+  %"$4487" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4482", align 4
-  store ptr %2, ptr %"$4483", align 8
+  store i32 %1, ptr %"$4487", align 4
+  store ptr %2, ptr %"$4488", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4482", align 4
-  %5 = load ptr, ptr %"$4483", align 8
+  %4 = load i32, ptr %"$4487", align 4
+  %5 = load ptr, ptr %"$4488", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -89544,12 +89610,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$4496" = alloca i32, align 4
+  %"$4501" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4496", align 4
+  store i32 %1, ptr %"$4501", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4496", align 4
+  %3 = load i32, ptr %"$4501", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -89661,12 +89727,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$4490" = alloca i32, align 4
+  %"$4495" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4490", align 4
+  store i32 %1, ptr %"$4495", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4490", align 4
+  %3 = load i32, ptr %"$4495", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -89676,18 +89742,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$4487" = alloca ptr, align 8
-  %"$4486" = alloca i32, align 4
-  %"$4485" = alloca i32, align 4
+  %"$4492" = alloca ptr, align 8
+  %"$4491" = alloca i32, align 4
+  %"$4490" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4485", align 4
-  store i32 %2, ptr %"$4486", align 4
-  store ptr %3, ptr %"$4487", align 8
+  store i32 %1, ptr %"$4490", align 4
+  store i32 %2, ptr %"$4491", align 4
+  store ptr %3, ptr %"$4492", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4485", align 4
-  %6 = load i32, ptr %"$4486", align 4
-  %7 = load ptr, ptr %"$4487", align 8
+  %5 = load i32, ptr %"$4490", align 4
+  %6 = load i32, ptr %"$4491", align 4
+  %7 = load ptr, ptr %"$4492", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -89698,12 +89764,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4480" = alloca i32, align 4
+  %"$4485" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4480", align 4
+  store i32 %1, ptr %"$4485", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4480", align 4
+  %4 = load i32, ptr %"$4485", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void
@@ -89715,12 +89781,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4478" = alloca i32, align 4
+  %"$4483" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4478", align 4
+  store i32 %1, ptr %"$4483", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4478", align 4
+  %4 = load i32, ptr %"$4483", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void

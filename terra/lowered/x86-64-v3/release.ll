@@ -662,9 +662,9 @@ target triple = "x86_64-pc-linux-gnu"
 @"switch.table.$ConfigReader.real.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.109" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.109" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.110" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32)], align 4
 @"switch.table.$Quantisation.read_groups" = private unnamed_addr constant [5 x ptr] [ptr @"$string.104", ptr @"$string.103", ptr @"$string.108", ptr @"$string.109", ptr @"$string.110"], align 8
 @"switch.table.$NameMatcher.read.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.108" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.109" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32)], align 4
-@"switch.table.$NameMatcher.read.766.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.766.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.766.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.766.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.108" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.766.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.766.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.110" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.766.rel" to i64)) to i32)], align 4
-@"switch.table.$Checkpoint.read_shards.768" = private unnamed_addr constant [6 x ptr] [ptr @"$string.105", ptr @"$string.104", ptr @"$string.103", ptr @"$string.108", ptr @"$string.109", ptr @"$string.110"], align 8
-@"switch.table.$Checkpoint.read_shards.771" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$NameMatcher.read.767.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.767.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.767.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.767.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.108" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.767.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.767.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.110" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.767.rel" to i64)) to i32)], align 4
+@"switch.table.$Checkpoint.read_shards.769" = private unnamed_addr constant [6 x ptr] [ptr @"$string.105", ptr @"$string.104", ptr @"$string.103", ptr @"$string.108", ptr @"$string.109", ptr @"$string.110"], align 8
+@"switch.table.$Checkpoint.read_shards.772" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.166" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.486" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.306" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.307" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.308" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.309" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.310" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.311" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.312" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.313" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.314" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.315" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.316" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.317" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.303", ptr @"$string.304", ptr @"$string.305", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.306", ptr @"$string.307", ptr @"$string.308", ptr @"$string.309", ptr @"$string.310", ptr @"$string.311", ptr @"$string.312", ptr @"$string.313", ptr @"$string.314", ptr @"$string.315", ptr @"$string.316", ptr @"$string.317"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
@@ -990,9 +990,9 @@ forbody.lr.ph.i:                                  ; preds = %"$Loop.record_step.
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge1.i, %forbody.lr.ph.i
-  %i.037.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %596, %merge1.i ]
+  %i.041.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %604, %merge1.i ]
   %77 = load ptr, ptr %53, align 8
-  %78 = getelementptr %4, ptr %77, i64 %i.037.i
+  %78 = getelementptr %4, ptr %77, i64 %i.041.i
   %segment.sroa.0.0.copyload.i = load ptr, ptr %78, align 8
   %segment.sroa.213.0..sroa_idx.i = getelementptr inbounds i8, ptr %78, i64 12
   %segment.sroa.213.0.copyload.i = load i32, ptr %segment.sroa.213.0..sroa_idx.i, align 4
@@ -1425,11 +1425,11 @@ then3.i:                                          ; preds = %"$Scheduler.registe
   %299 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 320
   %300 = load i32, ptr %299, align 4
   %301 = icmp slt i32 %298, %300
-  %.pre42.i = load ptr, ptr %71, align 8
+  %.pre46.i = load ptr, ptr %71, align 8
   br i1 %301, label %and.lhs.true.i.i.i, label %"$Scheduler.capture_logits.exit.i.i"
 
-then.i.i32.i:                                     ; preds = %and.lhs.true.i.i.i
-  %302 = getelementptr i8, ptr %.pre42.i, i64 64
+then.i.i36.i:                                     ; preds = %and.lhs.true.i.i.i
+  %302 = getelementptr i8, ptr %.pre46.i, i64 64
   %303 = load i32, ptr %302, align 4
   %304 = sext i32 %303 to i64
   %305 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 312
@@ -1446,13 +1446,13 @@ then.i.i32.i:                                     ; preds = %and.lhs.true.i.i.i
   br label %"$Scheduler.capture_logits.exit.i.i"
 
 and.lhs.true.i.i.i:                               ; preds = %then3.i
-  %314 = getelementptr i8, ptr %.pre42.i, i64 344
+  %314 = getelementptr i8, ptr %.pre46.i, i64 344
   %315 = load ptr, ptr %314, align 8
-  %.not.i.i31.i = icmp eq ptr %315, null
-  br i1 %.not.i.i31.i, label %"$Scheduler.capture_logits.exit.i.i", label %then.i.i32.i
+  %.not.i.i35.i = icmp eq ptr %315, null
+  br i1 %.not.i.i35.i, label %"$Scheduler.capture_logits.exit.i.i", label %then.i.i36.i
 
-"$Scheduler.capture_logits.exit.i.i":             ; preds = %and.lhs.true.i.i.i, %then.i.i32.i, %then3.i
-  %316 = phi ptr [ %.pre42.i, %and.lhs.true.i.i.i ], [ %.pre.i, %then.i.i32.i ], [ %.pre42.i, %then3.i ]
+"$Scheduler.capture_logits.exit.i.i":             ; preds = %and.lhs.true.i.i.i, %then.i.i36.i, %then3.i
+  %316 = phi ptr [ %.pre46.i, %and.lhs.true.i.i.i ], [ %.pre.i, %then.i.i36.i ], [ %.pre46.i, %then3.i ]
   %317 = getelementptr i8, ptr %316, i64 304
   %318 = load ptr, ptr %317, align 8
   %319 = zext nneg i32 %segment.sroa.213.0.copyload.i to i64
@@ -1477,9 +1477,9 @@ then.i.i18:                                       ; preds = %"$Scheduler.capture
   %333 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
   %334 = load i32, ptr %333, align 4
   %335 = icmp sgt i32 %334, 0
-  br i1 %335, label %and.lhs.true.i.i.i28.i, label %"$Scheduler.fail_not_finite.exit.i.i"
+  br i1 %335, label %and.lhs.true.i.i.i32.i, label %"$Scheduler.fail_not_finite.exit.i.i"
 
-whilebody.i.i.i30.i:                              ; preds = %then.i.i.i.i.i.i, %merge.i.i.i.i.i.i
+whilebody.i.i.i34.i:                              ; preds = %then.i.i.i.i.i.i, %merge.i.i.i.i.i.i
   %336 = getelementptr i8, ptr %349, i64 4
   store i8 0, ptr %336, align 1
   %337 = load i64, ptr %64, align 8
@@ -1489,24 +1489,24 @@ whilebody.i.i.i30.i:                              ; preds = %then.i.i.i.i.i.i, %
   %340 = add i32 %339, -1
   store i32 %340, ptr %333, align 4
   %341 = icmp sgt i32 %340, 0
-  br i1 %341, label %and.lhs.true.i.i.i28.i, label %"$Scheduler.fail_not_finite.exit.i.i"
+  br i1 %341, label %and.lhs.true.i.i.i32.i, label %"$Scheduler.fail_not_finite.exit.i.i"
 
-and.lhs.true.i.i.i28.i:                           ; preds = %then.i.i18, %whilebody.i.i.i30.i
-  %342 = phi i32 [ %340, %whilebody.i.i.i30.i ], [ %334, %then.i.i18 ]
+and.lhs.true.i.i.i32.i:                           ; preds = %then.i.i18, %whilebody.i.i.i34.i
+  %342 = phi i32 [ %340, %whilebody.i.i.i34.i ], [ %334, %then.i.i18 ]
   %343 = load ptr, ptr %332, align 8
   %344 = zext nneg i32 %342 to i64
   %345 = getelementptr i32, ptr %343, i64 %344
   %346 = getelementptr i8, ptr %345, i64 -4
   %347 = load i32, ptr %346, align 4
-  %.val.i.i.i.i29.i = load ptr, ptr %58, align 8
+  %.val.i.i.i.i33.i = load ptr, ptr %58, align 8
   %348 = sext i32 %347 to i64
-  %349 = getelementptr %5, ptr %.val.i.i.i.i29.i, i64 %348
+  %349 = getelementptr %5, ptr %.val.i.i.i.i33.i, i64 %348
   %350 = getelementptr i8, ptr %349, i64 12
   %351 = load i32, ptr %350, align 4
   %352 = icmp sgt i32 %351, 0
   br i1 %352, label %"$Scheduler.fail_not_finite.exit.i.i", label %or.lhs.false.i.i.i.i.i
 
-or.lhs.false.i.i.i.i.i:                           ; preds = %and.lhs.true.i.i.i28.i
+or.lhs.false.i.i.i.i.i:                           ; preds = %and.lhs.true.i.i.i32.i
   %353 = load i32, ptr %349, align 4
   %354 = icmp sgt i32 %353, 1
   br i1 %354, label %"$Scheduler.fail_not_finite.exit.i.i", label %merge.i.i.i.i.i
@@ -1527,7 +1527,7 @@ merge.i.i.i.i.i:                                  ; preds = %or.lhs.false.i.i.i.
 whilebody.i.i.i.i.i.i:                            ; preds = %merge.i.i.i.i.i, %whilebody.i.i.i.i.i.i
   %362 = phi i32 [ %365, %whilebody.i.i.i.i.i.i ], [ %361, %merge.i.i.i.i.i ]
   %363 = sext i32 %362 to i64
-  %364 = getelementptr %5, ptr %.val.i.i.i.i29.i, i64 %363, i32 6
+  %364 = getelementptr %5, ptr %.val.i.i.i.i33.i, i64 %363, i32 6
   %365 = load i32, ptr %364, align 4
   %.not.i.i.i.i.i.i = icmp eq i32 %365, %347
   br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %whilebody.i.i.i.i.i.i
@@ -1540,7 +1540,7 @@ merge.i.i.i.i.i.i:                                ; preds = %whilebody.i.i.i.i.i
   %368 = getelementptr i8, ptr %349, i64 8
   %369 = load i32, ptr %368, align 4
   %.not15.i.i.i.i.i.i = icmp eq i32 %369, -1
-  br i1 %.not15.i.i.i.i.i.i, label %whilebody.i.i.i30.i, label %then.i.i.i.i.i.i
+  br i1 %.not15.i.i.i.i.i.i, label %whilebody.i.i.i34.i, label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i.i
   %.val.i.i.i.i.i.i = load ptr, ptr %58, align 8
@@ -1549,9 +1549,9 @@ then.i.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i.i
   %372 = load i32, ptr %371, align 4
   %373 = add i32 %372, -1
   store i32 %373, ptr %371, align 4
-  br label %whilebody.i.i.i30.i
+  br label %whilebody.i.i.i34.i
 
-"$Scheduler.fail_not_finite.exit.i.i":            ; preds = %or.lhs.false.i.i.i.i.i, %and.lhs.true.i.i.i28.i, %whilebody.i.i.i30.i, %then.i.i18
+"$Scheduler.fail_not_finite.exit.i.i":            ; preds = %or.lhs.false.i.i.i.i.i, %and.lhs.true.i.i.i32.i, %whilebody.i.i.i34.i, %then.i.i18
   %374 = load ptr, ptr %74, align 8
   %375 = load i64, ptr %75, align 8
   %376 = getelementptr %6, ptr %374, i64 %375
@@ -1608,35 +1608,35 @@ then1.i.i:                                        ; preds = %else.i.i
   %399 = load i8, ptr %398, align 1
   %.fr.i.i.i = freeze i8 %399
   %400 = icmp eq i8 %.fr.i.i.i, 0
-  br i1 %400, label %merge.i.i.i22.i, label %"$Scheduler.fail_without_token.exit.i.i"
+  br i1 %400, label %merge.i.i.i26.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
-merge.i.i.i22.i:                                  ; preds = %"$Sequence.is_restricted.exit.i.i.i.i"
+merge.i.i.i26.i:                                  ; preds = %"$Sequence.is_restricted.exit.i.i.i.i"
   %401 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 336
-  %.val.i.i.i23.i = load i32, ptr %401, align 4
-  %402 = icmp sgt i32 %.val.i.i.i23.i, 0
-  br i1 %402, label %forbody.preheader.i.i.i24.i, label %"$Scheduler.fail_without_token.exit.i.i"
+  %.val.i.i.i27.i = load i32, ptr %401, align 4
+  %402 = icmp sgt i32 %.val.i.i.i27.i, 0
+  br i1 %402, label %forbody.preheader.i.i.i28.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
-forbody.preheader.i.i.i24.i:                      ; preds = %merge.i.i.i22.i
-  %narrow.i.i.i.i = add nuw i32 %.val.i.i.i23.i, 31
+forbody.preheader.i.i.i28.i:                      ; preds = %merge.i.i.i26.i
+  %narrow.i.i.i.i = add nuw i32 %.val.i.i.i27.i, 31
   %403 = lshr i32 %narrow.i.i.i.i, 5
   %.zext.i.i.i.i = zext nneg i32 %403 to i64
-  br label %forbody.i.i.i25.i
+  br label %forbody.i.i.i29.i
 
-forcond.i.i.i.i:                                  ; preds = %forbody.i.i.i25.i
+forcond.i.i.i.i:                                  ; preds = %forbody.i.i.i29.i
   %404 = add nuw nsw i64 %i.010.i.i.i.i, 1
-  %exitcond.not.i.i.i27.i = icmp eq i64 %404, %.zext.i.i.i.i
-  br i1 %exitcond.not.i.i.i27.i, label %"$Scheduler.fail_without_token.exit.i.i", label %forbody.i.i.i25.i
+  %exitcond.not.i.i.i31.i = icmp eq i64 %404, %.zext.i.i.i.i
+  br i1 %exitcond.not.i.i.i31.i, label %"$Scheduler.fail_without_token.exit.i.i", label %forbody.i.i.i29.i
 
-forbody.i.i.i25.i:                                ; preds = %forcond.i.i.i.i, %forbody.preheader.i.i.i24.i
-  %i.010.i.i.i.i = phi i64 [ %404, %forcond.i.i.i.i ], [ 0, %forbody.preheader.i.i.i24.i ]
+forbody.i.i.i29.i:                                ; preds = %forcond.i.i.i.i, %forbody.preheader.i.i.i28.i
+  %i.010.i.i.i.i = phi i64 [ %404, %forcond.i.i.i.i ], [ 0, %forbody.preheader.i.i.i28.i ]
   %405 = getelementptr i32, ptr %.val.i.i.i30.i.i, i64 %i.010.i.i.i.i
   %406 = load i32, ptr %405, align 4
-  %.not.i.i.i26.i = icmp eq i32 %406, 0
-  br i1 %.not.i.i.i26.i, label %forcond.i.i.i.i, label %"$Scheduler.fail_without_token.exit.i.i"
+  %.not.i.i.i30.i = icmp eq i32 %406, 0
+  br i1 %.not.i.i.i30.i, label %forcond.i.i.i.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
-"$Scheduler.fail_without_token.exit.i.i":         ; preds = %forbody.i.i.i25.i, %forcond.i.i.i.i, %merge.i.i.i22.i, %"$Sequence.is_restricted.exit.i.i.i.i", %then1.i.i
-  %code.0.i.i.i = phi i32 [ 1, %merge.i.i.i22.i ], [ 8, %then1.i.i ], [ 8, %"$Sequence.is_restricted.exit.i.i.i.i" ], [ 8, %forbody.i.i.i25.i ], [ 1, %forcond.i.i.i.i ]
-  %cause.0.i.i.i = phi ptr [ @"$string.11", %merge.i.i.i22.i ], [ @"$string.10", %then1.i.i ], [ @"$string.10", %"$Sequence.is_restricted.exit.i.i.i.i" ], [ @"$string.12", %forbody.i.i.i25.i ], [ @"$string.11", %forcond.i.i.i.i ]
+"$Scheduler.fail_without_token.exit.i.i":         ; preds = %forbody.i.i.i29.i, %forcond.i.i.i.i, %merge.i.i.i26.i, %"$Sequence.is_restricted.exit.i.i.i.i", %then1.i.i
+  %code.0.i.i.i = phi i32 [ 1, %merge.i.i.i26.i ], [ 8, %then1.i.i ], [ 8, %"$Sequence.is_restricted.exit.i.i.i.i" ], [ 8, %forbody.i.i.i29.i ], [ 1, %forcond.i.i.i.i ]
+  %cause.0.i.i.i = phi ptr [ @"$string.11", %merge.i.i.i26.i ], [ @"$string.10", %then1.i.i ], [ @"$string.10", %"$Sequence.is_restricted.exit.i.i.i.i" ], [ @"$string.12", %forbody.i.i.i29.i ], [ @"$string.11", %forcond.i.i.i.i ]
   %.val.i31.i.i = load i64, ptr %295, align 8
   %.val6.i.i.i = load i32, ptr %296, align 4
   %407 = trunc i64 %.val.i31.i.i to i32
@@ -1714,37 +1714,63 @@ merge.i18.i:                                      ; preds = %else.i.i
   %449 = getelementptr i8, ptr %434, i64 208
   store i64 %448, ptr %449, align 8
   store i32 %321, ptr %438, align 4
+  %.val.i34.i.i = load ptr, ptr %71, align 8
   %450 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 172
-  %451 = load i32, ptr %450, align 4
-  store i32 %451, ptr %447, align 4
-  %452 = load ptr, ptr %71, align 8
-  %453 = getelementptr i8, ptr %452, i64 64
-  %454 = load i32, ptr %453, align 4
-  %spec.store.select.i.i.i = call i32 @llvm.smin.i32(i32 %451, i32 %454)
-  store i32 %spec.store.select.i.i.i, ptr %447, align 4
-  %455 = icmp sgt i32 %spec.store.select.i.i.i, -1
-  br i1 %455, label %then2.i.i.i, label %"$Scheduler.post_token.exit.i.i"
+  %.val20.i.i.i = load i32, ptr %450, align 4
+  %451 = getelementptr i8, ptr %.val.i34.i.i, i64 64
+  %452 = load i32, ptr %451, align 4
+  %spec.select.i.i.i.i = call i32 @llvm.smin.i32(i32 %452, i32 %.val20.i.i.i)
+  %453 = icmp sgt i32 %spec.select.i.i.i.i, 0
+  br i1 %453, label %forbody.lr.ph.i.i.i.i, label %"$Scheduler.num_best.exit.i.i.i"
 
-then2.i.i.i:                                      ; preds = %merge.i18.i
-  %456 = getelementptr i8, ptr %316, i64 320
-  %457 = load ptr, ptr %456, align 8
-  %458 = getelementptr float, ptr %457, i64 %319
-  %459 = load float, ptr %458, align 4
-  %460 = getelementptr i8, ptr %434, i64 40
-  store float %459, ptr %460, align 4
-  %.not.i34.i.i = icmp eq i32 %spec.store.select.i.i.i, 0
-  br i1 %.not.i34.i.i, label %"$Scheduler.post_token.exit.i.i", label %forbody.lr.ph.i.i.i
+forbody.lr.ph.i.i.i.i:                            ; preds = %merge.i18.i
+  %454 = getelementptr i8, ptr %.val.i34.i.i, i64 328
+  %455 = load ptr, ptr %454, align 8
+  %456 = mul i32 %segment.sroa.213.0.copyload.i, 20
+  %wide.trip.count.i.i.i22.i = zext nneg i32 %spec.select.i.i.i.i to i64
+  br label %forbody.i.i37.i.i
 
-forbody.lr.ph.i.i.i:                              ; preds = %then2.i.i.i
-  %461 = getelementptr i8, ptr %316, i64 328
-  %462 = mul i32 %segment.sroa.213.0.copyload.i, 20
-  %463 = getelementptr i8, ptr %434, i64 44
-  %464 = getelementptr i8, ptr %316, i64 336
-  %465 = getelementptr i8, ptr %434, i64 124
-  %wide.trip.count.i.i.i = zext nneg i32 %spec.store.select.i.i.i to i64
+forbody.i.i37.i.i:                                ; preds = %merge2.i.i.i24.i, %forbody.lr.ph.i.i.i.i
+  %indvars.iv.i.i.i23.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %indvars.iv.next.i.i.i25.i, %merge2.i.i.i24.i ]
+  %457 = trunc nuw nsw i64 %indvars.iv.i.i.i23.i to i32
+  %458 = add i32 %456, %457
+  %459 = sext i32 %458 to i64
+  %460 = getelementptr i32, ptr %455, i64 %459
+  %461 = load i32, ptr %460, align 4
+  %462 = icmp slt i32 %461, 0
+  br i1 %462, label %"$Scheduler.num_best.exit.i.i.i", label %merge2.i.i.i24.i
+
+merge2.i.i.i24.i:                                 ; preds = %forbody.i.i37.i.i
+  %indvars.iv.next.i.i.i25.i = add nuw nsw i64 %indvars.iv.i.i.i23.i, 1
+  %exitcond.not.i.i38.i.i = icmp eq i64 %indvars.iv.next.i.i.i25.i, %wide.trip.count.i.i.i22.i
+  br i1 %exitcond.not.i.i38.i.i, label %"$Scheduler.num_best.exit.i.i.i", label %forbody.i.i37.i.i
+
+"$Scheduler.num_best.exit.i.i.i":                 ; preds = %merge2.i.i.i24.i, %forbody.i.i37.i.i, %merge.i18.i
+  %common.ret.op.i.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge.i18.i ], [ %spec.select.i.i.i.i, %merge2.i.i.i24.i ], [ %457, %forbody.i.i37.i.i ]
+  store i32 %common.ret.op.i.i.i.i, ptr %447, align 4
+  %463 = icmp sgt i32 %common.ret.op.i.i.i.i, -1
+  br i1 %463, label %then.i35.i.i, label %"$Scheduler.post_token.exit.i.i"
+
+then.i35.i.i:                                     ; preds = %"$Scheduler.num_best.exit.i.i.i"
+  %464 = getelementptr i8, ptr %316, i64 320
+  %465 = load ptr, ptr %464, align 8
+  %466 = getelementptr float, ptr %465, i64 %319
+  %467 = load float, ptr %466, align 4
+  %468 = getelementptr i8, ptr %434, i64 40
+  store float %467, ptr %468, align 4
+  %.not.i36.i.i = icmp eq i32 %common.ret.op.i.i.i.i, 0
+  br i1 %.not.i36.i.i, label %"$Scheduler.post_token.exit.i.i", label %forbody.lr.ph.i.i.i
+
+forbody.lr.ph.i.i.i:                              ; preds = %then.i35.i.i
+  %469 = getelementptr i8, ptr %316, i64 328
+  %470 = mul i32 %segment.sroa.213.0.copyload.i, 20
+  %471 = getelementptr i8, ptr %434, i64 44
+  %472 = getelementptr i8, ptr %316, i64 336
+  %473 = getelementptr i8, ptr %434, i64 124
+  %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
   %xtraiter48 = and i64 %wide.trip.count.i.i.i, 3
-  %466 = icmp ult i32 %spec.store.select.i.i.i, 4
-  br i1 %466, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.new
+  %474 = icmp ult i32 %common.ret.op.i.i.i.i, 4
+  br i1 %474, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.new
 
 forbody.lr.ph.i.i.i.new:                          ; preds = %forbody.lr.ph.i.i.i
   %unroll_iter51 = and i64 %wide.trip.count.i.i.i, 2147483644
@@ -1753,61 +1779,61 @@ forbody.lr.ph.i.i.i.new:                          ; preds = %forbody.lr.ph.i.i.i
 forbody.i.i.i:                                    ; preds = %forbody.i.i.i, %forbody.lr.ph.i.i.i.new
   %indvars.iv.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %indvars.iv.next.i.i.i.3, %forbody.i.i.i ]
   %niter52 = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %niter52.next.3, %forbody.i.i.i ]
-  %467 = load ptr, ptr %461, align 8
-  %468 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
-  %469 = add i32 %462, %468
-  %470 = sext i32 %469 to i64
-  %471 = getelementptr i32, ptr %467, i64 %470
-  %472 = load i32, ptr %471, align 4
-  %473 = getelementptr i32, ptr %463, i64 %indvars.iv.i.i.i
-  store i32 %472, ptr %473, align 4
-  %474 = load ptr, ptr %464, align 8
-  %475 = getelementptr float, ptr %474, i64 %470
-  %476 = load float, ptr %475, align 4
-  %477 = getelementptr float, ptr %465, i64 %indvars.iv.i.i.i
-  store float %476, ptr %477, align 4
+  %475 = load ptr, ptr %469, align 8
+  %476 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
+  %477 = add i32 %470, %476
+  %478 = sext i32 %477 to i64
+  %479 = getelementptr i32, ptr %475, i64 %478
+  %480 = load i32, ptr %479, align 4
+  %481 = getelementptr i32, ptr %471, i64 %indvars.iv.i.i.i
+  store i32 %480, ptr %481, align 4
+  %482 = load ptr, ptr %472, align 8
+  %483 = getelementptr float, ptr %482, i64 %478
+  %484 = load float, ptr %483, align 4
+  %485 = getelementptr float, ptr %473, i64 %indvars.iv.i.i.i
+  store float %484, ptr %485, align 4
   %indvars.iv.next.i.i.i = or disjoint i64 %indvars.iv.i.i.i, 1
-  %478 = load ptr, ptr %461, align 8
-  %479 = trunc nuw nsw i64 %indvars.iv.next.i.i.i to i32
-  %480 = add i32 %462, %479
-  %481 = sext i32 %480 to i64
-  %482 = getelementptr i32, ptr %478, i64 %481
-  %483 = load i32, ptr %482, align 4
-  %484 = getelementptr i32, ptr %463, i64 %indvars.iv.next.i.i.i
-  store i32 %483, ptr %484, align 4
-  %485 = load ptr, ptr %464, align 8
-  %486 = getelementptr float, ptr %485, i64 %481
-  %487 = load float, ptr %486, align 4
-  %488 = getelementptr float, ptr %465, i64 %indvars.iv.next.i.i.i
-  store float %487, ptr %488, align 4
+  %486 = load ptr, ptr %469, align 8
+  %487 = trunc nuw nsw i64 %indvars.iv.next.i.i.i to i32
+  %488 = add i32 %470, %487
+  %489 = sext i32 %488 to i64
+  %490 = getelementptr i32, ptr %486, i64 %489
+  %491 = load i32, ptr %490, align 4
+  %492 = getelementptr i32, ptr %471, i64 %indvars.iv.next.i.i.i
+  store i32 %491, ptr %492, align 4
+  %493 = load ptr, ptr %472, align 8
+  %494 = getelementptr float, ptr %493, i64 %489
+  %495 = load float, ptr %494, align 4
+  %496 = getelementptr float, ptr %473, i64 %indvars.iv.next.i.i.i
+  store float %495, ptr %496, align 4
   %indvars.iv.next.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i, 2
-  %489 = load ptr, ptr %461, align 8
-  %490 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.1 to i32
-  %491 = add i32 %462, %490
-  %492 = sext i32 %491 to i64
-  %493 = getelementptr i32, ptr %489, i64 %492
-  %494 = load i32, ptr %493, align 4
-  %495 = getelementptr i32, ptr %463, i64 %indvars.iv.next.i.i.i.1
-  store i32 %494, ptr %495, align 4
-  %496 = load ptr, ptr %464, align 8
-  %497 = getelementptr float, ptr %496, i64 %492
-  %498 = load float, ptr %497, align 4
-  %499 = getelementptr float, ptr %465, i64 %indvars.iv.next.i.i.i.1
-  store float %498, ptr %499, align 4
+  %497 = load ptr, ptr %469, align 8
+  %498 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.1 to i32
+  %499 = add i32 %470, %498
+  %500 = sext i32 %499 to i64
+  %501 = getelementptr i32, ptr %497, i64 %500
+  %502 = load i32, ptr %501, align 4
+  %503 = getelementptr i32, ptr %471, i64 %indvars.iv.next.i.i.i.1
+  store i32 %502, ptr %503, align 4
+  %504 = load ptr, ptr %472, align 8
+  %505 = getelementptr float, ptr %504, i64 %500
+  %506 = load float, ptr %505, align 4
+  %507 = getelementptr float, ptr %473, i64 %indvars.iv.next.i.i.i.1
+  store float %506, ptr %507, align 4
   %indvars.iv.next.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i, 3
-  %500 = load ptr, ptr %461, align 8
-  %501 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.2 to i32
-  %502 = add i32 %462, %501
-  %503 = sext i32 %502 to i64
-  %504 = getelementptr i32, ptr %500, i64 %503
-  %505 = load i32, ptr %504, align 4
-  %506 = getelementptr i32, ptr %463, i64 %indvars.iv.next.i.i.i.2
-  store i32 %505, ptr %506, align 4
-  %507 = load ptr, ptr %464, align 8
-  %508 = getelementptr float, ptr %507, i64 %503
-  %509 = load float, ptr %508, align 4
-  %510 = getelementptr float, ptr %465, i64 %indvars.iv.next.i.i.i.2
-  store float %509, ptr %510, align 4
+  %508 = load ptr, ptr %469, align 8
+  %509 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.2 to i32
+  %510 = add i32 %470, %509
+  %511 = sext i32 %510 to i64
+  %512 = getelementptr i32, ptr %508, i64 %511
+  %513 = load i32, ptr %512, align 4
+  %514 = getelementptr i32, ptr %471, i64 %indvars.iv.next.i.i.i.2
+  store i32 %513, ptr %514, align 4
+  %515 = load ptr, ptr %472, align 8
+  %516 = getelementptr float, ptr %515, i64 %511
+  %517 = load float, ptr %516, align 4
+  %518 = getelementptr float, ptr %473, i64 %indvars.iv.next.i.i.i.2
+  store float %517, ptr %518, align 4
   %indvars.iv.next.i.i.i.3 = add nuw nsw i64 %indvars.iv.i.i.i, 4
   %niter52.next.3 = add i64 %niter52, 4
   %niter52.ncmp.3 = icmp eq i64 %niter52.next.3, %unroll_iter51
@@ -1821,254 +1847,254 @@ forbody.i.i.i:                                    ; preds = %forbody.i.i.i, %for
 forbody.i.i.i.epil:                               ; preds = %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", %forbody.i.i.i.epil
   %indvars.iv.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.epil, %forbody.i.i.i.epil ], [ %indvars.iv.i.i.i.unr, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
   %epil.iter49 = phi i64 [ %epil.iter49.next, %forbody.i.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
-  %511 = load ptr, ptr %461, align 8
-  %512 = trunc nuw nsw i64 %indvars.iv.i.i.i.epil to i32
-  %513 = add i32 %462, %512
-  %514 = sext i32 %513 to i64
-  %515 = getelementptr i32, ptr %511, i64 %514
-  %516 = load i32, ptr %515, align 4
-  %517 = getelementptr i32, ptr %463, i64 %indvars.iv.i.i.i.epil
-  store i32 %516, ptr %517, align 4
-  %518 = load ptr, ptr %464, align 8
-  %519 = getelementptr float, ptr %518, i64 %514
-  %520 = load float, ptr %519, align 4
-  %521 = getelementptr float, ptr %465, i64 %indvars.iv.i.i.i.epil
-  store float %520, ptr %521, align 4
+  %519 = load ptr, ptr %469, align 8
+  %520 = trunc nuw nsw i64 %indvars.iv.i.i.i.epil to i32
+  %521 = add i32 %470, %520
+  %522 = sext i32 %521 to i64
+  %523 = getelementptr i32, ptr %519, i64 %522
+  %524 = load i32, ptr %523, align 4
+  %525 = getelementptr i32, ptr %471, i64 %indvars.iv.i.i.i.epil
+  store i32 %524, ptr %525, align 4
+  %526 = load ptr, ptr %472, align 8
+  %527 = getelementptr float, ptr %526, i64 %522
+  %528 = load float, ptr %527, align 4
+  %529 = getelementptr float, ptr %473, i64 %indvars.iv.i.i.i.epil
+  store float %528, ptr %529, align 4
   %indvars.iv.next.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.epil, 1
   %epil.iter49.next = add i64 %epil.iter49, 1
   %epil.iter49.cmp.not = icmp eq i64 %epil.iter49.next, %xtraiter48
   br i1 %epil.iter49.cmp.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil, !llvm.loop !2
 
-"$Scheduler.post_token.exit.i.i":                 ; preds = %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", %forbody.i.i.i.epil, %then2.i.i.i, %merge.i18.i
-  %522 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
-  %523 = load ptr, ptr %522, align 8
-  %524 = load i64, ptr %295, align 8
-  %525 = getelementptr i32, ptr %523, i64 %524
-  store i32 %321, ptr %525, align 4
-  %526 = load i64, ptr %295, align 8
-  %527 = add i64 %526, 1
-  store i64 %527, ptr %295, align 8
+"$Scheduler.post_token.exit.i.i":                 ; preds = %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", %forbody.i.i.i.epil, %then.i35.i.i, %"$Scheduler.num_best.exit.i.i.i"
+  %530 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
+  %531 = load ptr, ptr %530, align 8
+  %532 = load i64, ptr %295, align 8
+  %533 = getelementptr i32, ptr %531, i64 %532
+  store i32 %321, ptr %533, align 4
+  %534 = load i64, ptr %295, align 8
+  %535 = add i64 %534, 1
+  store i64 %535, ptr %295, align 8
   %.val21.i.i.i = load i32, ptr %296, align 4
-  %528 = trunc i64 %527 to i32
-  %529 = sub i32 %528, %.val21.i.i.i
-  %530 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 48
-  %531 = load i32, ptr %530, align 4
-  %.not.i35.i.i = icmp slt i32 %529, %531
-  br i1 %.not.i35.i.i, label %or.lhs.false.i.i.i, label %and.lhs.true.i36.i.i
+  %536 = trunc i64 %535 to i32
+  %537 = sub i32 %536, %.val21.i.i.i
+  %538 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 48
+  %539 = load i32, ptr %538, align 4
+  %.not.i40.i.i = icmp slt i32 %537, %539
+  br i1 %.not.i40.i.i, label %or.lhs.false.i.i.i, label %and.lhs.true.i41.i.i
 
-and.lhs.true.i36.i.i:                             ; preds = %"$Sequence.is_restricted.exit.i44.i.i", %"$Scheduler.post_token.exit.i.i"
-  %.val22.i.i.i = load ptr, ptr %522, align 8
-  %532 = getelementptr i32, ptr %.val22.i.i.i, i64 %527
-  %533 = getelementptr i8, ptr %532, i64 -4
-  %534 = load i32, ptr %533, align 4
-  %535 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 192
-  %536 = load i64, ptr %535, align 8
-  %537 = icmp sgt i64 %536, 0
-  br i1 %537, label %forbody.lr.ph.i.i.i.i, label %else.i.i.i
+and.lhs.true.i41.i.i:                             ; preds = %"$Sequence.is_restricted.exit.i50.i.i", %"$Scheduler.post_token.exit.i.i"
+  %.val22.i.i.i = load ptr, ptr %530, align 8
+  %540 = getelementptr i32, ptr %.val22.i.i.i, i64 %535
+  %541 = getelementptr i8, ptr %540, i64 -4
+  %542 = load i32, ptr %541, align 4
+  %543 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 192
+  %544 = load i64, ptr %543, align 8
+  %545 = icmp sgt i64 %544, 0
+  br i1 %545, label %forbody.lr.ph.i.i44.i.i, label %else.i.i.i
 
-forbody.lr.ph.i.i.i.i:                            ; preds = %and.lhs.true.i36.i.i
-  %538 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 184
-  %539 = load ptr, ptr %538, align 8
-  %540 = load i32, ptr %539, align 4
-  %541 = icmp eq i32 %540, %534
-  br i1 %541, label %then5.i.i, label %forcond.i.i39.i.i
+forbody.lr.ph.i.i44.i.i:                          ; preds = %and.lhs.true.i41.i.i
+  %546 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 184
+  %547 = load ptr, ptr %546, align 8
+  %548 = load i32, ptr %547, align 4
+  %549 = icmp eq i32 %548, %542
+  br i1 %549, label %then5.i.i, label %forcond.i.i45.i.i
 
-forcond.i.i39.i.i:                                ; preds = %forbody.lr.ph.i.i.i.i, %forbody.i.i41.i.i
-  %i.05.i30.i.i.i = phi i64 [ %542, %forbody.i.i41.i.i ], [ 0, %forbody.lr.ph.i.i.i.i ]
-  %542 = add nuw nsw i64 %i.05.i30.i.i.i, 1
-  %exitcond.not.i.i40.i.i = icmp eq i64 %542, %536
-  br i1 %exitcond.not.i.i40.i.i, label %else.i.i.i, label %forbody.i.i41.i.i
+forcond.i.i45.i.i:                                ; preds = %forbody.lr.ph.i.i44.i.i, %forbody.i.i47.i.i
+  %i.05.i30.i.i.i = phi i64 [ %550, %forbody.i.i47.i.i ], [ 0, %forbody.lr.ph.i.i44.i.i ]
+  %550 = add nuw nsw i64 %i.05.i30.i.i.i, 1
+  %exitcond.not.i.i46.i.i = icmp eq i64 %550, %544
+  br i1 %exitcond.not.i.i46.i.i, label %else.i.i.i, label %forbody.i.i47.i.i
 
-forbody.i.i41.i.i:                                ; preds = %forcond.i.i39.i.i
-  %543 = getelementptr i32, ptr %539, i64 %542
-  %544 = load i32, ptr %543, align 4
-  %545 = icmp eq i32 %544, %534
-  br i1 %545, label %"$Sequence.is_stop_token.exit.i.i.i", label %forcond.i.i39.i.i
+forbody.i.i47.i.i:                                ; preds = %forcond.i.i45.i.i
+  %551 = getelementptr i32, ptr %547, i64 %550
+  %552 = load i32, ptr %551, align 4
+  %553 = icmp eq i32 %552, %542
+  br i1 %553, label %"$Sequence.is_stop_token.exit.i.i.i", label %forcond.i.i45.i.i
 
-"$Sequence.is_stop_token.exit.i.i.i":             ; preds = %forbody.i.i41.i.i
-  %546 = icmp slt i64 %542, %536
-  br i1 %546, label %then5.i.i, label %else.i.i.i
+"$Sequence.is_stop_token.exit.i.i.i":             ; preds = %forbody.i.i47.i.i
+  %554 = icmp slt i64 %550, %544
+  br i1 %554, label %then5.i.i, label %else.i.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Scheduler.post_token.exit.i.i"
-  %547 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
-  %.val.i.i42.i.i = load ptr, ptr %547, align 8
-  %.not.i.i43.i.i = icmp eq ptr %.val.i.i42.i.i, null
-  br i1 %.not.i.i43.i.i, label %merge.i.i20.i, label %"$Sequence.is_restricted.exit.i44.i.i"
+  %555 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
+  %.val.i.i48.i.i = load ptr, ptr %555, align 8
+  %.not.i.i49.i.i = icmp eq ptr %.val.i.i48.i.i, null
+  br i1 %.not.i.i49.i.i, label %merge.i.i20.i, label %"$Sequence.is_restricted.exit.i50.i.i"
 
-"$Sequence.is_restricted.exit.i44.i.i":           ; preds = %or.lhs.false.i.i.i
-  %548 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
-  %549 = load i8, ptr %548, align 1
-  %550 = icmp eq i8 %549, 0
-  br i1 %550, label %and.lhs.true.i36.i.i, label %merge.i.i20.i
+"$Sequence.is_restricted.exit.i50.i.i":           ; preds = %or.lhs.false.i.i.i
+  %556 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
+  %557 = load i8, ptr %556, align 1
+  %558 = icmp eq i8 %557, 0
+  br i1 %558, label %and.lhs.true.i41.i.i, label %merge.i.i20.i
 
-else.i.i.i:                                       ; preds = %forcond.i.i39.i.i, %"$Sequence.is_stop_token.exit.i.i.i", %and.lhs.true.i36.i.i
-  br i1 %.not.i35.i.i, label %merge.i.i20.i, label %and.lhs.true3.i.i.i
+else.i.i.i:                                       ; preds = %forcond.i.i45.i.i, %"$Sequence.is_stop_token.exit.i.i.i", %and.lhs.true.i41.i.i
+  br i1 %.not.i40.i.i, label %merge.i.i20.i, label %and.lhs.true3.i.i.i
 
 and.lhs.true3.i.i.i:                              ; preds = %else.i.i.i
-  %551 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 216
-  %552 = load i64, ptr %551, align 8
-  %553 = add i64 %552, -1
-  %554 = icmp sgt i64 %553, 0
-  br i1 %554, label %forbody.lr.ph.i25.i.i.i, label %merge.i.i20.i
+  %559 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 216
+  %560 = load i64, ptr %559, align 8
+  %561 = add i64 %560, -1
+  %562 = icmp sgt i64 %561, 0
+  br i1 %562, label %forbody.lr.ph.i25.i.i.i, label %merge.i.i20.i
 
 forbody.lr.ph.i25.i.i.i:                          ; preds = %and.lhs.true3.i.i.i
-  %555 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 208
-  %556 = load ptr, ptr %555, align 8
-  %557 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 232
-  %.pre.i.i.i21.i = load i32, ptr %556, align 4
+  %563 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 208
+  %564 = load ptr, ptr %563, align 8
+  %565 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 232
+  %.pre.i.i.i21.i = load i32, ptr %564, align 4
   br label %forbody.i26.i.i.i
 
 forbody.i26.i.i.i:                                ; preds = %forcond.backedge.i.i.i.i, %forbody.lr.ph.i25.i.i.i
-  %558 = phi i32 [ %.pre.i.i.i21.i, %forbody.lr.ph.i25.i.i.i ], [ %562, %forcond.backedge.i.i.i.i ]
-  %559 = phi i1 [ true, %forbody.lr.ph.i25.i.i.i ], [ %573, %forcond.backedge.i.i.i.i ]
-  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i25.i.i.i ], [ %560, %forcond.backedge.i.i.i.i ]
-  %560 = add nuw nsw i64 %i.08.i.i.i.i, 1
-  %561 = getelementptr i32, ptr %556, i64 %560
-  %562 = load i32, ptr %561, align 4
-  %563 = sub i32 %562, %558
-  %564 = icmp sgt i32 %563, %529
-  br i1 %564, label %forcond.backedge.i.i.i.i, label %merge.i.i.i38.i.i
+  %566 = phi i32 [ %.pre.i.i.i21.i, %forbody.lr.ph.i25.i.i.i ], [ %570, %forcond.backedge.i.i.i.i ]
+  %567 = phi i1 [ true, %forbody.lr.ph.i25.i.i.i ], [ %581, %forcond.backedge.i.i.i.i ]
+  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i25.i.i.i ], [ %568, %forcond.backedge.i.i.i.i ]
+  %568 = add nuw nsw i64 %i.08.i.i.i.i, 1
+  %569 = getelementptr i32, ptr %564, i64 %568
+  %570 = load i32, ptr %569, align 4
+  %571 = sub i32 %570, %566
+  %572 = icmp sgt i32 %571, %537
+  br i1 %572, label %forcond.backedge.i.i.i.i, label %merge.i.i.i43.i.i
 
-merge.i.i.i38.i.i:                                ; preds = %forbody.i26.i.i.i
-  %565 = sext i32 %563 to i64
-  %566 = sub i64 %527, %565
-  %567 = getelementptr i32, ptr %.val22.i.i.i, i64 %566
-  %568 = load ptr, ptr %557, align 8
-  %569 = sext i32 %558 to i64
-  %570 = getelementptr i32, ptr %568, i64 %569
-  %571 = shl nsw i64 %565, 2
-  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %567, ptr %570, i64 %571)
-  %572 = icmp eq i32 %bcmp.i.i.i.i.i, 0
-  br i1 %572, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forcond.backedge.i.i.i.i
+merge.i.i.i43.i.i:                                ; preds = %forbody.i26.i.i.i
+  %573 = sext i32 %571 to i64
+  %574 = sub i64 %535, %573
+  %575 = getelementptr i32, ptr %.val22.i.i.i, i64 %574
+  %576 = load ptr, ptr %565, align 8
+  %577 = sext i32 %566 to i64
+  %578 = getelementptr i32, ptr %576, i64 %577
+  %579 = shl nsw i64 %573, 2
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %575, ptr %578, i64 %579)
+  %580 = icmp eq i32 %bcmp.i.i.i.i.i, 0
+  br i1 %580, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forcond.backedge.i.i.i.i
 
-forcond.backedge.i.i.i.i:                         ; preds = %merge.i.i.i38.i.i, %forbody.i26.i.i.i
-  %573 = icmp slt i64 %560, %553
-  %exitcond.not.i27.i.i.i = icmp eq i64 %560, %553
+forcond.backedge.i.i.i.i:                         ; preds = %merge.i.i.i43.i.i, %forbody.i26.i.i.i
+  %581 = icmp slt i64 %568, %561
+  %exitcond.not.i27.i.i.i = icmp eq i64 %568, %561
   br i1 %exitcond.not.i27.i.i.i, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forbody.i26.i.i.i
 
-"$Sequence.ends_with_stop_sequence.exit.i.i.i":   ; preds = %forcond.backedge.i.i.i.i, %merge.i.i.i38.i.i
-  %.lcssa.i24.i.i.i = phi i1 [ %559, %merge.i.i.i38.i.i ], [ %573, %forcond.backedge.i.i.i.i ]
+"$Sequence.ends_with_stop_sequence.exit.i.i.i":   ; preds = %forcond.backedge.i.i.i.i, %merge.i.i.i43.i.i
+  %.lcssa.i24.i.i.i = phi i1 [ %567, %merge.i.i.i43.i.i ], [ %581, %forcond.backedge.i.i.i.i ]
   br i1 %.lcssa.i24.i.i.i, label %then5.i.i, label %merge.i.i20.i
 
-merge.i.i20.i:                                    ; preds = %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %and.lhs.true3.i.i.i, %else.i.i.i, %"$Sequence.is_restricted.exit.i44.i.i", %or.lhs.false.i.i.i
-  %574 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 44
-  %575 = load i32, ptr %574, align 4
-  %.not18.i.i.i = icmp slt i32 %529, %575
+merge.i.i20.i:                                    ; preds = %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %and.lhs.true3.i.i.i, %else.i.i.i, %"$Sequence.is_restricted.exit.i50.i.i", %or.lhs.false.i.i.i
+  %582 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 44
+  %583 = load i32, ptr %582, align 4
+  %.not18.i.i.i = icmp slt i32 %537, %583
   br i1 %.not18.i.i.i, label %merge1.i, label %then5.i.i
 
-then5.i.i:                                        ; preds = %merge.i.i20.i, %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %"$Sequence.is_stop_token.exit.i.i.i", %forbody.lr.ph.i.i.i.i
-  %common.ret.op.i.ph.i.i = phi i32 [ 1, %forbody.lr.ph.i.i.i.i ], [ 3, %merge.i.i20.i ], [ 2, %"$Sequence.ends_with_stop_sequence.exit.i.i.i" ], [ 1, %"$Sequence.is_stop_token.exit.i.i.i" ]
-  %576 = load ptr, ptr %74, align 8
-  %577 = load i64, ptr %75, align 8
-  %578 = getelementptr %6, ptr %576, i64 %577
-  %579 = add i64 %577, 1
-  store i64 %579, ptr %75, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %578, i8 0, i64 472, i1 false)
-  %580 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %580, ptr %578, align 8
-  %581 = getelementptr i8, ptr %578, i64 8
-  store i32 2, ptr %581, align 4
-  %582 = getelementptr i8, ptr %578, i64 20
-  store i32 -1, ptr %582, align 4
-  %.val.i.i45.i.i = load i64, ptr %295, align 8
-  %.val17.i.i46.i.i = load i32, ptr %296, align 4
-  %583 = trunc i64 %.val.i.i45.i.i to i32
-  %584 = sub i32 %583, %.val17.i.i46.i.i
-  %585 = getelementptr i8, ptr %578, i64 24
-  store i32 %584, ptr %585, align 4
-  %586 = load i32, ptr %296, align 4
-  %587 = getelementptr i8, ptr %578, i64 28
-  store i32 %586, ptr %587, align 4
-  %588 = load i32, ptr %444, align 4
-  %589 = getelementptr i8, ptr %578, i64 32
-  store i32 %588, ptr %589, align 4
-  %590 = getelementptr i8, ptr %578, i64 36
+then5.i.i:                                        ; preds = %merge.i.i20.i, %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %"$Sequence.is_stop_token.exit.i.i.i", %forbody.lr.ph.i.i44.i.i
+  %common.ret.op.i.ph.i.i = phi i32 [ 1, %forbody.lr.ph.i.i44.i.i ], [ 3, %merge.i.i20.i ], [ 2, %"$Sequence.ends_with_stop_sequence.exit.i.i.i" ], [ 1, %"$Sequence.is_stop_token.exit.i.i.i" ]
+  %584 = load ptr, ptr %74, align 8
+  %585 = load i64, ptr %75, align 8
+  %586 = getelementptr %6, ptr %584, i64 %585
+  %587 = add i64 %585, 1
+  store i64 %587, ptr %75, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %586, i8 0, i64 472, i1 false)
+  %588 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %588, ptr %586, align 8
+  %589 = getelementptr i8, ptr %586, i64 8
+  store i32 2, ptr %589, align 4
+  %590 = getelementptr i8, ptr %586, i64 20
   store i32 -1, ptr %590, align 4
-  %591 = load i64, ptr %52, align 8
-  %592 = getelementptr i8, ptr %578, i64 208
-  store i64 %591, ptr %592, align 8
-  %593 = getelementptr i8, ptr %578, i64 12
-  store i32 %common.ret.op.i.ph.i.i, ptr %593, align 4
-  %594 = load i64, ptr %76, align 8
-  %595 = add i64 %594, 1
-  store i64 %595, ptr %76, align 8
+  %.val.i.i51.i.i = load i64, ptr %295, align 8
+  %.val17.i.i52.i.i = load i32, ptr %296, align 4
+  %591 = trunc i64 %.val.i.i51.i.i to i32
+  %592 = sub i32 %591, %.val17.i.i52.i.i
+  %593 = getelementptr i8, ptr %586, i64 24
+  store i32 %592, ptr %593, align 4
+  %594 = load i32, ptr %296, align 4
+  %595 = getelementptr i8, ptr %586, i64 28
+  store i32 %594, ptr %595, align 4
+  %596 = load i32, ptr %444, align 4
+  %597 = getelementptr i8, ptr %586, i64 32
+  store i32 %596, ptr %597, align 4
+  %598 = getelementptr i8, ptr %586, i64 36
+  store i32 -1, ptr %598, align 4
+  %599 = load i64, ptr %52, align 8
+  %600 = getelementptr i8, ptr %586, i64 208
+  store i64 %599, ptr %600, align 8
+  %601 = getelementptr i8, ptr %586, i64 12
+  store i32 %common.ret.op.i.ph.i.i, ptr %601, align 4
+  %602 = load i64, ptr %76, align 8
+  %603 = add i64 %602, 1
+  store i64 %603, ptr %76, align 8
   call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   br label %merge1.i
 
 merge1.i:                                         ; preds = %then5.i.i, %merge.i.i20.i, %"$Scheduler.fail_without_token.exit.i.i", %"$Scheduler.fail_not_finite.exit.i.i", %"$Scheduler.register_prompt_pages.exit.i", %forbody.i
-  %596 = add nuw nsw i64 %i.037.i, 1
-  %exitcond.not.i = icmp eq i64 %596, %54
+  %604 = add nuw nsw i64 %i.041.i, 1
+  %exitcond.not.i = icmp eq i64 %604, %54
   br i1 %exitcond.not.i, label %common.ret.sink.split, label %forbody.i
 
 else3:                                            ; preds = %merge
-  %597 = getelementptr i8, ptr %0, i64 528
-  store i64 %16, ptr %597, align 8
-  %598 = getelementptr i8, ptr %0, i64 1198
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %598, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
-  %599 = getelementptr i8, ptr %0, i64 488
-  %600 = load i64, ptr %2, align 8
-  %601 = icmp sgt i64 %600, 0
-  br i1 %601, label %forbody.lr.ph.i.i, label %common.ret.sink.split
+  %605 = getelementptr i8, ptr %0, i64 528
+  store i64 %16, ptr %605, align 8
+  %606 = getelementptr i8, ptr %0, i64 1198
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %606, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
+  %607 = getelementptr i8, ptr %0, i64 488
+  %608 = load i64, ptr %2, align 8
+  %609 = icmp sgt i64 %608, 0
+  br i1 %609, label %forbody.lr.ph.i.i, label %common.ret.sink.split
 
 forbody.lr.ph.i.i:                                ; preds = %else3
-  %602 = getelementptr i8, ptr %0, i64 344
-  %603 = getelementptr i8, ptr %0, i64 352
+  %610 = getelementptr i8, ptr %0, i64 344
+  %611 = getelementptr i8, ptr %0, i64 352
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
-  %i.08.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %631, %merge1.i.i ]
-  %604 = load ptr, ptr %599, align 8
-  %605 = getelementptr %4, ptr %604, i64 %i.08.i.i
-  %606 = load ptr, ptr %605, align 8
-  store ptr null, ptr %605, align 8
-  %.not.i.i19 = icmp eq ptr %606, null
+  %i.08.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %639, %merge1.i.i ]
+  %612 = load ptr, ptr %607, align 8
+  %613 = getelementptr %4, ptr %612, i64 %i.08.i.i
+  %614 = load ptr, ptr %613, align 8
+  store ptr null, ptr %613, align 8
+  %.not.i.i19 = icmp eq ptr %614, null
   br i1 %.not.i.i19, label %merge1.i.i, label %then.i.i20
 
 then.i.i20:                                       ; preds = %forbody.i.i
-  %607 = load ptr, ptr %602, align 8
-  %608 = load i64, ptr %603, align 8
-  %609 = getelementptr %6, ptr %607, i64 %608
-  %610 = add i64 %608, 1
-  store i64 %610, ptr %603, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %609, i8 0, i64 472, i1 false)
-  %611 = load i64, ptr %606, align 8
-  store i64 %611, ptr %609, align 8
-  %612 = getelementptr i8, ptr %609, i64 8
-  store i32 3, ptr %612, align 4
-  %613 = getelementptr i8, ptr %609, i64 20
-  store i32 -1, ptr %613, align 4
-  %614 = getelementptr i8, ptr %606, i64 24
-  %.val.i.i.i.i21 = load i64, ptr %614, align 8
-  %615 = getelementptr i8, ptr %606, i64 40
-  %.val17.i.i.i.i22 = load i32, ptr %615, align 4
-  %616 = trunc i64 %.val.i.i.i.i21 to i32
-  %617 = sub i32 %616, %.val17.i.i.i.i22
-  %618 = getelementptr i8, ptr %609, i64 24
-  store i32 %617, ptr %618, align 4
-  %619 = load i32, ptr %615, align 4
-  %620 = getelementptr i8, ptr %609, i64 28
-  store i32 %619, ptr %620, align 4
-  %621 = getelementptr i8, ptr %606, i64 68
-  %622 = load i32, ptr %621, align 4
-  %623 = getelementptr i8, ptr %609, i64 32
-  store i32 %622, ptr %623, align 4
-  %624 = getelementptr i8, ptr %609, i64 36
-  store i32 -1, ptr %624, align 4
-  %625 = load i64, ptr %597, align 8
-  %626 = getelementptr i8, ptr %609, i64 208
-  store i64 %625, ptr %626, align 8
-  %627 = getelementptr i8, ptr %609, i64 12
-  store i32 6, ptr %627, align 4
-  %628 = getelementptr i8, ptr %609, i64 16
-  store i32 %10, ptr %628, align 4
-  %629 = getelementptr i8, ptr %609, i64 216
-  %630 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %629, i64 256, ptr nonnull @"$string.9", ptr nonnull %message)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %606)
+  %615 = load ptr, ptr %610, align 8
+  %616 = load i64, ptr %611, align 8
+  %617 = getelementptr %6, ptr %615, i64 %616
+  %618 = add i64 %616, 1
+  store i64 %618, ptr %611, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %617, i8 0, i64 472, i1 false)
+  %619 = load i64, ptr %614, align 8
+  store i64 %619, ptr %617, align 8
+  %620 = getelementptr i8, ptr %617, i64 8
+  store i32 3, ptr %620, align 4
+  %621 = getelementptr i8, ptr %617, i64 20
+  store i32 -1, ptr %621, align 4
+  %622 = getelementptr i8, ptr %614, i64 24
+  %.val.i.i.i.i21 = load i64, ptr %622, align 8
+  %623 = getelementptr i8, ptr %614, i64 40
+  %.val17.i.i.i.i22 = load i32, ptr %623, align 4
+  %624 = trunc i64 %.val.i.i.i.i21 to i32
+  %625 = sub i32 %624, %.val17.i.i.i.i22
+  %626 = getelementptr i8, ptr %617, i64 24
+  store i32 %625, ptr %626, align 4
+  %627 = load i32, ptr %623, align 4
+  %628 = getelementptr i8, ptr %617, i64 28
+  store i32 %627, ptr %628, align 4
+  %629 = getelementptr i8, ptr %614, i64 68
+  %630 = load i32, ptr %629, align 4
+  %631 = getelementptr i8, ptr %617, i64 32
+  store i32 %630, ptr %631, align 4
+  %632 = getelementptr i8, ptr %617, i64 36
+  store i32 -1, ptr %632, align 4
+  %633 = load i64, ptr %605, align 8
+  %634 = getelementptr i8, ptr %617, i64 208
+  store i64 %633, ptr %634, align 8
+  %635 = getelementptr i8, ptr %617, i64 12
+  store i32 6, ptr %635, align 4
+  %636 = getelementptr i8, ptr %617, i64 16
+  store i32 %10, ptr %636, align 4
+  %637 = getelementptr i8, ptr %617, i64 216
+  %638 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %637, i64 256, ptr nonnull @"$string.9", ptr nonnull %message)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %614)
   br label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %then.i.i20, %forbody.i.i
-  %631 = add nuw nsw i64 %i.08.i.i, 1
-  %exitcond.not.i.i = icmp eq i64 %631, %600
+  %639 = add nuw nsw i64 %i.08.i.i, 1
+  %exitcond.not.i.i = icmp eq i64 %639, %608
   br i1 %exitcond.not.i.i, label %common.ret.sink.split, label %forbody.i.i
 }
 
@@ -13037,7 +13063,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %29 = zext nneg i32 %27 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.768", i64 0, i64 %29
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.769", i64 0, i64 %29
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i"
 
@@ -16648,7 +16674,7 @@ merge17.i.i:                                      ; preds = %then.i
 
 switch.lookup:                                    ; preds = %then.i
   %12 = zext nneg i32 %5 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.768", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.769", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i"
 
@@ -18836,7 +18862,7 @@ switch.hole_check:                                ; preds = %then.i28
 switch.lookup200:                                 ; preds = %switch.hole_check
   %51 = zext nneg i32 %44 to i64
   %reltable.shift259 = shl i64 %51, 2
-  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.766.rel", i64 %reltable.shift259)
+  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.767.rel", i64 %reltable.shift259)
   br label %"$json.kind_name.exit.i30"
 
 "$json.kind_name.exit.i30":                       ; preds = %switch.lookup200, %merge17.i.i37
@@ -24005,7 +24031,7 @@ merge17.i.i.i.i:                                  ; preds = %"$Problems.next.exi
 
 switch.lookup:                                    ; preds = %"$Problems.next.exit48.i.i.i"
   %238 = zext nneg i32 %235 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.768", i64 0, i64 %238
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.769", i64 0, i64 %238
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
@@ -24274,7 +24300,7 @@ merge17.i.i48.i.i:                                ; preds = %"$Problems.next.exi
 
 switch.lookup106:                                 ; preds = %"$Problems.next.exit89.i.i.i"
   %334 = zext nneg i32 %331 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.768", i64 0, i64 %334
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.769", i64 0, i64 %334
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$json.kind_name.exit.i43.i.i"
 
@@ -24976,7 +25002,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %574 = zext nneg i32 %526 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.771", i64 0, i64 %574
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.772", i64 0, i64 %574
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$dtypes.bytes.exit140.i.i.i.i.i"
 
