@@ -22,6 +22,7 @@ ROUTERS = (
     health_router,
     pages_router,
 )
+PAGE = "/"
 UNUSED_STATUS = "422"
 
 
@@ -34,7 +35,7 @@ def create_app(service):
         app.include_router(make_router(service))
     description = without_unused(app.openapi())
     app.openapi = lambda: description
-    return Entry(app, service, description["paths"])
+    return Entry(app, service, [*description["paths"], PAGE])
 
 
 def without_unused(description):
