@@ -22,19 +22,23 @@ class Inbox:
     def __init__(self):
         self.ready = {}
         self.waiter = None
+        self.is_woken = False
 
     def add(self, choice):
         self.ready[choice] = True
 
     def wake(self):
+        """Let the task go on, or not wait the next time where it is busy now."""
+        self.is_woken = True
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
     async def take(self):
         """Return the choices with news; none when it was only woken."""
-        if not self.ready:
+        if not (self.ready or self.is_woken):
             self.waiter = asyncio.get_running_loop().create_future()
             await self.waiter
+        self.is_woken = False
         taken, self.ready = self.ready, {}
         return taken
 
@@ -45,8 +49,9 @@ class EngineBridge:
     All calls are made on the event loop's thread.
     """
 
-    def __init__(self, engine):
+    def __init__(self, engine, guides):
         self.engine = engine
+        self.guides = guides
         self.routes = {}
         self.loop = None
 
@@ -70,7 +75,7 @@ class EngineBridge:
     def deliver(self):
         """Take all events in one go and wake each inbox once."""
         records = self.engine.poll_records()
-        touched = {}
+        touched, guided = {}, {}
         rows = zip(*[records[name].tolist() for name in COLUMNS], strict=True)
         for at, (request_id, kind, *values) in enumerate(rows):
             route = self.routes.get(request_id)
@@ -78,12 +83,26 @@ class EngineBridge:
                 continue
             choice, inbox = route
             take_event(choice, kind, values, records, at)
+            if choice.guide is not None:
+                guided[choice] = values[0]
             if kind != abi.EVENT_TOKEN:
                 del self.routes[request_id]
             inbox.ready[choice] = True
             touched[inbox] = True
         for inbox in touched:
             inbox.wake()
+        for choice, token_id in guided.items():
+            if choice.request_id in self.routes:
+                self.guides.advance(choice, token_id, self.refuse)
+
+    def refuse(self, choice, error):
+        """End a choice that its grammar cannot guide any further."""
+        route = self.routes.get(choice.request_id)
+        if route is not None:
+            self.cancel(choice)
+            choice.ending = ("refused", 0, str(error))
+            route[1].add(choice)
+            route[1].wake()
 
 
 def take_event(choice, kind, values, records, at):

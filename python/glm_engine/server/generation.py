@@ -51,6 +51,7 @@ class Choice:
     cached_tokens: int = 0
     token_at: float | None = None
     finish_reason: str | None = None
+    guide: object = None
 
     def advance(self):
         """Return the piece that the events since the last call make; its text may be empty."""
@@ -93,6 +94,8 @@ def failure_of(reason, status, message):
         return ApiError(408, text, code="deadline_exceeded", headers=NO_RETRY)
     if reason == "cancelled":
         return ApiError(503, "the server cancelled the request", code="cancelled")
+    if reason == "refused":
+        return ApiError(400, message, code="grammar_error")
     lost = status == Status.GLM_DEVICE_ERROR
     text = f"the engine failed this request: {message}"
     return ApiError(503 if lost else 500, text, code=name_of(status))

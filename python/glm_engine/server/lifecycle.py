@@ -84,6 +84,7 @@ class Server(uvicorn.Server):
         self.care.cancel()
         self.service.bridge.close()
         self.service.encoder.close()
+        self.service.guides.close()
 
     @contextlib.contextmanager
     def capture_signals(self):

@@ -8,6 +8,7 @@ from glm_engine.detokenizer import IncrementalDetokenizer
 from glm_engine.errors import BadInputError
 from glm_engine.server.admission import Gate
 from glm_engine.server.bridge import EngineBridge
+from glm_engine.server.guides import Guides
 from glm_engine.server.metrics import Metrics, MetricsPage
 from glm_engine.server.prompts import PromptEncoder
 
@@ -31,7 +32,8 @@ class Service:
         self.ending_ids = model.ending_ids
         self.defaults = model.defaults
         self.keys = keys
-        self.bridge = EngineBridge(engine)
+        self.guides = Guides(engine, tokenizer, self.vocab_size, model)
+        self.bridge = EngineBridge(engine, self.guides)
         self.encoder = PromptEncoder(tokenizer, self.max_seq, settings)
         self.metrics = Metrics()
         self.metrics_page = MetricsPage(self)

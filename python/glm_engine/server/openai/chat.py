@@ -3,13 +3,15 @@
 from fastapi import APIRouter, Request
 
 from glm_engine.dialogue import DialogueParser, starts_in_reasoning
+from glm_engine.dialogue.tags import THINK_END
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Job
+from glm_engine.server.guides import guide_choices
 from glm_engine.server.limits import JsonRoute
 from glm_engine.server.openai.answers import RESPONSES
 from glm_engine.server.openai.chat_answers import ChatPresenter
 from glm_engine.server.openai.chat_fields import ChatRequest
-from glm_engine.server.openai.constraints import check_constraints
+from glm_engine.server.openai.constraints import call_constraints, compiled, constraints_of
 from glm_engine.server.openai.conversation import render
 from glm_engine.server.openai.messages import template_tools
 from glm_engine.server.openai.requests import check_model, make_choices, value_or
@@ -25,8 +27,8 @@ def num_logprobs(fields):
 
 async def make_job(service, fields, visit):
     """Return the job of a conversation, and the parsers of its choices."""
-    check_constraints(fields)
     tools = [] if fields.tool_choice == "none" else template_tools(fields.tools)
+    constraints = call_constraints(fields, tools) + constraints_of(fields)
     text = render(service, fields, tools)
     prompt = await service.encoder.encode(text, add_special_tokens=False, param="messages")
     service.encoder.check_ids(prompt, service.vocab_size, "messages")
@@ -35,6 +37,8 @@ async def make_job(service, fields, visit):
     choices = make_choices(service, fields, prompt, room, num_logprobs(fields))
     visit.prompt_tokens = len(prompt)
     thinks = starts_in_reasoning(text)
+    if grammar := await compiled(service, fields, constraints):
+        guide_choices(choices, grammar, service.tokenizer.id_of(THINK_END) if thinks else None)
     parsers = [DialogueParser(thinks, tools, bool(tools)) for _ in choices]
     return Job(service, choices, visit), parsers
 

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from glm_engine.server.openai.constraint_fields import ConstraintFields
 from glm_engine.server.openai.fields import (
     MAX_LOGPROBS,
     MAX_TOKENS,
@@ -20,18 +21,6 @@ REASONING_EFFORTS = Literal["none", "minimal", "low", "medium", "high", "xhigh",
 class Thinking(StrictModel):
     type: Literal["enabled", "disabled"]
     clear_thinking: bool | None = None
-
-
-class JsonSchema(StrictModel):
-    name: str | None = None
-    description: str | None = None
-    schema_: dict[str, Any] | None = Field(None, alias="schema")
-    strict: bool | None = None
-
-
-class ResponseFormat(StrictModel):
-    type: Literal["text", "json_object", "json_schema"]
-    json_schema: JsonSchema | None = None
 
 
 class NamedFunction(StrictModel):
@@ -58,10 +47,9 @@ class ConversationFields(StrictModel):
     chat_template: only() = None
 
 
-class ChatRequest(SamplingFields, ConversationFields):
+class ChatRequest(SamplingFields, ConversationFields, ConstraintFields):
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
-    parallel_tool_calls: Harmless = None
-    response_format: ResponseFormat | None = None
+    parallel_tool_calls: bool | None = True
     logprobs: bool | None = False
     top_logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
     max_completion_tokens: int | None = Field(None, ge=1, le=MAX_TOKENS)

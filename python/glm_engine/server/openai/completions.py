@@ -9,8 +9,11 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Job
+from glm_engine.server.guides import guide_choices
 from glm_engine.server.limits import JsonRoute
 from glm_engine.server.openai.answers import RESPONSES
+from glm_engine.server.openai.constraint_fields import ConstraintFields
+from glm_engine.server.openai.constraints import compiled, constraints_of
 from glm_engine.server.openai.fields import MAX_LOGPROBS, Harmless, SamplingFields, only
 from glm_engine.server.openai.logprobs import completion_logprobs
 from glm_engine.server.openai.requests import check_model, make_choices
@@ -50,7 +53,7 @@ PROMPT_SCHEMA = {
 }
 
 
-class CompletionRequest(SamplingFields):
+class CompletionRequest(SamplingFields, ConstraintFields):
     prompt: Annotated[list, PlainValidator(prompt_list), WithJsonSchema(PROMPT_SCHEMA)]
     logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
     echo: bool | None = False
@@ -157,6 +160,8 @@ async def make_job(service, fields, visit):
         text = prompt if isinstance(prompt, str) else service.decode(ids)
         echoes += [text if fields.echo else ""] * len(made)
         choices += made
+    if grammar := await compiled(service, fields, constraints_of(fields)):
+        guide_choices(choices, grammar)
     visit.prompt_tokens = num_prompt_tokens
     return Job(service, choices, visit), echoes
 

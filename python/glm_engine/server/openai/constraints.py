@@ -1,18 +1,94 @@
-"""What a grammar would have to enforce; without one such a request is refused by name."""
+"""From the fields of a request to the grammar that its answer must follow."""
+
+from dataclasses import dataclass, field
+
+import orjson
 
 from glm_engine.server.errors import ApiError
+from glm_engine.server.openai.chat_fields import NamedTool
 
-FREE_TOOL_CHOICES = (None, "auto", "none")
-
-
-def check_constraints(fields):
-    """Refuse a format or a choice of tools that only a grammar could keep."""
-    if fields.response_format and fields.response_format.type != "text":
-        kind = fields.response_format.type
-        refuse("response_format", f"type {kind!r} is not supported here, only 'text'")
-    if fields.tool_choice not in FREE_TOOL_CHOICES:
-        refuse("tool_choice", "only 'auto' and 'none' are supported here")
+SCHEMA_PARAM = "response_format.json_schema.schema"
 
 
-def refuse(param, message):
-    raise ApiError(400, f"{param}: {message}", param, "unsupported_value")
+@dataclass(frozen=True)
+class Constraint:
+    """A call of the compiler: what `param` of the request asks for."""
+
+    param: str
+    method: str
+    arguments: tuple = ()
+    options: dict = field(default_factory=dict)
+
+
+def constraints_of(fields):
+    """Return what the fields of an answer's form ask for."""
+    found = format_constraints(fields.response_format)
+    outputs = fields.structured_outputs
+    if outputs:
+        found += json_constraint("structured_outputs.json", outputs.json_)
+        found += text_constraints("structured_outputs", outputs.regex, outputs.choice)
+        if outputs.json_object:
+            found.append(Constraint("structured_outputs.json_object", "json_object"))
+    found += json_constraint("guided_json", fields.guided_json)
+    return found + text_constraints("guided", fields.guided_regex, fields.guided_choice)
+
+
+def format_constraints(form):
+    if form is None or form.type == "text":
+        return []
+    if form.type == "json_object":
+        return [Constraint("response_format", "json_object")]
+    if form.json_schema is None or form.json_schema.schema_ is None:
+        raise ApiError(400, f"{SCHEMA_PARAM}: expected a JSON schema", SCHEMA_PARAM)
+    options = {"strict": bool(form.json_schema.strict), "name": SCHEMA_PARAM}
+    return [Constraint(SCHEMA_PARAM, "json_schema", (form.json_schema.schema_,), options)]
+
+
+def json_constraint(param, schema):
+    if schema is None:
+        return []
+    if isinstance(schema, str):
+        try:
+            schema = orjson.loads(schema)
+        except ValueError as error:
+            raise ApiError(400, f"{param}: not JSON: {error}", param) from error
+    return [Constraint(param, "json_schema", (schema,), {"name": param})]
+
+
+def text_constraints(place, regex, choice):
+    joint = "_" if place == "guided" else "."
+    wanted = {"regex": regex, "choice": choice}
+    return [
+        Constraint(f"{place}{joint}{name}", name, (value,), {"name": f"{place}{joint}{name}"})
+        for name, value in wanted.items()
+        if value is not None
+    ]
+
+
+def call_constraints(fields, tools):
+    """Return what `tool_choice` asks for."""
+    chosen = fields.tool_choice
+    if chosen in (None, "auto", "none"):
+        return []
+    if not tools:
+        raise ApiError(400, "tool_choice: there are no tools to choose from", "tool_choice")
+    is_named = isinstance(chosen, NamedTool)
+    name = chosen.function.name if is_named else None
+    takes_one = is_named or fields.parallel_tool_calls is False
+    options = {"name": name, "at_most": 1 if takes_one else None}
+    return [Constraint("tool_choice", "tool_calls", (tools,), options)]
+
+
+async def compiled(service, fields, constraints):
+    """Return the grammar of the one constraint that there may be, None where there is none."""
+    if not constraints:
+        return None
+    if len(constraints) > 1:
+        names = " and ".join(one.param for one in constraints)
+        raise ApiError(400, f"{names}: only one of them can be kept", constraints[1].param)
+    found = constraints[0]
+    if fields.ignore_eos:
+        raise ApiError(400, f"ignore_eos: {found.param} needs the end of text", "ignore_eos")
+    return await service.guides.compiled(
+        found.param, found.method, *found.arguments, **found.options
+    )

@@ -1,0 +1,221 @@
+"""Answers that follow a schema, an expression, a choice or the form of a call."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
+
+import jsonschema
+import openai
+import pydantic
+import pytest
+
+from tests.server.openai.test_chat import ASKED, WEATHER, chat
+from tests.server.serving import MODEL, QUESTION
+
+CITY = {
+    "type": "object",
+    "properties": {
+        "capital": {"type": "string", "maxLength": 12},
+        "population": {"type": "integer", "minimum": 0, "maximum": 99_999},
+        "kind": {"enum": ["city", "town"]},
+    },
+    "required": ["capital", "population", "kind"],
+    "additionalProperties": False,
+}
+FORECAST = {
+    "type": "function",
+    "function": {
+        "name": "forecast",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "unit": {"enum": ["celsius", "kelvin"]},
+                "days": {"type": "integer", "minimum": 1, "maximum": 14},
+            },
+            "required": ["unit", "days"],
+        },
+    },
+}
+
+
+THINK_END = 2038
+
+
+class Capital(pydantic.BaseModel):
+    name: str = pydantic.Field(max_length=16)
+    continent: Literal["Africa", "Europe"]
+    rank: int = pydantic.Field(ge=1, le=9)
+
+
+def form(schema, **more):
+    return {"type": "json_schema", "json_schema": {"name": "city", "schema": schema, **more}}
+
+
+def content(client, **fields):
+    answer = chat(client, **fields)
+    assert answer.choices[0].finish_reason == "stop"
+    return answer.choices[0].message.content
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_schema(client, is_strict) -> None:
+    form_of_answer = form(CITY, strict=is_strict)
+    jsonschema.validate(json.loads(content(client, response_format=form_of_answer)), CITY)
+
+
+def test_a_pydantic_model(client) -> None:
+    answer = client.chat.completions.parse(model=MODEL, messages=ASKED, response_format=Capital)
+    assert isinstance(answer.choices[0].message.parsed, Capital)
+
+
+def test_streamed_and_many_are_the_same_as_whole_and_alone(client) -> None:
+    fields = {"response_format": form(CITY), "temperature": 1.0, "seed": 5}
+    answers = chat(client, n=3, **fields).choices
+    texts = [answer.message.content for answer in answers]
+    for text in texts:
+        jsonschema.validate(json.loads(text), CITY)
+    streamed = ["", "", ""]
+    for chunk in chat(client, n=3, stream=True, **fields):
+        for choice in chunk.choices:
+            streamed[choice.index] += choice.delta.content or ""
+    assert streamed == texts
+
+
+def test_any_object(client) -> None:
+    form_of_answer = {"type": "json_object"}
+    answer = chat(client, response_format=form_of_answer, temperature=1.0, seed=3, max_tokens=400)
+    choice = answer.choices[0]
+    assert choice.message.content.startswith("{")
+    if choice.finish_reason == "stop":
+        assert isinstance(json.loads(choice.message.content), dict)
+
+
+def test_text_is_no_constraint(client) -> None:
+    assert content(client, response_format={"type": "text"}) == "Paris."
+
+
+@pytest.mark.parametrize(
+    ("extra", "fits"),
+    [
+        ({"guided_choice": ["Rome", "Parma"]}, lambda text: text in ("Rome", "Parma")),
+        ({"structured_outputs": {"choice": ["Oslo"]}}, lambda text: text == "Oslo"),
+        ({"guided_regex": "[A-F]{3}-\\d{2}"}, lambda text: text[3] == "-" and len(text) == 6),
+        ({"structured_outputs": {"regex": "x{4}"}}, lambda text: text == "xxxx"),
+        ({"guided_json": {"const": [1, None]}}, lambda text: json.loads(text) == [1, None]),
+        ({"guided_json": '{"type": "boolean"}'}, lambda text: text in ("true", "false")),
+        ({"structured_outputs": {"json": {"enum": [7]}}}, lambda text: text == "7"),
+        ({"structured_outputs": {"json_object": False}}, lambda text: text == "Paris."),
+    ],
+)
+def test_forms_of_vllm(client, extra, fits) -> None:
+    assert fits(content(client, extra_body=extra))
+
+
+def test_completions_follow_them_too(client) -> None:
+    answer = client.completions.create(
+        model=MODEL,
+        prompt=[QUESTION, "The capital of Italy is"],
+        extra_body={"guided_choice": [" Paris.", " Rome."]},
+    )
+    assert [one.text for one in answer.choices] == [" Paris.", " Rome."]
+    assert {one.finish_reason for one in answer.choices} == {"stop"}
+
+
+def test_a_required_call(client) -> None:
+    answer = chat(client, tools=[FORECAST], tool_choice="required", parallel_tool_calls=False)
+    choice = answer.choices[0]
+    assert choice.finish_reason == "tool_calls"
+    assert choice.message.content is None
+    (call,) = choice.message.tool_calls
+    parameters = FORECAST["function"]["parameters"]
+    jsonschema.validate(json.loads(call.function.arguments), parameters)
+
+
+def test_required_calls_are_all_that_comes(client) -> None:
+    fields = {"tools": [WEATHER, FORECAST], "tool_choice": "required", "max_tokens": 40}
+    message = chat(client, **fields, seed=1, temperature=1.0).choices[0].message
+    assert message.content is None
+    assert {call.function.name for call in message.tool_calls} <= {"weather", "forecast"}
+
+
+def test_a_named_call(client) -> None:
+    named = {"type": "function", "function": {"name": "forecast"}}
+    for seed in range(3):
+        fields = {"tools": [WEATHER, FORECAST], "tool_choice": named, "temperature": 1.0}
+        choice = chat(client, seed=seed, **fields).choices[0]
+        assert choice.finish_reason == "tool_calls"
+        assert [call.function.name for call in choice.message.tool_calls] == ["forecast"]
+        arguments = json.loads(choice.message.tool_calls[0].function.arguments)
+        jsonschema.validate(arguments, FORECAST["function"]["parameters"])
+
+
+def test_a_thought_comes_before_a_schema(client) -> None:
+    extra = {"chat_template_kwargs": {"enable_thinking": True}}
+    ends_at_once = {str(THINK_END): 100}
+    answer = chat(client, response_format=form(CITY), extra_body=extra, logit_bias=ends_at_once)
+    jsonschema.validate(json.loads(answer.choices[0].message.content), CITY)
+    free = chat(client, response_format=form(CITY), extra_body=extra, max_tokens=6)
+    assert free.choices[0].message.reasoning_content
+    assert free.choices[0].finish_reason == "length"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "text"),
+    [
+        (
+            {"response_format": form({"items": {"type": "strin"}}, strict=True)},
+            "response_format.json_schema.schema",
+            "response_format.json_schema.schema#/items: Invalid type",
+        ),
+        (
+            {"response_format": {"type": "json_schema"}},
+            "response_format.json_schema.schema",
+            "expected a JSON schema",
+        ),
+        ({"extra_body": {"guided_regex": "("}}, "guided_regex", "guided_regex: unclosed group"),
+        ({"extra_body": {"guided_json": "{"}}, "guided_json", "not JSON"),
+        ({"extra_body": {"guided_json": "[]"}}, "guided_json", "expected an object"),
+        ({"extra_body": {"guided_choice": []}}, "guided_choice", "at least 1"),
+        (
+            {"extra_body": {"guided_regex": "a", "structured_outputs": {"regex": "b"}}},
+            "guided_regex",
+            "only one of them",
+        ),
+        (
+            {"response_format": {"type": "json_object"}, "extra_body": {"ignore_eos": True}},
+            "ignore_eos",
+            "needs the end of text",
+        ),
+        ({"tool_choice": "required"}, "tool_choice", "there are no tools"),
+        (
+            {
+                "tools": [WEATHER],
+                "tool_choice": {"type": "function", "function": {"name": "rain"}},
+            },
+            "tool_choice",
+            "no tool is named 'rain'; the tools are: weather",
+        ),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(client, fields, param, text) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        chat(client, **fields)
+    assert caught.value.param == param
+    assert text in caught.value.message
+
+
+def test_many_at_once_and_some_that_leave(server, client) -> None:
+    def ask(number):
+        fields = {"response_format": form(CITY), "temperature": 1.0, "seed": number}
+        if number % 3 == 0:
+            with chat(client, stream=True, **fields) as stream:
+                next(iter(stream))
+            return None
+        return json.loads(content(client, **fields))
+
+    with ThreadPoolExecutor(12) as pool:
+        documents = list(pool.map(ask, range(36)))
+    for document in filter(None, documents):
+        jsonschema.validate(document, CITY)
+    assert documents.count(None) == 12
+    server.wait_until_idle()
