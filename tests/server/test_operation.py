@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.server.serving import MODEL, QUESTION
 
 COMPLETIONS = "/v1/completions"
+TICK = 0.01
 
 
 def samples(server):
@@ -21,6 +22,7 @@ def samples(server):
 
 def test_health(server) -> None:
     assert server.http.get("/healthz").json() == {"status": "ok"}
+    assert server.http.get("/health").status_code == 200
     assert server.http.get("/readyz").json() == {"status": "ready"}
 
 
@@ -42,6 +44,7 @@ def test_metrics_count(server, client) -> None:
     assert gain("glm_generated_tokens_total") == 6
     assert gain("glm_prompt_tokens_total") == 10
     assert gain("glm_steps_total") >= 3
+    assert 0 < gain("glm_http_cpu_seconds_total") <= gain("process_cpu_seconds_total") + TICK
     assert gain("glm_time_to_first_token_seconds_count") == 2
     assert gain("glm_inter_token_seconds_count") == 4
     assert gain("glm_request_seconds_count") >= 3

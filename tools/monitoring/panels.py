@@ -241,15 +241,22 @@ ROWS = (
             Panel(
                 "CPU of a generated token",
                 "s",
-                "CPU seconds of the process over generated tokens; on the CPU device the model's "
-                "own computation is part of it.",
+                "CPU seconds over generated tokens: of the whole process, on the CPU device with "
+                "the model's own computation, and of the thread that speaks HTTP.",
                 (
                     Query(
                         share(
                             per_second("process_cpu_seconds_total"),
                             per_second("glm_generated_tokens_total"),
                         ),
-                        "CPU",
+                        "process",
+                    ),
+                    Query(
+                        share(
+                            per_second("glm_http_cpu_seconds_total"),
+                            per_second("glm_generated_tokens_total"),
+                        ),
+                        "HTTP",
                     ),
                 ),
             ),

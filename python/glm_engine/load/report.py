@@ -86,6 +86,7 @@ def throughput_table(points):
         ">peak",
         ">client CPU",
         ">CPU µs/token",
+        ">of it HTTP",
         title="throughput",
     )
     for point in points:
@@ -95,7 +96,7 @@ def throughput_table(points):
 
 def throughput_cells(point):
     good, server = point["goodput"], point["server"] or {}
-    cost = server.get("cpu_us_per_token")
+    costs = (server.get("cpu_us_per_token"), server.get("http_cpu_us_per_token"))
     return [
         rate_text(point),
         str(point["num_sent"]),
@@ -108,7 +109,7 @@ def throughput_cells(point):
         "" if good is None else f"{good['requests_per_second']:,.2f}",
         str(point["peak_concurrency"]),
         f"{point['client_cpu_share']:.0%}",
-        "" if cost is None else f"{cost:,.1f}",
+        *("" if cost is None else f"{cost:,.1f}" for cost in costs),
     ]
 
 

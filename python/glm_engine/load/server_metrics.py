@@ -4,9 +4,9 @@ from glm_engine.errors import BadInputError
 from glm_engine.load.connection import OK
 from glm_engine.load.target import ask_server
 
-CPU_SECONDS = "process_cpu_seconds_total"
 COUNTERS = {
-    "cpu_seconds": CPU_SECONDS,
+    "cpu_seconds": "process_cpu_seconds_total",
+    "http_cpu_seconds": "glm_http_cpu_seconds_total",
     "generated_tokens": "glm_generated_tokens_total",
     "prompt_tokens": "glm_prompt_tokens_total",
     "cached_prompt_tokens": "glm_cached_prompt_tokens_total",
@@ -38,12 +38,18 @@ def read_counters(address):
 
 
 def difference(before, after):
-    """What the counters grew by, and CPU microseconds for each generated token."""
+    """What the counters grew by, and CPU microseconds for each generated token.
+
+    `cpu_us_per_token` is the process's, `http_cpu_us_per_token` its thread's that speaks HTTP.
+    """
     grown = {
         name: after[key] - before[key]
         for name, key in COUNTERS.items()
         if key in before and key in after
     }
-    if grown.get("generated_tokens") and "cpu_seconds" in grown:
-        grown["cpu_us_per_token"] = grown["cpu_seconds"] / grown["generated_tokens"] / MICRO
+    tokens = grown.get("generated_tokens")
+    for name in ("cpu", "http_cpu"):
+        if tokens and f"{name}_seconds" in grown:
+            cost = grown[f"{name}_seconds"] / tokens / MICRO
+            grown[f"{name}_us_per_token"] = cost
     return grown or None

@@ -6,7 +6,7 @@ import sys
 import orjson
 import structlog
 
-QUIET_ENDPOINTS = ("/healthz", "/readyz", "/metrics", "/gauges", "/")
+QUIET_ENDPOINTS = ("/health", "/healthz", "/readyz", "/metrics", "/gauges", "/")
 log = structlog.get_logger("server")
 
 

@@ -113,6 +113,8 @@ class PreparedServer:
             f"glm_generated_tokens_total {self.generated}",
             "# TYPE process_cpu_seconds counter",
             f"process_cpu_seconds_total {self.generated * 50e-6}",
+            "# TYPE glm_http_cpu_seconds counter",
+            f"glm_http_cpu_seconds_total {self.generated * 20e-6}",
         ]
         return web.Response(text="\n".join(lines) + "\n")
 

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.bench.processes import ROOT, child_environment
-from tools.bench.serving.threads import pin, spent
+from tools.bench.serving.threads import pin
 
 GLM = (sys.executable, "-m", "glm_engine")
 READY = re.compile(r"serving \S+ on (http://[^\s\"]+)")
 START_SECONDS, END_SECONDS = 600, 60
-MICRO = 1e-6
 
 
 class RunFailedError(Exception):
@@ -81,20 +80,11 @@ def load(arguments: Sequence[str], cores: frozenset[int] | None = None) -> dict:
 
 
 def at_server(requests: Sequence[str], engine_options: Sequence[str], cores: Cores | None) -> dict:
-    """Figures of the requests at a server, with the CPU of its HTTP thread for each token."""
+    """Figures of the requests at a server, with what its own counters grew by."""
     with running_server(engine_options) as (process, url):
         if cores:
             pin(process.pid, cores.http, cores.engine)
-        load([url, *requests, "--requests", "8"], cores and cores.http)
-        before = spent(process.pid)
-        point = load([url, *requests, "--warm-up", "0"], cores and cores.http)
-        used = spent(process.pid) - before
-    tokens = point["output_tokens"]
-    return {
-        **point,
-        "http_us_per_token": used.http / tokens / MICRO,
-        "engine_us_per_token": used.engine / tokens / MICRO,
-    }
+        return load([url, *requests, "--warm-up", "8"], cores and cores.http)
 
 
 def in_engine(requests: Sequence[str], engine_options: Sequence[str], cores: Cores | None) -> dict:
