@@ -1,5 +1,7 @@
 """The official client against `glm serve` on capitals."""
 
+import json
+
 import anthropic
 import pytest
 
@@ -127,6 +129,60 @@ def test_tools_results_and_thoughts_of_earlier_turns(claude):
     assert without.usage.input_tokens < message.usage.input_tokens
 
 
+COUNTRIES = {
+    "type": "object",
+    "properties": {"country": {"enum": ["France", "Peru"]}, "year": {"type": "integer"}},
+    "required": ["country"],
+    "additionalProperties": False,
+}
+TWO_TOOLS = [
+    {"name": name, "input_schema": COUNTRIES, "strict": True} for name in ("look_up", "look_down")
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_forced_call(claude, stream):
+    asked = {
+        **ASKED,
+        "max_tokens": 200,
+        "tools": TWO_TOOLS,
+        "tool_choice": {"type": "tool", "name": "look_down"},
+    }
+    if stream:
+        with claude.messages.stream(**asked) as events:
+            message = events.get_final_message()
+    else:
+        message = claude.messages.create(**asked)
+    [call] = message.content
+    assert (call.type, call.name) == ("tool_use", "look_down")
+    assert call.input["country"] in ("France", "Peru")
+    assert message.stop_reason == "tool_use"
+    answer = {"type": "tool_result", "tool_use_id": call.id, "content": "Paris"}
+    turns = [
+        QUESTION,
+        {"role": "assistant", "content": message.content},
+        {"role": "user", "content": [answer]},
+    ]
+    assert ask(claude, messages=turns, tools=TWO_TOOLS).role == "assistant"
+
+
+def test_any_tool_once(claude):
+    choice = {"type": "any", "disable_parallel_tool_use": True}
+    message = ask(claude, tools=TWO_TOOLS, tool_choice=choice, max_tokens=200)
+    assert [block.type for block in message.content] == ["tool_use"]
+    assert message.stop_reason == "tool_use"
+
+
+@pytest.mark.parametrize("kind", ["disabled", "adaptive"])
+def test_json_by_a_schema(claude, kind):
+    output = {"format": {"type": "json_schema", "schema": COUNTRIES}}
+    message = ask(claude, output_config=output, max_tokens=800, thinking={"type": kind})
+    *before, answer = message.content
+    assert [block.type for block in before] == ["thinking"] * (kind == "adaptive")
+    assert json.loads(answer.text)["country"] in ("France", "Peru")
+    assert message.stop_reason == "end_turn"
+
+
 def test_counted_tokens(claude):
     assert claude.messages.count_tokens(model=MODEL, messages=[QUESTION]).input_tokens == 12
     counted = claude.messages.count_tokens(
@@ -162,7 +218,17 @@ def test_more_tokens_than_the_context_has_may_be_asked_for(claude):
         ({"messages": []}, anthropic.BadRequestError, "messages"),
         ({"extra_body": {"colour": 1}}, anthropic.BadRequestError, "colour"),
         ({"extra_body": {"temperature": 3}}, anthropic.BadRequestError, "temperature"),
-        ({"tool_choice": {"type": "any"}}, anthropic.BadRequestError, "'any' is not supported"),
+        ({"tool_choice": {"type": "any"}}, anthropic.BadRequestError, "there are no tools"),
+        (
+            {"tools": [TOOL], "tool_choice": {"type": "tool", "name": "other"}},
+            anthropic.BadRequestError,
+            "no tool is named 'other'; the tools are: look_up",
+        ),
+        (
+            {"output_config": {"format": {"type": "json_schema", "schema": {"type": "x"}}}},
+            anthropic.BadRequestError,
+            "output_config.format.schema",
+        ),
         (
             {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]},
             anthropic.BadRequestError,

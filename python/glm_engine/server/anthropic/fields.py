@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from glm_engine.server.anthropic.blocks import AssistantBlocks, TextBlocks, UserBlocks
 from glm_engine.server.openai.fields import (
@@ -72,10 +72,14 @@ class Thinking(StrictModel):
     display: Literal["summarized", "omitted"] | None = None
 
 
+class JsonFormat(StrictModel):
+    type: Literal["json_schema"]
+    schema_: dict[str, Any] = Field(alias="schema")
+
+
 class OutputConfig(StrictModel):
-    model_config = ConfigDict(extra="forbid")
     effort: Harmless = None
-    format: only() = None
+    format: JsonFormat | None = None
 
 
 class PromptFields(StrictModel):

@@ -4,7 +4,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse
 
 from glm_engine.dialogue import DialogueParser, starts_in_reasoning
+from glm_engine.dialogue.tags import THINK_END
 from glm_engine.server.anthropic.answers import MessagePresenter, MessageStream
+from glm_engine.server.anthropic.constraints import constraints_of
 from glm_engine.server.anthropic.conversation import (
     continues_turn,
     template_messages,
@@ -14,23 +16,19 @@ from glm_engine.server.anthropic.conversation import (
 from glm_engine.server.anthropic.errors import PREFIX, RESPONSES, anthropic_body
 from glm_engine.server.anthropic.fields import CountRequest, MessagesRequest
 from glm_engine.server.anthropic.turn import Turn
-from glm_engine.server.errors import BODIES_BY_PREFIX, ApiError
+from glm_engine.server.errors import BODIES_BY_PREFIX
 from glm_engine.server.generation import Job
+from glm_engine.server.guides import guide_choices
 from glm_engine.server.limits import JsonRoute
+from glm_engine.server.openai.constraints import compiled
 from glm_engine.server.openai.conversation import rendered
 from glm_engine.server.openai.fields import SamplingFields
 from glm_engine.server.openai.requests import check_model, make_choices
 from glm_engine.server.streaming import WholeAnswer
 
-FORCED = ("any", "tool")
-
 
 def prompt_text(service, fields):
     """Return the text of the prompt and the tools in it."""
-    if fields.tool_choice and fields.tool_choice.type in FORCED:
-        kind = fields.tool_choice.type
-        message = f"tool_choice: type {kind!r} is not supported here, only 'auto' and 'none'"
-        raise ApiError(400, message, "tool_choice")
     tools = template_tools(fields)
     adds_turn = not continues_turn(fields)
     variables = {"enable_thinking": thinks(fields)}
@@ -65,10 +63,15 @@ def make_turn(fields, text, tools, is_cut_short):
 async def make_job(service, fields, visit):
     """Return the job of a request and the turn that its text is read into."""
     text, tools = prompt_text(service, fields)
+    constraints = constraints_of(fields, tools)
     prompt = await encoded(service, text)
     room = service.encoder.output_room(len(prompt), None, otherwise=None)
     max_tokens = min(fields.max_tokens, room)
-    choices = make_choices(service, sampling_fields(fields), prompt, max_tokens, num_logprobs=-1)
+    sampling = sampling_fields(fields)
+    choices = make_choices(service, sampling, prompt, max_tokens, num_logprobs=-1)
+    if grammar := await compiled(service, sampling, constraints):
+        has_thought = starts_in_reasoning(text)
+        guide_choices(choices, grammar, service.tokenizer.id_of(THINK_END) if has_thought else None)
     visit.prompt_tokens = len(prompt)
     turn = make_turn(fields, text, tools, is_cut_short=max_tokens < fields.max_tokens)
     return Job(service, choices, visit), turn

@@ -1,0 +1,31 @@
+"""From the fields of a request to the grammar that its answer must follow."""
+
+from glm_engine.server.errors import ApiError
+from glm_engine.server.openai.constraints import Constraint
+
+SCHEMA_PARAM = "output_config.format.schema"
+
+
+def constraints_of(fields, tools):
+    return call_constraints(fields.tool_choice, tools) + format_constraints(fields.output_config)
+
+
+def call_constraints(choice, tools):
+    """Return what `tool_choice` asks for: a tool that is named is called once."""
+    if choice is None or choice.type in ("auto", "none"):
+        return []
+    if not tools:
+        raise ApiError(400, "tool_choice: there are no tools to choose from", "tool_choice")
+    if choice.type == "tool" and choice.name is None:
+        raise ApiError(400, "tool_choice.name: expected the name of a tool", "tool_choice.name")
+    name = choice.name if choice.type == "tool" else None
+    takes_one = name is not None or choice.disable_parallel_tool_use
+    options = {"name": name, "at_most": 1 if takes_one else None}
+    return [Constraint("tool_choice", "tool_calls", (tools,), options)]
+
+
+def format_constraints(config):
+    if config is None or config.format is None:
+        return []
+    options = {"strict": True, "name": SCHEMA_PARAM}
+    return [Constraint(SCHEMA_PARAM, "json_schema", (config.format.schema_,), options)]
