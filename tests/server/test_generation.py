@@ -181,6 +181,20 @@ def test_an_abandoned_job_takes_its_choices_off() -> None:
     asyncio.run(run())
 
 
+def test_a_job_is_abandoned_while_its_task_is_busy() -> None:
+    async def run():
+        job, _ = make_job()
+        job.submit()
+        wakes = job.wakes()
+        give(job, job.choices[0], [4])
+        assert [piece.text for _, piece in await anext(wakes)] == ["ab"]
+        job.abandon()
+        with pytest.raises(DisconnectedError):
+            await asyncio.wait_for(anext(wakes), 5)
+
+    asyncio.run(run())
+
+
 def test_a_job_that_is_cut_off_tells_why() -> None:
     async def run():
         job, bridge = make_job()

@@ -44,6 +44,15 @@ def test_no_usage_unless_asked(client) -> None:
     assert all(one.choices and one.usage is None for one in chunks)
 
 
+def test_counts_in_every_event_when_asked(client) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    chunks = list(complete(client, stream=True, stream_options=options))
+    counts = [one.usage.completion_tokens for one in chunks]
+    assert counts == sorted(counts)
+    assert counts[-1] == counts[-2] == 3
+    assert all(one.usage.prompt_tokens == 5 for one in chunks)
+
+
 def test_streams_equal_whole_answers(client) -> None:
     fields = {"max_tokens": 40, "temperature": 1, "seed": 7, "extra_body": {"ignore_eos": True}}
     whole = complete(client, **fields).choices[0]

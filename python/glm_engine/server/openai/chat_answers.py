@@ -1,15 +1,10 @@
 """Writes the answer of a chat job, whole or as events."""
 
-import time
 import uuid
 
-import orjson
-
 from glm_engine.dialogue import CallArguments, CallBegin, Content, Reasoning
+from glm_engine.server.openai.events import EventWriter
 from glm_engine.server.openai.logprobs import chat_logprobs
-from glm_engine.server.openai.usage import usage_of, wants_usage
-
-DONE = b"data: [DONE]\n\n"
 
 
 class Turn:
@@ -105,24 +100,14 @@ class ChatPresenter:
     def __init__(self, service, job, fields, parsers):
         self.service = service
         self.job = job
-        self.wants_usage = wants_usage(fields)
+        kind = "chat.completion.chunk" if fields.stream else "chat.completion"
+        self.writer = EventWriter(service, job, fields, "chatcmpl", kind, b"delta")
+        self.closing = self.writer.closing
         self.wants_logprobs = bool(fields.logprobs)
         shows_reasoning = fields.include_reasoning is not False
         self.turns = [Turn(parser, shows_reasoning) for parser in parsers]
         self.answers = [Answer() for _ in parsers]
         self.has_begun = [False] * len(parsers)
-        self.head = {
-            "id": f"chatcmpl-{job.visit.request_id}",
-            "object": "chat.completion.chunk" if fields.stream else "chat.completion",
-            "created": int(time.time()),
-            "model": service.model_name,
-        }
-        opening = orjson.dumps(self.head)[:-1]
-        self.before = [
-            b'data: %s,"choices":[{"index":%d,"delta":' % (opening, choice.index)
-            for choice in job.choices
-        ]
-        self.after = b'}],"usage":null}\n\n' if self.wants_usage else b"}]}\n\n"
 
     def event(self, choice, piece):
         """Return the server-sent event of a piece; empty where it says nothing."""
@@ -133,24 +118,11 @@ class ChatPresenter:
         if not self.has_begun[index]:
             self.has_begun[index] = True
             delta = {"role": "assistant", "content": "", **delta}
-        reason = turn.finish_reason(piece)
-        return b'%s%s,"logprobs":%s,"finish_reason":%s%s' % (
-            self.before[index],
-            orjson.dumps(delta),
-            orjson.dumps(self.logprobs(piece.logprobs)) if self.wants_logprobs else b"null",
-            b'"%s"' % reason.encode() if reason else b"null",
-            self.after,
-        )
+        rows = self.logprobs(piece.logprobs)
+        return self.writer.event(index, delta, rows, turn.finish_reason(piece))
 
     def logprobs(self, rows):
         return chat_logprobs(self.service, rows) if self.wants_logprobs else None
-
-    def closing(self):
-        """Return the last event: usage where it was asked for."""
-        if not self.wants_usage:
-            return DONE
-        body = {**self.head, "choices": [], "usage": usage_of(self.job)}
-        return b"data: %s\n\n%s" % (orjson.dumps(body), DONE)
 
     def take(self, choice, piece):
         turn = self.turns[choice.index]
@@ -167,5 +139,4 @@ class ChatPresenter:
         }
 
     def body(self):
-        choices = [self.choice_body(choice) for choice in self.job.choices]
-        return orjson.dumps({**self.head, "choices": choices, "usage": usage_of(self.job)})
+        return self.writer.body([self.choice_body(choice) for choice in self.job.choices])

@@ -1,9 +1,7 @@
 """POST /v1/completions."""
 
-import time
 from typing import Annotated
 
-import orjson
 from fastapi import APIRouter, Request
 from pydantic import Field, PlainValidator, WithJsonSchema
 
@@ -14,10 +12,10 @@ from glm_engine.server.limits import JsonRoute
 from glm_engine.server.openai.answers import RESPONSES
 from glm_engine.server.openai.constraint_fields import ConstraintFields
 from glm_engine.server.openai.constraints import compiled, constraints_of
-from glm_engine.server.openai.fields import MAX_LOGPROBS, Harmless, SamplingFields, only
+from glm_engine.server.openai.events import EventWriter
+from glm_engine.server.openai.fields import MAX_LOGPROBS, SamplingFields, only
 from glm_engine.server.openai.logprobs import completion_logprobs
 from glm_engine.server.openai.requests import check_model, make_choices
-from glm_engine.server.openai.usage import usage_of, wants_usage
 from glm_engine.server.streaming import EventStream, WholeAnswer
 
 DEFAULT_MAX_TOKENS = 16
@@ -60,7 +58,7 @@ class CompletionRequest(SamplingFields, ConstraintFields):
     add_special_tokens: bool | None = True
     best_of: only(1) = None
     suffix: only("") = None
-    detokenize: Harmless = None
+    detokenize: only(True) = None
 
 
 class CompletionPresenter:
@@ -69,21 +67,10 @@ class CompletionPresenter:
     def __init__(self, service, job, fields, echoes):
         self.job = job
         self.service = service
-        self.wants_usage = wants_usage(fields)
+        self.writer = EventWriter(service, job, fields, "cmpl", "text_completion", b"text")
+        self.closing = self.writer.closing
         self.wants_logprobs = fields.logprobs is not None
         self.echoes = echoes
-        self.head = {
-            "id": f"cmpl-{job.visit.request_id}",
-            "object": "text_completion",
-            "created": int(time.time()),
-            "model": service.model_name,
-        }
-        opening = orjson.dumps(self.head)[:-1]
-        self.before = [
-            b'data: %s,"choices":[{"index":%d,"text":' % (opening, choice.index)
-            for choice in job.choices
-        ]
-        self.after = b'}],"usage":null}\n\n' if self.wants_usage else b"}]}\n\n"
         self.offsets = [len(echo) for echo in echoes]
         self.pieces = [[] for _ in job.choices]
 
@@ -94,29 +81,14 @@ class CompletionPresenter:
         text = echo + piece.text
         if not (text or piece.logprobs or piece.finish_reason):
             return b""
-        reason = b'"%s"' % piece.finish_reason.encode() if piece.finish_reason else b"null"
-        logprobs = orjson.dumps(self.logprobs(index, piece.logprobs))
-        return b'%s%s,"logprobs":%s,"finish_reason":%s%s' % (
-            self.before[index],
-            orjson.dumps(text),
-            logprobs,
-            reason,
-            self.after,
-        )
+        rows = self.logprobs(index, piece.logprobs)
+        return self.writer.event(index, text, rows, piece.finish_reason)
 
     def logprobs(self, index, rows):
         if not self.wants_logprobs:
             return None
         made, self.offsets[index] = completion_logprobs(self.service, rows, self.offsets[index])
         return made
-
-    def closing(self):
-        """Return the last event: usage where it was asked for."""
-        done = b"data: [DONE]\n\n"
-        if not self.wants_usage:
-            return done
-        body = {**self.head, "choices": [], "usage": usage_of(self.job)}
-        return b"data: %s\n\n%s" % (orjson.dumps(body), done)
 
     def take(self, choice, piece):
         self.pieces[choice.index].append(piece)
@@ -132,8 +104,7 @@ class CompletionPresenter:
         }
 
     def body(self):
-        choices = [self.choice_body(choice) for choice in self.job.choices]
-        return orjson.dumps({**self.head, "choices": choices, "usage": usage_of(self.job)})
+        return self.writer.body([self.choice_body(choice) for choice in self.job.choices])
 
 
 async def encode_prompt(service, prompt, add_special_tokens):

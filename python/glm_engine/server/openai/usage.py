@@ -12,7 +12,3 @@ def usage_of(job, details=None):
         "prompt_tokens_details": {"cached_tokens": visit.cached_tokens},
         **({"completion_tokens_details": details} if details else {}),
     }
-
-
-def wants_usage(fields):
-    return bool(fields.stream_options and fields.stream_options.include_usage)
