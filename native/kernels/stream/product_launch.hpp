@@ -11,6 +11,7 @@
 #include "native/kernels/context.hpp"
 #include "native/kernels/stream/product_plan.hpp"
 #include "native/kernels/stream/resident_clusters.hpp"
+#include "native/kernels/stream/short_product.hpp"
 #include "native/kernels/stream/split_product.hpp"
 #include "native/kernels/stream/token_map.hpp"
 
@@ -79,10 +80,77 @@ void launch_columns(const char* where, const Context& context,
   }
 }
 
+template <typename Layout, int32_t most_tiles, typename Output>
+int32_t resident_shorts(const char* where, int32_t split) {
+  static std::array<std::atomic<int32_t>, kMaxSplit + 1> known{};
+  std::atomic<int32_t>& count = known[split];
+  if (count == 0) {
+    LaunchShape shape{dim3(1), dim3(kShortThreads), kSharedBudget,
+                      static_cast<uint32_t>(split)};
+    count = max_active_clusters(where, shape,
+                                short_product<Layout, most_tiles, Output>);
+  }
+  return count;
+}
+
+template <typename Layout, int32_t most_tiles, typename Output>
+bool launch_short(const char* where, const Context& context,
+                  const ProductPlan& plan, const ProductArgs& args) {
+  ProductLayout layout = product_layout(plan, Layout::kColumns, 1);
+  int32_t resident =
+      resident_shorts<Layout, most_tiles, Output>(where, plan.split);
+  if (layout.shape.reuses_stages || plan.num_units > resident) return false;
+  layout.shape.stores_words = stores_words<Output>(args);
+  int64_t pieces = ceil_divide(args.tokens.num_rows, Layout::kTokens);
+  LaunchShape shape{dim3(static_cast<uint32_t>(plan.num_units * plan.split),
+                         static_cast<uint32_t>(pieces)),
+                    dim3(kShortThreads), layout.bytes,
+                    static_cast<uint32_t>(plan.split)};
+  launch(where, context.stream, shape,
+         short_product<Layout, most_tiles, Output>, args, layout.shape);
+  return true;
+}
+
+template <typename Output, int32_t most_tiles, int32_t columns,
+          int32_t... wider>
+bool launch_short_columns(const char* where, const Context& context,
+                          const ProductPlan& plan, const ProductArgs& args,
+                          int32_t wanted) {
+  if (wanted <= columns) {
+    return launch_short<StageLayout<columns, UnitForm::broad>, most_tiles,
+                        Output>(where, context, plan, args);
+  }
+  if constexpr (sizeof...(wider) > 0) {
+    return launch_short_columns<Output, most_tiles, wider...>(
+        where, context, plan, args, wanted);
+  }
+  return false;
+}
+
+template <typename Output>
+bool launch_if_short(const char* where, const Context& context,
+                     const ProductPlan& plan, const ProductArgs& args,
+                     int32_t wanted) {
+  if (plan.form != UnitForm::broad || !allows_token_map(args.tokens)) {
+    return false;
+  }
+  int64_t tiles = ceil_divide(plan.num_column_tiles, plan.split);
+  if (tiles <= kFewShortTiles) {
+    return launch_short_columns<Output, kFewShortTiles, 8, 16, 32>(
+        where, context, plan, args, wanted);
+  }
+  if (tiles > kMostShortTiles) return false;
+  return launch_short_columns<Output, kMostShortTiles, 8, 16>(
+      where, context, plan, args, wanted);
+}
+
 template <int32_t dtype, typename Output>
 void launch_plan(const char* where, const Context& context,
                  const ProductPlan& plan, const ProductArgs& args) {
   int32_t wanted = product_columns(plan, args.tokens.num_rows);
+  if constexpr (dtype == GLM_DTYPE_F8_E4M3) {
+    if (launch_if_short<Output>(where, context, plan, args, wanted)) return;
+  }
   if (plan.form == UnitForm::broad) {
     return launch_columns<dtype, UnitForm::broad, Output, 8, 16, 32, 48, 64, 96,
                           128>(where, context, plan, args, wanted);

@@ -4,10 +4,10 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
-#include <type_traits>
 
 #include "native/kernels/stream/fragment_store.hpp"
 #include "native/kernels/stream/part_exchange.hpp"
+#include "native/kernels/stream/part_finish.hpp"
 #include "native/kernels/stream/product_multiplier.hpp"
 #include "native/kernels/stream/product_producer.hpp"
 #include "native/kernels/stream/product_stage.hpp"
@@ -80,12 +80,12 @@ class SplitProduct {
   __device__ bool is_cluster() const { return shape_.split > 1; }
 
  private:
-  static constexpr int32_t kGroups = Layout::kColumns / kGroupTokens;
   static constexpr int32_t kSideGroups = Layout::kSideRows / kPairRows;
-  using Exchange = PartExchange<kGroups>;
+  using Finish = PartFinish<Layout, Output>;
+  using Exchange = typename Finish::Exchange;
   using Multiplier = ProductMultiplier<dtype, Layout>;
   using Total = typename Multiplier::Total;
-  using Place = std::conditional_t<Layout::kCutsTiles, CutPlace, FragmentPlace>;
+  using Place = typename Finish::Place;
 
   struct Round {
     int32_t index;
@@ -110,6 +110,10 @@ class SplitProduct {
   __device__ Exchange exchange_of(int32_t warp, int32_t lane) const {
     return Exchange(shape_, ptx::shared_address(shared_.data),
                     &shared_.barriers->parts, position_.part, warp, lane);
+  }
+
+  __device__ Finish finisher() const {
+    return Finish(args_, shape_, shared_.token_scales, position_.first_token);
   }
 
   __device__ void await_cluster() const {
@@ -146,7 +150,7 @@ class SplitProduct {
     clear(total);
     multiplier.multiply_unit(total);
     if (is_cluster()) exchange_parts(exchange, total, round.index);
-    finish(total, exchange, place, terms);
+    finisher().finish(total, exchange, place, terms);
     if (is_cluster() && round.is_followed) exchange.drain();
   }
 
@@ -160,7 +164,7 @@ class SplitProduct {
     } else {
       multiplier.multiply_unit(total);
     }
-    finish_alone(total, place, terms);
+    finisher().finish_alone(total, place, terms);
   }
 
   __device__ void multiply_with_flank(Multiplier& multiplier, Total& total,
@@ -173,7 +177,7 @@ class SplitProduct {
     typename Multiplier::Flank flank;
     clear(flank);
     multiplier.multiply_flanked(total, flank, at.first_token);
-    finish_alone(flank, beside, terms);
+    finisher().finish_alone(flank, beside, terms);
   }
 
   __device__ void multiply_crossed_unit(Multiplier& multiplier,
@@ -190,7 +194,7 @@ class SplitProduct {
     CutPlace beside = place;
     beside.row += kTileRows - multiplier.first_row();
     SideTerms<kSideGroups> side_terms(args_, beside);
-    finish_alone(total, place, terms);
+    finisher().finish_alone(total, place, terms);
     store_sides(sides, side_terms, multiplier, place.lane);
   }
 
@@ -209,111 +213,12 @@ class SplitProduct {
     }
   }
 
-  template <int32_t count, typename At>
-  __device__ void finish_alone(const float (&total)[count], const At& place,
-                               const FragmentTerms& terms) const {
-    if (shape_.stores_words) {
-      return store_alone<WordStore<Output>>(total, place, terms);
-    }
-    store_alone<ValueStore<Output>>(total, place, terms);
-  }
-
   __device__ void exchange_parts(const Exchange& exchange, const Total& total,
                                  int32_t round) const {
     if (round == 0) ptx::cluster_wait();
     if (shape_.reuses_stages) exchange.await_idle_stages();
     exchange.send(total, round);
     exchange.await(round);
-  }
-
-  __device__ void finish(const Total& total, const Exchange& exchange,
-                         const Place& place, const FragmentTerms& terms) const {
-    if (shape_.stores_words) {
-      return finish_with<WordStore<Output>>(total, exchange, place, terms);
-    }
-    finish_with<ValueStore<Output>>(total, exchange, place, terms);
-  }
-
-  template <typename Store>
-  __device__ void finish_with(const Total& total, const Exchange& exchange,
-                              const Place& place,
-                              const FragmentTerms& terms) const {
-    if (shape_.split == 1) {
-      store_alone<Store>(total, place, terms);
-    } else {
-      store_parts<Store>(total, exchange, place, terms);
-    }
-  }
-
-  template <typename Store>
-  __device__ void store_parts(const Total& total, const Exchange& exchange,
-                              const Place& place,
-                              const FragmentTerms& terms) const {
-    if (Exchange::keeps_own(shape_)) {
-      return store_kept<Store>(exchange, place, terms);
-    }
-    store_owned<Store>(total, exchange, place, terms);
-  }
-
-  __device__ const float* scales_of(const FragmentPlace& place) const {
-    return shared_.token_scales + (place.token - position_.first_token) +
-           place.lane % 4 * 2;
-  }
-
-  template <int32_t count>
-  __device__ static float4 sum_of(const float (&total)[count], int32_t group) {
-    const float* values = total + group * 4;
-    return {values[0], values[1], values[2], values[3]};
-  }
-
-  template <typename Store, int32_t count, typename At>
-  __device__ void store_alone(const float (&total)[count], const At& place,
-                              const FragmentTerms& terms) const {
-    Store store(args_, place);
-    const float* scales = scales_of(place);
-#pragma unroll
-    for (int32_t group = 0; group < count / 4; ++group) {
-      store.store(group, scale_fragment(terms, scales + group * kGroupTokens,
-                                        sum_of(total, group)));
-    }
-  }
-
-  template <typename Store>
-  __device__ void store_kept(const Exchange& exchange, const Place& place,
-                             const FragmentTerms& terms) const {
-    Store store(args_, place);
-    const float* scales = scales_of(place);
-    int32_t count = exchange.num_owned();
-#pragma unroll 1
-    for (int32_t first = 0; first < count; first += Exchange::kBatch) {
-      float4 sums[Exchange::kBatch];
-      exchange.add_batch(sums, first);
-#pragma unroll
-      for (int32_t i = 0; i < Exchange::kBatch; ++i) {
-        if (first + i >= count) break;
-        int32_t group = exchange.owned_group(first + i);
-        store.store(group, scale_fragment(terms, scales + group * kGroupTokens,
-                                          sums[i]));
-      }
-    }
-  }
-
-  template <typename Store>
-  __device__ void store_owned(const Total& total, const Exchange& exchange,
-                              const Place& place,
-                              const FragmentTerms& terms) const {
-    Store store(args_, place);
-    const float* scales = scales_of(place);
-    OwnerTurn turn = exchange.first_turn();
-#pragma unroll
-    for (int32_t group = 0; group < kGroups; ++group) {
-      if (exchange.owns(turn)) {
-        float4 sum = exchange.add_parts(turn, sum_of(total, group));
-        store.store(group,
-                    scale_fragment(terms, scales + group * kGroupTokens, sum));
-      }
-      turn.advance(shape_.split);
-    }
   }
 
   const ProductArgs& args_;
