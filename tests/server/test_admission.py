@@ -66,6 +66,13 @@ def test_what_outlives_the_drain_is_cut_off(start_server) -> None:
     assert server.wait() == 1
 
 
+def test_an_idle_server_ends_well_whatever_the_drain(start_server) -> None:
+    server = start_server("--drain-seconds", 0)
+    assert server.http.get("/readyz").status_code == 200
+    server.send_signal(signal.SIGTERM)
+    assert server.wait() == 0
+
+
 def test_the_second_signal_ends_at_once(start_server) -> None:
     server = start_server()
     with connect(server) as running:

@@ -43,6 +43,8 @@ class Gate:
     async def drain(self, seconds):
         """Let nobody in and wait for those inside; False when the time was over first."""
         self.is_draining = True
+        if not self.num_inside:
+            return True
         try:
             await asyncio.wait_for(self.is_empty.wait(), seconds)
         except TimeoutError:
