@@ -113,13 +113,17 @@ class CallRules:
         self.tag = tag
         self.lines = []
 
-    def text(self, tools, at_least, at_most):
-        """Return the grammar of between `at_least` and `at_most` (None: any number of) calls."""
+    def text(self, tools, at_least, at_most, document=None):
+        """Return the grammar of between `at_least` and `at_most` (None: any number of) calls.
+
+        With the schema of a document, one such document may come instead of calls.
+        """
         more = self.more_calls(at_least - 1, None if at_most is None else at_most - 1)
         names = [self.add_call(number, tool) for number, tool in enumerate(tools)]
         return "\n".join(
             [
-                f"start: {optional(self.spelling.before_first)} call {more}",
+                f"start: calls{'' if document is None else f' | {inline_json(document)}'}",
+                f"calls: {optional(self.spelling.before_first)} call {more}",
                 f"call: {' | '.join(names)}",
                 *self.lines,
                 f"TEXT: {text_without(ARG_VALUE_END)}",

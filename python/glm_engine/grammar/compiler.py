@@ -88,12 +88,22 @@ class GrammarCompiler:
 
         tools: the OpenAI list, `{"type": "function", "function": {"name", "parameters"}}`.
         """
-        if self.spelling is None:
-            raise BadInputError("tool_choice: the checkpoint's template spells no tool calls")
         chosen = tools_of(tools, name, self.limits)
-        text = CallRules(self.spelling, self.vocabulary.tag).text(chosen, at_least, at_most)
+        text = self.call_rules().text(chosen, at_least, at_most)
         self.check_size("tools", text)
         return self.compiled("tools", text, partial(self.tools_problem, chosen))
+
+    def calls_or_document(self, tools, schema, strict=True, name="schema", at_most=None):
+        """Return the grammar of either calls of the tools or one document of a schema."""
+        self.json_schema(schema, strict, name)
+        chosen = tools_of(tools, None, self.limits)
+        text = self.call_rules().text(chosen, 1, at_most, prepared(schema, strict))
+        return self.compiled("tools", text, partial(self.tools_problem, chosen))
+
+    def call_rules(self):
+        if self.spelling is None:
+            raise BadInputError("tools: the checkpoint's template spells no calls to enforce")
+        return CallRules(self.spelling, self.vocabulary.tag)
 
     def check_size(self, name, text):
         size = len(text.encode("utf-8"))

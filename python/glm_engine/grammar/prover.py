@@ -5,12 +5,14 @@ ends it when it takes too long, so no grammar can hold or crash the server.
 """
 
 import json
+import os
 import re
 import resource
 import sys
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
+NICENESS = 10
 TAG = re.compile(r"<\[\d+\]>")
 
 
@@ -36,6 +38,7 @@ def problem_of(tokens, grammar, limits):
 
 
 def main():
+    os.nice(NICENESS)
     settings = json.loads(sys.stdin.readline())
     size = settings.pop("memory_bytes")
     resource.setrlimit(resource.RLIMIT_AS, (size, size))

@@ -147,6 +147,20 @@ def test_names_and_numbers_of_calls(spelled):
         assert not takes(spelled.tool_calls(TOOLS), text)
 
 
+def test_calls_or_a_document(spelled):
+    space = spelled.spelling
+    grammar = spelled.calls_or_document(TOOLS, {"type": "object", "required": ["x"]})
+    now = written(space, "now", {})
+    for text in ('{"x": 1}', now, space.before_first + now + space.between_calls + now):
+        assert takes(grammar, text)
+    for text in ("{}", "Hello", now + "{}", '{"x": 1}' + now):
+        assert not takes(grammar, text)
+    with pytest.raises(BadInputError, match=r"^form#/items: Invalid type"):
+        spelled.calls_or_document(TOOLS, {"items": {"type": "strin"}}, name="form")
+    with pytest.raises(BadInputError, match=r"^tools\[0\]\.function\.name"):
+        spelled.calls_or_document([{"function": {"name": ""}}], {})
+
+
 def test_keys_beside_the_named_ones_follow_their_schema(compiler):
     parameters = {
         "properties": {"a": {"type": "string"}},
@@ -240,6 +254,6 @@ def test_a_template_that_spells_calls_otherwise_is_refused(text):
 
 def test_without_a_spelling_no_call_can_be_required():
     compiler = GrammarCompiler(tokenizer(), VOCAB_SIZE, ENDING_IDS)
-    with pytest.raises(BadInputError, match="tool_choice"):
+    with pytest.raises(BadInputError, match="template spells no calls"):
         compiler.tool_calls(TOOLS)
     compiler.close()

@@ -64,7 +64,7 @@ def next_token(matcher: Matcher, source: random.Random, is_late: bool) -> int:
     return (ends or closing or [source.choice(tokens)])[0]
 
 
-def random_text(grammar: Grammar, seed: int, eager: int = 30, longest: int = 600) -> str:
+def random_text(grammar: Grammar, seed: int, eager: int = 30, longest: int = 3000) -> str:
     """A text made of allowed tokens alone, at random, brought to an end after `eager` tokens."""
     source, matcher, tokens = random.Random(seed), grammar.start(), []
     while len(tokens) < longest:

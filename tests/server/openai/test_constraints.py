@@ -39,6 +39,7 @@ FORECAST = {
 
 
 THINK_END = 2038
+TOOL_CALL = 2039
 
 
 class Capital(pydantic.BaseModel):
@@ -147,6 +148,21 @@ def test_a_named_call(client) -> None:
         assert [call.function.name for call in choice.message.tool_calls] == ["forecast"]
         arguments = json.loads(choice.message.tool_calls[0].function.arguments)
         jsonschema.validate(arguments, FORECAST["function"]["parameters"])
+
+
+def test_json_or_calls(client) -> None:
+    fields = {"tools": [FORECAST], "response_format": form(CITY), "temperature": 1.0}
+    fields["parallel_tool_calls"] = False
+    num_calls = 0
+    for seed in range(4):
+        bias = {str(TOOL_CALL): 100 if seed % 2 else -100}
+        choice = chat(client, seed=seed, logit_bias=bias, max_tokens=300, **fields).choices[0]
+        if choice.finish_reason == "tool_calls":
+            num_calls += 1
+            assert choice.message.content is None
+        else:
+            jsonschema.validate(json.loads(choice.message.content), CITY)
+    assert num_calls == 2
 
 
 def test_a_thought_comes_before_a_schema(client) -> None:

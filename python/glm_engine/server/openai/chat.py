@@ -11,7 +11,7 @@ from glm_engine.server.limits import JsonRoute
 from glm_engine.server.openai.answers import RESPONSES
 from glm_engine.server.openai.chat_answers import ChatPresenter
 from glm_engine.server.openai.chat_fields import ChatRequest
-from glm_engine.server.openai.constraints import call_constraints, compiled, constraints_of
+from glm_engine.server.openai.constraints import chat_constraints, compiled
 from glm_engine.server.openai.conversation import render
 from glm_engine.server.openai.messages import template_tools
 from glm_engine.server.openai.requests import check_model, make_choices, value_or
@@ -28,7 +28,7 @@ def num_logprobs(fields):
 async def make_job(service, fields, visit):
     """Return the job of a conversation, and the parsers of its choices."""
     tools = [] if fields.tool_choice == "none" else template_tools(fields.tools)
-    constraints = call_constraints(fields, tools) + constraints_of(fields)
+    constraints = chat_constraints(fields, tools)
     text = render(service, fields, tools)
     prompt = await service.encoder.encode(text, add_special_tokens=False, param="messages")
     service.encoder.check_ids(prompt, service.vocab_size, "messages")

@@ -7,6 +7,7 @@ import orjson
 from glm_engine.server.errors import ApiError
 from glm_engine.server.openai.chat_fields import NamedTool
 
+JSON_METHODS = ("json_object", "json_schema")
 SCHEMA_PARAM = "response_format.json_schema.schema"
 
 
@@ -77,6 +78,17 @@ def call_constraints(fields, tools):
     takes_one = is_named or fields.parallel_tool_calls is False
     options = {"name": name, "at_most": 1 if takes_one else None}
     return [Constraint("tool_choice", "tool_calls", (tools,), options)]
+
+
+def chat_constraints(fields, tools):
+    """Return what a chat request asks for; with tools, JSON is what may come instead of calls."""
+    required, form = call_constraints(fields, tools), constraints_of(fields)
+    if required or not tools or len(form) != 1 or form[0].method not in JSON_METHODS:
+        return required + form
+    schema = form[0].arguments or ({"type": "object"},)
+    at_most = 1 if fields.parallel_tool_calls is False else None
+    options = {**form[0].options, "at_most": at_most}
+    return [Constraint(form[0].param, "calls_or_document", (tools, *schema), options)]
 
 
 async def compiled(service, fields, constraints):
