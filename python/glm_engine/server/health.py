@@ -14,7 +14,7 @@ def health_router(service):
     def state(is_fine, name):
         return JSONResponse({"status": name}, 200 if is_fine else 503)
 
-    @router.get("/health", include_in_schema=False)
+    @router.get("/health")
     @router.get("/healthz")
     async def healthz():
         """Say whether the process and its engine live."""
