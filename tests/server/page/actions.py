@@ -3,7 +3,7 @@
 import json
 
 CHAT = "**/v1/chat/completions"
-LONG_ANSWER_TOKENS = 3000
+LONG_ANSWER_TOKENS = 3900
 
 
 def ask(page, question: str) -> None:

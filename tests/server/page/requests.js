@@ -1,13 +1,20 @@
 (() => {
   const whole = window.fetch;
   let chunks = null;
+  let isLeftOpen = false;
+  let open = null;
+
+  const send = (more) => more.forEach((chunk) => open.enqueue(Uint8Array.from(chunk)));
 
   const answer = () =>
     new Response(
       new ReadableStream({
         start(controller) {
-          chunks.forEach((chunk) => controller.enqueue(Uint8Array.from(chunk)));
-          controller.close();
+          open = controller;
+          send(chunks);
+          if (!isLeftOpen) {
+            controller.close();
+          }
         },
       }),
     );
@@ -15,9 +22,11 @@
   window.requests = {
     polls: 0,
     bodies: [],
-    answerWith: (given) => {
+    answerWith: (given, isToGoOn) => {
       chunks = given;
+      isLeftOpen = isToGoOn;
     },
+    goOnWith: send,
   };
 
   window.fetch = async (address, options) => {

@@ -24,6 +24,12 @@ def pieces(content: bytes, size: int) -> list[bytes]:
     return [content[begin : begin + size] for begin in range(0, len(content), size)]
 
 
-def answer_with(page, chunks: list[bytes]) -> None:
+def answer_with(page, chunks: list[bytes], *, is_to_go_on: bool = False) -> None:
     """Answer each chat request of this page with these chunks (requests.js)."""
-    page.evaluate("chunks => requests.answerWith(chunks)", [list(one) for one in chunks])
+    script = "([chunks, isToGoOn]) => requests.answerWith(chunks, isToGoOn)"
+    page.evaluate(script, [[list(one) for one in chunks], is_to_go_on])
+
+
+def go_on_with(page, chunks: list[bytes]) -> None:
+    """Send more of the answer that was to go on."""
+    page.evaluate("chunks => requests.goOnWith(chunks)", [list(one) for one in chunks])

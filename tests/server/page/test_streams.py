@@ -8,6 +8,11 @@ from tests.server.page.actions import ask, facts, last_text, wait_until_done
 expect = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed").expect
 
 TEXT = "Zürich, Kraków, 東京 and 🙂"
+LINES = scripted.event_stream(scripted.chunk({"content": "line\n" * 60}), done=False)
+LEFT_BELOW = """() => {
+  const { scrollTop, scrollHeight, clientHeight } = document.querySelector("#scroll");
+  return scrollHeight - scrollTop - clientHeight;
+}"""
 USAGE = {"choices": [], "usage": {"completion_tokens": 7}}
 ANSWER = (
     *(scripted.chunk({"content": one}) for one in TEXT),
@@ -112,3 +117,24 @@ def test_failed_turn_is_not_sent_again(answered):
     wait_until_done(page)
     messages = page.evaluate("() => requests.bodies.at(-1).messages")
     assert messages == [{"role": "user", "content": "second"}]
+
+
+def test_view_follows_the_answer_unless_scrolled_away(page):
+    at_the_end = f"() => ({LEFT_BELOW})() < 2"
+    scripted.answer_with(page, [LINES], is_to_go_on=True)
+    ask(page, "question")
+    page.wait_for_function("() => document.querySelector('#scroll').scrollTop > 200")
+    page.wait_for_function(at_the_end)
+    page.locator("#scroll").hover()
+    page.mouse.wheel(0, -5000)
+    page.wait_for_function("() => document.querySelector('#scroll').scrollTop === 0")
+    left = page.evaluate(LEFT_BELOW)
+    scripted.go_on_with(page, [LINES])
+    page.wait_for_function(f"left => ({LEFT_BELOW})() > left + 1000", arg=left)
+    page.mouse.wheel(0, 50_000)
+    page.wait_for_function(at_the_end)
+    scripted.go_on_with(page, [LINES])
+    page.wait_for_function("() => document.querySelector('.text').textContent.length === 900")
+    page.wait_for_function(at_the_end)
+    scripted.go_on_with(page, [scripted.event_stream()])
+    wait_until_done(page)

@@ -1,5 +1,7 @@
 import { make, number } from "./elements.js";
 
+const LEAST_RATED_MS = 200;
+
 export class Turn {
   constructor(question) {
     this.question = question;
@@ -103,7 +105,7 @@ export class Turn {
     if (this.first !== null) {
       facts.push(`first after ${number(this.first - this.began)} ms`);
     }
-    if (count > 2 && this.last > this.first) {
+    if (count > 1 && this.last - this.first > LEAST_RATED_MS) {
       facts.push(`${number(((count - 1) * 1000) / (this.last - this.first))} tokens/s`);
     }
     return facts.join(" · ");

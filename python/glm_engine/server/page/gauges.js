@@ -4,6 +4,7 @@ import { refusal } from "./stream.js";
 const POLL_MS = 500;
 const AWAY_POLL_MS = 1000;
 const PATIENCE_MS = 4000;
+const SECOND_MS = 1000;
 const TRACE_SAMPLES = 120;
 const TRACE_HEIGHT = 28;
 const SVG = "http://www.w3.org/2000/svg";
@@ -12,48 +13,52 @@ const NOT_MEASURED = "–";
 const percent = (share) => number(100 * share, share < 0.1 && share > 0 ? 1 : 0);
 const measured = (value) => (value === null ? NOT_MEASURED : number(value));
 const share = (part, whole) => (whole > 0 ? part / whole : 0);
-const slowest = ({ p90, p99 }) => (p90 === null ? "" : `p90 ${number(p90)} · p99 ${number(p99)} ms`);
+const whole = (count) => number(count, 0);
+const unitOf = (ms) => (ms >= SECOND_MS ? "s" : "ms");
+const inUnit = (ms) => (ms >= SECOND_MS ? number(ms / SECOND_MS) : measured(ms));
+const span = (ms) => `${inUnit(ms)} ${unitOf(ms)}`;
+const slowest = ({ p90, p99 }) => (p90 === null ? "" : `p90 ${span(p90)} · p99 ${span(p99)}`);
 
 const GAUGES = [
   {
     title: "Throughput",
-    unit: "tokens/s",
+    unit: () => "tokens/s",
     value: (now) => measured(now.tokens_per_second),
     traced: (now) => now.tokens_per_second,
     note: (now) => `Prompts ${measured(now.prompt_tokens_per_second)} tokens/s`,
   },
   {
     title: "Batch occupancy",
-    unit: "%",
+    unit: () => "%",
     value: (now) => percent(now.batch_occupancy),
     parts: (now) => [now.batch_occupancy],
-    note: (now) => `${now.live_requests} of ${now.max_batch} requests live`,
+    note: (now) => `${whole(now.batch_occupancy * now.max_batch)} of ${whole(now.max_batch)} running`,
   },
   {
     title: "KV cache",
-    unit: "%",
+    unit: () => "%",
     value: (now) => percent(now.kv_utilisation),
     parts: (now) => [now.kv_utilisation, share(now.cached_pages, now.total_pages)],
-    note: (now) => `${now.free_pages} pages free · ${now.cached_pages} cached`,
+    note: (now) => `${whole(now.free_pages)} pages free · ${whole(now.cached_pages)} cached`,
   },
   {
     title: "Queue",
-    unit: "waiting",
-    value: (now) => String(now.waiting_requests),
+    unit: () => "waiting",
+    value: (now) => whole(now.waiting_requests),
     parts: (now) => [share(now.waiting_requests, now.max_queue)],
-    note: (now) => `Room for ${now.max_queue}`,
+    note: (now) => `Room for ${whole(now.max_queue)}`,
   },
   {
     title: "Time to first token",
-    unit: "ms",
-    value: (now) => measured(now.ttft_ms.p50),
+    unit: (now) => unitOf(now.ttft_ms.p50),
+    value: (now) => inUnit(now.ttft_ms.p50),
     traced: (now) => now.ttft_ms.p50,
     note: (now) => slowest(now.ttft_ms),
   },
   {
     title: "Inter-token latency",
-    unit: "ms",
-    value: (now) => measured(now.inter_token_ms.p50),
+    unit: (now) => unitOf(now.inter_token_ms.p50),
+    value: (now) => inUnit(now.inter_token_ms.p50),
     traced: (now) => now.inter_token_ms.p50,
     note: (now) => slowest(now.inter_token_ms),
   },
@@ -103,15 +108,17 @@ class Gauge {
     this.kind = kind;
     this.node = make("li", "gauge");
     this.value = make("b", "", NOT_MEASURED);
+    this.unit = make("span", "");
     this.note = make("p", "note");
     this.drawing = null;
     const figure = make("p", "figure");
-    figure.append(this.value, make("span", "", kind.unit));
+    figure.append(this.value, this.unit);
     this.node.append(make("h2", "", kind.title), figure, this.note);
   }
 
   show(now) {
     this.value.textContent = this.kind.value(now);
+    this.unit.textContent = this.kind.unit(now);
     this.note.textContent = this.kind.note(now);
     const drawn = (this.kind.traced ?? this.kind.parts)(now);
     if (this.drawing === null) {

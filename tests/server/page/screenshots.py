@@ -1,0 +1,98 @@
+"""`python -m tests.server.page.screenshots`: the page under load, into docs/images/."""
+
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+
+from playwright.sync_api import sync_playwright
+
+from tests.server.page.actions import ask, wait_until_done
+from tests.server.page.conftest import chromium
+from tests.server.serving import ENVIRONMENT, ROOT, ServerProcess
+
+FOLDER = ROOT / "docs" / "images"
+PARALLEL = ("--rate", "inf", "--requests", "1000", "--max-concurrency", "5")
+LENGTHS = ("--prompts", "uniform:16:128", "--outputs", "uniform:32:256")
+TRACE_MS = 45_000
+SLOW_LINE = ROOT / "tests" / "server" / "page" / "slow_line.js"
+EVENT_PAUSE_MS = 600
+QUESTIONS = (
+    "What is the capital of France?",
+    "Which currency is used in Japan?",
+    "On which continent is Kenya?",
+)
+LONG = "What is the capital of Brunei?"
+IS_HALF_WAY = """() => {
+  const last = [...document.querySelectorAll(".answer")].at(-1);
+  return last.ariaBusy === "true" && last.textContent.length > 9;
+}"""
+LIGHT = {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"}
+DARK = {"viewport": {"width": 1600, "height": 900}, "color_scheme": "dark"}
+NARROW = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2}
+
+
+@contextmanager
+def loaded_server(folder):
+    """A server that other clients keep busy."""
+    server = ServerProcess(folder, "--num-pages", 512, "--max-batch", 8)
+    command = [sys.executable, "-m", "glm_engine", "load", server.url, *PARALLEL, *LENGTHS]
+    load = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+    try:
+        yield server
+    finally:
+        load.terminate()
+        load.wait()
+        server.stop()
+
+
+def converse(page):
+    for question in QUESTIONS:
+        ask(page, question)
+        wait_until_done(page)
+
+
+def save(page, name):
+    path = FOLDER / f"page-{name}.png"
+    page.screenshot(path=path)
+    print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} kB")
+
+
+def save_streaming(page):
+    """Over a slow line, so that the answer is on its way for seconds."""
+    page.evaluate("pause => { window.eventPauseMs = pause; }", EVENT_PAUSE_MS)
+    ask(page, LONG)
+    page.wait_for_function(IS_HALF_WAY)
+    save(page, "streaming")
+
+
+def take_all(browser, url):
+    pages = {}
+    for name, options in {"light": LIGHT, "dark": DARK, "narrow": NARROW}.items():
+        pages[name] = browser.new_page(**options)
+        pages[name].add_init_script(path=SLOW_LINE)
+        pages[name].goto(url)
+    pages["light"].wait_for_timeout(TRACE_MS)
+    save(pages["light"], "light")
+    for page in pages.values():
+        converse(page)
+    save(pages["narrow"], "narrow")
+    pages["dark"].locator("#settings > summary").click()
+    pages["dark"].wait_for_timeout(500)
+    save(pages["dark"], "dark")
+    save_streaming(pages["light"])
+
+
+def main():
+    FOLDER.mkdir(exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        loaded_server(folder) as server,
+        sync_playwright() as driver,
+        driver.chromium.launch(executable_path=chromium()) as browser,
+    ):
+        take_all(browser, server.url)
+
+
+if __name__ == "__main__":
+    main()
