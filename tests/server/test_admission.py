@@ -8,7 +8,7 @@ import time
 import openai
 import pytest
 
-from tests.server.raw import connect, post, read_all
+from tests.server.raw import connect, post, read_all, read_until
 from tests.server.serving import COMMAND, CPU, ENVIRONMENT, MODEL, QUESTION, ROOT
 
 COMPLETIONS = "/v1/completions"
@@ -34,6 +34,24 @@ def test_a_full_queue_answers_429(start_server) -> None:
     server.wait_until_idle()
     with server.openai() as client:
         assert client.completions.create(model=MODEL, prompt=QUESTION).choices[0].text == " Paris."
+
+
+def test_priority_and_the_servers_own_deadline(start_server) -> None:
+    server = start_server("--max-batch", 1, "--request-timeout", 20)
+    short = {**LONG, "max_tokens": 2}
+    with connect(server) as running, connect(server) as later, connect(server) as sooner:
+        running.sendall(post(COMPLETIONS, {**LONG, "max_tokens": 300}))
+        server.wait_for_gauges(live_requests=1)
+        later.sendall(post(COMPLETIONS, {**short, "priority": 1, "max_tokens": 600}))
+        server.wait_for_gauges(live_requests=2)
+        sooner.sendall(post(COMPLETIONS, {**short, "priority": -1}))
+        read_until(sooner, b"[DONE]")
+        assert server.gauges()["live_requests"] == 1
+        read_until(later, b"[DONE]")
+    limited = start_server("--request-timeout", 0.2)
+    answer = limited.http.post(COMPLETIONS, json={**LONG, "stream": False, "timeout_seconds": 60})
+    assert answer.status_code == 408
+    assert answer.headers["x-should-retry"] == "false"
 
 
 def test_sigterm_finishes_what_runs(start_server) -> None:

@@ -69,7 +69,8 @@ def test_gauges(server, client) -> None:
 
 
 def test_log_lines(server) -> None:
-    answer = server.http.post(COMPLETIONS, json={"prompt": QUESTION, "max_tokens": 2})
+    fields = {"prompt": QUESTION, "max_tokens": 64, "ignore_eos": True}
+    answer = server.http.post(COMPLETIONS, json=fields)
     request_id = answer.headers["x-request-id"]
     assert answer.json()["id"] == f"cmpl-{request_id}"
     server.wait_until_idle()
@@ -80,7 +81,7 @@ def test_log_lines(server) -> None:
     assert line["endpoint"] == COMPLETIONS
     assert line["status"] == 200
     assert line["prompt_tokens"] == 5
-    assert line["completion_tokens"] == 2
+    assert line["completion_tokens"] == 64
     assert line["finish_reason"] == "length"
     assert 0 < line["ttft_ms"] < line["seconds"] * 1000
     assert line["tokens_per_second"] > 0
