@@ -92,6 +92,9 @@ def spelling_of(template):
 
 def guide_choices(choices, grammar, after=None):
     """Let choices follow a grammar, from the token `after` on where one is given."""
+    first_mask = None
     for choice in choices:
         choice.guide = Guide(grammar.start(after))
-        choice.request = replace(choice.request, mask=choice.guide.first_mask())
+        if first_mask is None:
+            first_mask = choice.guide.first_mask()
+        choice.request = replace(choice.request, mask=first_mask)

@@ -124,18 +124,17 @@ def string_of(schema: dict, source: random.Random, _depth: int) -> str:
     return "".join(source.choice('ab é"\\\n\t/<日🙂\x01') for _ in range(length))
 
 
+def number_of(schema: dict, source: random.Random, _depth: int) -> float:
+    least, most = schema.get("minimum", -0.5), schema.get("maximum", 1.25e10)
+    return source.choice([least, most, (least + most) / 2]) if least < most else least
+
+
 VALUES = {
     "null": lambda *_: None,
     "boolean": lambda _, source, __: source.random() < 0.5,
     "['integer', 'null']": lambda _, source, __: source.choice([None, 0, -17, 10**12]),
     "integer": lambda s, source, _: source.randint(s.get("minimum", -5), s.get("maximum", 10**9)),
-    "number": lambda s, source, _: source.choice(
-        [
-            s.get("minimum", -0.5),
-            s.get("maximum", 1.25e10),
-            (s.get("maximum", 3) + s.get("minimum", 1)) / 2,
-        ]
-    ),
+    "number": number_of,
     "string": string_of,
     "object": object_of,
     "array": array_of,
