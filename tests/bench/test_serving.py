@@ -7,7 +7,8 @@ import click
 import pytest
 
 from tools.bench.figures import Bound
-from tools.bench.serving.__main__ import figures_of, parse_cores
+from tools.bench.serving.__main__ import parse_cores
+from tools.bench.serving.limits import figures_of
 from tools.bench.serving.sides import (
     READY,
     Cores,

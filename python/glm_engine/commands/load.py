@@ -212,4 +212,5 @@ def run_in_engine(schedule, values):
         kinds = (values["temperature"], values["ignore_eos"])
         run = runs.inside_engine(engine, tokenizer, schedule, *kinds)
         described = {"url": "this process", "model": str(source), "endpoint": "engine"}
+        described["device"] = engine.info()["device"]
         return described, runs.run_schedule(schedule, vocabulary, run)

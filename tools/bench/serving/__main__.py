@@ -3,45 +3,14 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 
 import click
 
 from tools.bench import machine, report
-from tools.bench.figures import Bound, Figure, Section
+from tools.bench.figures import Section
+from tools.bench.serving.limits import METHOD, figures_of
 from tools.bench.serving.sides import Cores, at_server, in_engine
-
-LEAST_SHARE, MOST_MICROSECONDS = 0.95, 120.0
-METHOD = (
-    "The same requests, all at once and streamed, through `glm serve` and in an engine without a "
-    "server (`glm load --engine`), by turns; medians of the rounds. Throughput: output tokens over "
-    "the time from the first request to the last end. CPU: what the server's own counters of CPU "
-    "seconds grew by over generated tokens, of the thread that speaks HTTP and of all threads."
-)
-
-
-def middle(rounds: list[dict], name: str) -> float:
-    return median(point[name] for point in rounds)
-
-
-def figures_of(servers: list[dict], engines: list[dict]) -> Sequence[Figure]:
-    """Throughput of both sides, their ratio, and what a token costs."""
-    mine = middle(servers, "output_tokens_per_second")
-    own = middle(engines, "output_tokens_per_second")
-    costs = [point["server"] for point in servers]
-    http, process = (middle(costs, f"{name}_us_per_token") for name in ("http_cpu", "cpu"))
-    client = max(point["client_cpu_share"] for point in servers)
-    ttft = median(point["ttft_ms"]["p50"] for point in servers)
-    return (
-        Figure("through the server", mine, "tokens/s", note=f"TTFT {ttft:,.0f} ms (p50)"),
-        Figure("the engine's own", own, "tokens/s"),
-        Figure("server over engine", mine / own, "", Bound.AT_LEAST, LEAST_SHARE),
-        Figure("CPU of the HTTP thread", http, "µs a token", Bound.AT_MOST, MOST_MICROSECONDS),
-        Figure("CPU of the process", process, "µs a token"),
-        Figure("CPU of the client", 100 * client, "%", note="of one core, the greatest"),
-    )
 
 
 def parse_cores(text: str | None) -> Cores | None:
@@ -72,7 +41,8 @@ def main(rounds, clients, prompts, outputs, cores, output, engine_options) -> No
         servers.append(at_server(requests, engine_options, chosen))
         engines.append(in_engine(requests, engine_options, chosen))
     series = {"server": servers, "engine": engines}
-    section = Section("serving", "Serving", METHOD, figures_of(servers, engines), series)
+    method = f"{METHOD} By turns; medians of {rounds} rounds."
+    section = Section("serving", "Serving", method, figures_of(servers, engines), series)
     report.print_section(section)
     if output:
         content = report.as_json(" ".join(sys.argv), machine.describe(), [section])
