@@ -17,15 +17,20 @@ LONG = {"prompt": QUESTION, "stream": True, "ignore_eos": True, "max_tokens": 15
 
 def test_a_full_queue_answers_429(start_server) -> None:
     server = start_server("--max-batch", 1, "--max-queue", 2)
+    with server.openai() as client, pytest.raises(openai.BadRequestError) as caught:
+        client.completions.create(model=MODEL, prompt=QUESTION, n=4)
+    assert caught.value.param == "n"
+    held = [connect(server) for _ in range(3)]
+    held[0].sendall(post(COMPLETIONS, LONG))
+    server.wait_for_gauges(live_requests=1, waiting_requests=0)
     with server.openai() as client, pytest.raises(openai.RateLimitError) as caught:
-        client.completions.create(model=MODEL, prompt=QUESTION, n=8, max_tokens=100)
+        client.completions.create(model=MODEL, prompt=QUESTION, n=3, max_tokens=100)
     assert caught.value.code == "queue_full"
     assert int(caught.value.response.headers["retry-after"]) >= 1
-    server.wait_until_idle()
-    held = [connect(server) for _ in range(3)]
-    for number, one in enumerate(held):
+    server.wait_for_gauges(live_requests=1)
+    for number, one in enumerate(held[1:], 2):
         one.sendall(post(COMPLETIONS, LONG))
-        server.wait_for_gauges(live_requests=number + 1)
+        server.wait_for_gauges(live_requests=number)
     with server.openai() as client, pytest.raises(openai.RateLimitError) as caught:
         client.completions.create(model=MODEL, prompt=QUESTION)
     assert caught.value.code == "server_full"

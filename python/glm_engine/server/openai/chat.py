@@ -14,7 +14,12 @@ from glm_engine.server.openai.chat_fields import ChatRequest
 from glm_engine.server.openai.constraints import chat_constraints, compiled
 from glm_engine.server.openai.conversation import render
 from glm_engine.server.openai.messages import template_tools
-from glm_engine.server.openai.requests import check_model, make_choices, value_or
+from glm_engine.server.openai.requests import (
+    check_count,
+    check_model,
+    make_choices,
+    value_or,
+)
 from glm_engine.server.streaming import EventStream, WholeAnswer
 
 
@@ -27,6 +32,7 @@ def num_logprobs(fields):
 
 async def make_job(service, fields, visit):
     """Return the job of a conversation, and the parsers of its choices."""
+    check_count(service, 1, fields.n)
     tools = [] if fields.tool_choice == "none" else template_tools(fields.tools)
     constraints = chat_constraints(fields, tools)
     text = render(service, fields, tools)

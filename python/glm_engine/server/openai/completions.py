@@ -15,7 +15,7 @@ from glm_engine.server.openai.constraints import compiled, constraints_of
 from glm_engine.server.openai.events import EventWriter
 from glm_engine.server.openai.fields import MAX_LOGPROBS, SamplingFields, only
 from glm_engine.server.openai.logprobs import completion_logprobs
-from glm_engine.server.openai.requests import check_model, make_choices
+from glm_engine.server.openai.requests import check_count, check_model, make_choices
 from glm_engine.server.streaming import EventStream, WholeAnswer
 
 DEFAULT_MAX_TOKENS = 16
@@ -121,6 +121,7 @@ async def make_job(service, fields, visit):
             "echo with logprobs needs log-probabilities of the prompt, which are not supported"
         )
         raise ApiError(400, message, "echo")
+    check_count(service, len(fields.prompt), fields.n)
     choices, echoes, num_prompt_tokens = [], [], 0
     for prompt in fields.prompt:
         ids = await encode_prompt(service, prompt, fields.add_special_tokens is not False)

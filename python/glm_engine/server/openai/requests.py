@@ -18,6 +18,14 @@ def check_model(service, name):
         raise ApiError(404, message, "model", "model_not_found")
 
 
+def check_count(service, num_prompts, n):
+    """Refuse more choices at once than batch and queue together hold."""
+    count, most = num_prompts * value_or(n, 1), service.gate.most_inside
+    if count > most:
+        message = f"n: {num_prompts} prompts and n make {count} choices; this server holds {most}"
+        raise ApiError(400, message, "n")
+
+
 def value_or(value, otherwise):
     return otherwise if value is None else value
 
