@@ -12,6 +12,8 @@ from glm_engine.dialogue.tags import (
     ARG_KEY_END,
     ARG_VALUE,
     ARG_VALUE_END,
+    THINK,
+    THINK_END,
     TOOL_CALL,
     TOOL_CALL_END,
 )
@@ -116,16 +118,20 @@ class CallRules:
     def text(self, tools, at_least, at_most, document=None):
         """Return the grammar of between `at_least` and `at_most` (None: any number of) calls.
 
-        With the schema of a document, one such document may come instead of calls.
+        Where no call need come, any text may come before the first. With the schema of a document,
+        one such document may come instead of calls.
         """
-        more = self.more_calls(at_least - 1, None if at_most is None else at_most - 1)
+        more = self.more_calls(max(at_least - 1, 0), None if at_most is None else at_most - 1)
+        start = "calls" if at_least else "prose calls?"
         names = [self.add_call(number, tool) for number, tool in enumerate(tools)]
         return "\n".join(
             [
-                f"start: calls{'' if document is None else f' | {inline_json(document)}'}",
+                f"start: {start}{'' if document is None else f' | {inline_json(document)}'}",
+                f"prose: PROSE? (({self.tag(THINK)} | {self.tag(THINK_END)}) PROSE?)*",
                 f"calls: {optional(self.spelling.before_first)} call {more}",
                 f"call: {' | '.join(names)}",
                 *self.lines,
+                f"PROSE: {text_without(TOOL_CALL)}",
                 f"TEXT: {text_without(ARG_VALUE_END)}",
                 "",
             ]

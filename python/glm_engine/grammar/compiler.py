@@ -86,6 +86,7 @@ class GrammarCompiler:
     def tool_calls(self, tools, name=None, at_least=1, at_most=None):
         """Return the grammar of calls of the tools, or of the one that is named.
 
+        at_least: 0 lets any text come, before calls or without one.
         tools: the OpenAI list, `{"type": "function", "function": {"name", "parameters"}}`.
         """
         chosen = tools_of(tools, name, self.limits)

@@ -147,6 +147,21 @@ def test_names_and_numbers_of_calls(spelled):
         assert not takes(spelled.tool_calls(TOOLS), text)
 
 
+def test_text_and_then_calls_where_none_need_come(spelled):
+    grammar, space = spelled.tool_calls(TOOLS, at_least=0), spelled.spelling
+    now = written(space, "now", {})
+    call = written(space, "weather", {"city": "Oslo", "days": 3})
+    wrong = written(space, "weather", {"city": "Oslo", "days": "three"})
+    thought = "<think>I see: {} <b>.</think>"
+    for before in ("", "Hello.\n", thought, f"{thought}Well <tool>"):
+        assert takes(grammar, before)
+        assert takes(grammar, before + space.before_first + call + space.between_calls + now)
+        assert not takes(grammar, before + wrong)
+    for text in (now + "and then", "<tool_call>", "<arg_key>", "<|assistant|>"):
+        assert not takes(grammar, text)
+    assert not takes(spelled.tool_calls(TOOLS, at_least=0, at_most=1), call + now)
+
+
 def test_calls_or_a_document(spelled):
     space = spelled.spelling
     grammar = spelled.calls_or_document(TOOLS, {"type": "object", "required": ["x"]})

@@ -150,6 +150,17 @@ def test_a_named_call(client) -> None:
         jsonschema.validate(arguments, FORECAST["function"]["parameters"])
 
 
+def test_strict_tools_are_held_to_their_schemas(client) -> None:
+    strict = {**FORECAST, "function": {**FORECAST["function"], "strict": True}}
+    assert content(client, tools=[strict]).startswith("Paris")
+    bias = {str(TOOL_CALL): 100}
+    fields = {"tools": [strict], "parallel_tool_calls": False, "logit_bias": bias}
+    choice = chat(client, temperature=1.0, seed=1, **fields).choices[0]
+    assert choice.finish_reason == "tool_calls"
+    arguments = json.loads(choice.message.tool_calls[0].function.arguments)
+    jsonschema.validate(arguments, FORECAST["function"]["parameters"])
+
+
 def test_json_or_calls(client) -> None:
     fields = {"tools": [FORECAST], "response_format": form(CITY), "temperature": 1.0}
     fields["parallel_tool_calls"] = False

@@ -81,12 +81,17 @@ def call_constraints(fields, tools):
 
 
 def chat_constraints(fields, tools):
-    """Return what a chat request asks for; with tools, JSON is what may come instead of calls."""
+    """Return what a chat request asks for; JSON may come instead of calls.
+
+    Tools that say `strict` are held to their schemas where the model calls them unasked, too.
+    """
     required, form = call_constraints(fields, tools), constraints_of(fields)
+    at_most = 1 if fields.parallel_tool_calls is False else None
+    if not required and not form and any(tool["function"].get("strict") for tool in tools):
+        return [Constraint("tools", "tool_calls", (tools,), {"at_least": 0, "at_most": at_most})]
     if required or not tools or len(form) != 1 or form[0].method not in JSON_METHODS:
         return required + form
     schema = form[0].arguments or ({"type": "object"},)
-    at_most = 1 if fields.parallel_tool_calls is False else None
     options = {**form[0].options, "at_most": at_most}
     return [Constraint(form[0].param, "calls_or_document", (tools, *schema), options)]
 
