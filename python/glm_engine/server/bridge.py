@@ -2,8 +2,13 @@
 
 import asyncio
 
+import structlog
+
 from glm_engine import abi
+from glm_engine.errors import BadInputError, EngineError, Status
 from glm_engine.requests import finish_reason
+
+log = structlog.get_logger("server")
 
 COLUMNS = (
     "request_id",
@@ -100,9 +105,19 @@ class EngineBridge:
         route = self.routes.get(choice.request_id)
         if route is not None:
             self.cancel(choice)
-            choice.ending = ("refused", 0, str(error))
+            choice.ending = ending_of(error)
             route[1].add(choice)
             route[1].wake()
+
+
+def ending_of(error):
+    """Return how a choice ends whose next mask could not be given; see `Choice.ending`."""
+    if isinstance(error, BadInputError):
+        return "refused", Status.GLM_OK, str(error)
+    if isinstance(error, EngineError):
+        return "failed", error.status, str(error)
+    log.error("a mask failed", exc_info=error)
+    return "failed", Status.GLM_INTERNAL_ERROR, "the mask of the next token failed"
 
 
 def take_event(choice, kind, values, records, at):

@@ -246,3 +246,14 @@ def test_many_at_once_and_some_that_leave(server, client) -> None:
         jsonschema.validate(document, CITY)
     assert documents.count(None) == 12
     server.wait_until_idle()
+
+
+def test_a_hostile_schema_holds_nobody_else(client) -> None:
+    crossing = [{"type": "string", "pattern": f"(.*a){{{number}}}"} for number in range(5, 45)]
+    with ThreadPoolExecutor(1) as pool:
+        hostile = pool.submit(content, client, response_format=form({"allOf": crossing}))
+        assert content(client) == "Paris."
+        assert not hostile.done()
+        with pytest.raises(openai.BadRequestError, match="compiling it takes more than 5 s"):
+            hostile.result()
+    assert content(client, response_format=form({"const": 1})) == "1"

@@ -1,0 +1,158 @@
+"""Guides: masks in the order of tokens, off the event loop, and what becomes of failures."""
+
+import asyncio
+import threading
+from types import SimpleNamespace
+
+import numpy
+import pytest
+
+from glm_engine.errors import BadInputError, EngineError, Status
+from glm_engine.server.bridge import EngineBridge, Inbox
+from glm_engine.server.errors import ApiError
+from glm_engine.server.generation import Choice
+from glm_engine.server.guides import Guide, Guides
+from tests.python.grammar.walks import ENDING_IDS, VOCAB_SIZE, ids_of, tokenizer
+
+MODEL = SimpleNamespace(ending_ids=frozenset(ENDING_IDS), template=None)
+SECONDS = 20
+
+
+class RecordedEngine:
+    """Remembers the masks that it is given, or refuses each with a status."""
+
+    def __init__(self, status=Status.GLM_OK):
+        self.status = status
+        self.masks = []
+        self.threads = set()
+        self.cancelled = []
+
+    def set_mask(self, request_id, index, mask):
+        self.threads.add(threading.current_thread())
+        if self.status != Status.GLM_OK:
+            raise EngineError("engine_set_mask", self.status, "no")
+        self.masks.append((request_id, index, mask))
+
+    def cancel_quietly(self, request_id):
+        self.cancelled.append(request_id)
+
+
+@pytest.fixture
+def engine():
+    return RecordedEngine()
+
+
+@pytest.fixture
+def guides(engine):
+    found = Guides(engine, tokenizer(), VOCAB_SIZE, MODEL)
+    yield found
+    found.close()
+
+
+def choice_of(guide):
+    choice = Choice(0, None, None, None, frozenset())
+    choice.guide, choice.request_id = guide, 7
+    return choice
+
+
+async def advanced(guides, choice, token_id):
+    """The error that taking a token ended in, None where it gave the next mask."""
+    refused = []
+    guides.advance(choice, token_id, lambda *reason: refused.append(reason))
+    until = asyncio.get_running_loop().time() + SECONDS
+    num_masks = len(guides.engine.masks)
+    while not refused and len(guides.engine.masks) == num_masks:
+        assert asyncio.get_running_loop().time() < until
+        await asyncio.sleep(0.001)
+    assert all(one is choice for one, _ in refused)
+    return refused[0][1] if refused else None
+
+
+def test_masks_come_in_the_order_of_the_tokens(engine, guides):
+    async def run():
+        grammar = await guides.compiled("guided_regex", "regex", "Paris( is)? big")
+        choice, alone = choice_of(Guide(grammar.start())), grammar.start()
+        assert numpy.array_equal(choice.guide.first_mask(), alone.mask())
+        for number, token in enumerate(ids_of("Paris is big")):
+            assert await advanced(guides, choice, token) is None
+            alone.accept(token)
+            request_id, index, mask = engine.masks[-1]
+            assert (request_id, index) == (7, number + 1)
+            assert numpy.array_equal(mask, alone.mask())
+
+    asyncio.run(run())
+    assert threading.current_thread() not in engine.threads
+
+
+def test_while_a_thought_is_open_the_first_mask_allows_all_and_the_others_are_none(engine, guides):
+    async def run():
+        grammar = await guides.compiled("response_format", "json_object")
+        choice = choice_of(Guide(grammar.start(after=tokenizer().id_of("</think>"))))
+        assert (choice.guide.first_mask() == 0xFFFFFFFF).all()
+        await advanced(guides, choice, ids_of("Hm")[0])
+        assert engine.masks[-1][2] is None
+        await advanced(guides, choice, tokenizer().id_of("</think>"))
+        assert numpy.array_equal(engine.masks[-1][2], grammar.start().mask())
+
+    asyncio.run(run())
+
+
+def test_a_token_outside_the_grammar_is_reported(guides):
+    async def run():
+        grammar = await guides.compiled("guided_choice", "choice", ["Paris"])
+        error = await advanced(guides, choice_of(Guide(grammar.start())), ids_of("Rome")[0])
+        assert isinstance(error, BadInputError)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("status", [Status.GLM_NOT_FOUND, Status.GLM_INVALID_ARGUMENT])
+def test_what_the_engine_says_of_a_mask(status):
+    guide = Guide(SimpleNamespace(accept=lambda _token: None, mask=lambda: None))
+    if status == Status.GLM_NOT_FOUND:
+        guide.advance(RecordedEngine(status), 1, 2)
+        return
+    with pytest.raises(EngineError):
+        guide.advance(RecordedEngine(status), 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "text"),
+    [
+        (BadInputError("too complex"), 400, "grammar_error", "too complex"),
+        (EngineError("engine_set_mask", Status.GLM_DEVICE_ERROR, "lost"), 503, None, "lost"),
+        (RuntimeError("secret"), 500, None, "the mask of the next token failed"),
+    ],
+)
+def test_a_choice_without_its_mask_ends_and_leaves_the_engine(
+    engine, guides, error, status, code, text
+):
+    async def run():
+        bridge, inbox = EngineBridge(engine, guides), Inbox()
+        choice = choice_of(None)
+        bridge.routes[choice.request_id] = (choice, inbox)
+        bridge.refuse(choice, error)
+        bridge.refuse(choice, BadInputError("again"))
+        assert engine.cancelled == [7]
+        assert list(await inbox.take()) == [choice]
+        with pytest.raises(ApiError, match=text) as caught:
+            choice.advance()
+        assert caught.value.status_code == status
+        assert code in (None, caught.value.code)
+        assert "secret" not in caught.value.detail
+
+    asyncio.run(run())
+
+
+def test_a_checkpoint_that_no_grammar_can_use_refuses_each_request(engine):
+    endless = SimpleNamespace(ending_ids=frozenset(), template=None)
+    guides = Guides(engine, tokenizer(), VOCAB_SIZE, endless)
+
+    async def run():
+        for _ in range(2):
+            with pytest.raises(ApiError, match="names no token that ends a text") as caught:
+                await guides.compiled("response_format", "json_object")
+            assert (caught.value.status_code, caught.value.param) == (400, "response_format")
+
+    asyncio.run(run())
+    guides.close()
