@@ -24,7 +24,7 @@ QUESTIONS = (
 )
 LONG = "What is the capital of Brunei?"
 IS_HALF_WAY = """() => {
-  const last = [...document.querySelectorAll(".answer")].at(-1);
+  const last = Array.from(document.querySelectorAll(".answer")).at(-1);
   return last.ariaBusy === "true" && last.textContent.length > 9;
 }"""
 LIGHT = {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"}
