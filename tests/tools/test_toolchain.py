@@ -124,6 +124,18 @@ def test_browser_launcher_names_its_own_fonts(tmp_path):
     assert aliases["system-ui"] == aliases["sans-serif"] == "Inter"
 
 
+def test_foreign_program_is_bound_to_the_libraries_of_a_tree(tmp_path):
+    loader = tmp_path / "lib" / "ld-linux-x86-64.so.2"
+    loader.parent.mkdir()
+    loader.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    loader.chmod(0o755)
+    said = call('bind_to_libraries "$1" "$2"', tmp_path, "the program").splitlines()
+    libraries = call('library_path "$1"', tmp_path)
+    patchelf = ["--library-path", libraries, f"{tmp_path}/usr/bin/patchelf"]
+    wanted = ["--set-interpreter", str(loader), "--force-rpath", "--set-rpath", libraries]
+    assert said == [*patchelf, *wanted, "the program"]
+
+
 def test_python_of_another_version_does_not_fit(programs, tmp_path):
     programs(python_other="exit 1")
     code = 'if python_fits "$1"; then echo fits; else echo other; fi'

@@ -129,6 +129,14 @@ bind_programs() {
   done < <(find "$tree/usr" -type f \( -perm -u+x -o -name '*.so*' \) ! -name patchelf -print0)
 }
 
+bind_to_libraries() {
+  local tree=$1 program=$2 loader libraries
+  loader=$(loader_of "$tree")
+  libraries=$(library_path "$tree")
+  "$loader" --library-path "$libraries" "$tree/usr/bin/patchelf" \
+    --set-interpreter "$loader" --force-rpath --set-rpath "$libraries" "$program"
+}
+
 record_packages() {
   local state=$1 archive
   for archive in "$state"/archives/*.deb; do

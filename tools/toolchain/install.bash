@@ -166,6 +166,7 @@ bring_overlay() {
   local group=$1
   overlay=$home/$group-$({
     printf '%s' "$venv"
+    [[ $group != browser ]] || printf '%s' "$chromium"
     cat "$here/python.bash" "$here/locks"/*-"$version.lock"
   } | digest)
   overlays+=("$overlay")
@@ -183,7 +184,8 @@ bring_overlay() {
       stage "modal packages" make_overlay "$venv/bin/python" "$futhark" "$work/tree" "$here/locks/modal-$version.lock"
       ;;
     browser)
-      stage "Playwright" make_overlay "$venv/bin/python" "$futhark" "$work/tree" "$here/locks/browser-$version.lock"
+      stage "Playwright" make_browser_overlay "$venv/bin/python" "$futhark" "$work/tree" \
+        "$here/locks/browser-$version.lock" "$chromium"
       ;;
   esac
   adopt "$overlay"
@@ -200,8 +202,12 @@ bring_nix() {
 }
 
 bring_browser() {
-  chromium=$(packages_folder chromium)
-  bring_packages chromium "headless Chromium from Debian" "$chromium"
+  if debian_reachable; then
+    chromium=$(packages_folder chromium)
+    bring_packages chromium "headless Chromium from Debian" "$chromium"
+  elif ! type -P chromium-headless-shell chromium google-chrome >/dev/null; then
+    fail "expected chromium on PATH, found none; $(debian_obstacle)"
+  fi
   bring_overlay browser
 }
 

@@ -97,6 +97,15 @@ make_oracle_overlay() {
   PYTHONPATH=$folder "$python" -c 'import torch, compressed_tensors, transformers'
 }
 
+make_browser_overlay() {
+  local python=$1 packages=$2 folder=$3 lock=$4 libraries=$5
+  make_overlay "$python" "$packages" "$folder" "$lock"
+  if [[ -n $libraries ]]; then
+    bind_to_libraries "$libraries" "$folder/playwright/driver/node"
+  fi
+  "$folder/playwright/driver/node" --version
+}
+
 make_cuda_overlay() {
   local python=$1 packages=$2 folder=$3 version=$4 locks=$5 library
   make_overlay "$python" "$packages" "$folder" "$locks/cuda-$version.lock" "$locks/cutlass-$version.lock"
