@@ -77,6 +77,17 @@ def test_a_body_that_does_not_come(strict) -> None:
     assert works(strict)
 
 
+def test_a_client_that_goes_within_its_body(strict) -> None:
+    before = strict.log().count('"status":499')
+    with connect(strict) as connection:
+        connection.sendall(head(COMPLETIONS, JSON, "content-length: 100") + b"{")
+    until = time.monotonic() + 5
+    while strict.log().count('"status":499') == before:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert works(strict)
+
+
 def test_what_is_no_http(server) -> None:
     with connect(server) as connection:
         connection.sendall(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")

@@ -6,7 +6,9 @@ import orjson
 from fastapi import Request
 from fastapi.routing import APIRoute
 
-from glm_engine.server.errors import ApiError
+from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError
+
+CONTAINERS = frozenset({dict, list})
 
 
 def too_large(settings):
@@ -39,8 +41,8 @@ class BoundedReceive:
         except TimeoutError:
             text = f"the body did not come within {self.settings.body_seconds:g} s"
             raise ApiError(408, text, code="body_timeout") from None
-        if message["type"] != "http.request":
-            return message
+        if message["type"] == "http.disconnect":
+            raise ApiError(CLIENT_CLOSED_REQUEST, "the client went before its body was whole")
         self.num_bytes += len(message.get("body", b""))
         if self.num_bytes > self.settings.max_body_bytes:
             raise too_large(self.settings)
@@ -50,7 +52,7 @@ class BoundedReceive:
 
 def check_depth(value, most):
     """Refuse containers nested deeper than `most`."""
-    level = [value]
+    level = [value] if type(value) in CONTAINERS else []
     for _ in range(most):
         level = [child for one in level for child in children(one)]
         if not level:
@@ -60,11 +62,11 @@ def check_depth(value, most):
 
 
 def children(value):
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, list):
+    """Return the containers inside one; a long list of numbers is looked through in C."""
+    inside = value.values() if isinstance(value, dict) else value
+    if CONTAINERS.isdisjoint(map(type, inside)):
         return []
-    return [child for child in value if isinstance(child, dict | list)]
+    return [child for child in inside if type(child) in CONTAINERS]
 
 
 class JsonRequest(Request):

@@ -20,10 +20,11 @@ from glm_engine.server.streaming import EventStream, WholeAnswer
 
 DEFAULT_MAX_TOKENS = 16
 MAX_PROMPTS = 256
+INTEGERS = frozenset({int})
 
 
 def is_ids(value):
-    return isinstance(value, list) and all(type(one) is int for one in value)
+    return isinstance(value, list) and INTEGERS.issuperset(map(type, value))
 
 
 def prompt_list(value):
