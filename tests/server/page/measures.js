@@ -97,7 +97,8 @@
     focus: () => {
       const node = document.activeElement;
       const rings = [node, node.closest("form")].filter(Boolean).map((one) => getComputedStyle(one));
-      return { name: ownText(node.labels?.[0] ?? node).trim(), isMarked: rings.some(isRing) };
+      const text = ownText(node.labels?.[0] ?? node).trim();
+      return { name: text || node.ariaLabel, isMarked: rings.some(isRing) };
     },
 
     moving: () =>

@@ -14,6 +14,7 @@ TAB_ORDER = [
     "New",
     "Live",
     "Settings",
+    "Conversation",
     "What is the capital of France?",
     "Which currency is used in Japan?",
     "On which continent is Kenya?",
@@ -92,7 +93,7 @@ def test_everything_has_a_name(visit, server):
     assert len(controls) >= 12
     assert [role for role, name in controls if not name] == []
     roles = {role for role, _ in nodes}
-    assert {"banner", "main", "complementary", "log", "alert", "status"} <= roles
+    assert {"banner", "main", "complementary", "region", "log", "alert", "status"} <= roles
 
 
 def test_keyboard_alone(page):

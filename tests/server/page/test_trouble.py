@@ -35,6 +35,7 @@ def test_keys_then_death_then_return(visit, keyed, tmp_path):
     expect(alert).to_contain_text("this API key is not known here")
     enter_key(page, KEY)
     page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_label("Message")).to_be_focused()
     wait_until_done(page)
     assert last_text(page) == "Paris."
     expect(alert).to_have_count(0)
@@ -48,7 +49,7 @@ def test_keys_then_death_then_return(visit, keyed, tmp_path):
     expect(alert).to_contain_text("The server cannot be reached.")
     state = page.locator("#state")
     expect(state).to_have_text("Server away")
-    expect(page.locator("#gauges")).to_have_attribute("data-stale", "")
+    expect(page.locator("#live")).to_have_attribute("data-stale", "")
 
     again = ServerProcess(tmp_path, "--port", str(urlsplit(keyed.url).port))
     try:

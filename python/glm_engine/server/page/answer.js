@@ -103,10 +103,10 @@ export class Turn {
       facts.push(`${count} ${count === 1 ? "token" : "tokens"}`);
     }
     if (this.first !== null) {
-      facts.push(`first after ${number(this.first - this.began)} ms`);
+      facts.push(`first after ${number(this.first - this.began)}\u00a0ms`);
     }
     if (count > 1 && this.last - this.first > LEAST_RATED_MS) {
-      facts.push(`${number(((count - 1) * 1000) / (this.last - this.first))} tokens/s`);
+      facts.push(`${number(((count - 1) * 1000) / (this.last - this.first))}\u00a0tokens/s`);
     }
     return facts.join(" · ");
   }

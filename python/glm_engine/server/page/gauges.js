@@ -144,7 +144,7 @@ function setText(id, text) {
 
 function setState(state, text) {
   find("state").dataset.state = state;
-  find("gauges").toggleAttribute("data-stale", state === "away");
+  find("live").toggleAttribute("data-stale", state === "away");
   setText("state", text);
 }
 

@@ -63,11 +63,18 @@ async function run(turn) {
     if (controller.signal.aborted) {
       turn.close("stopped");
     } else {
-      turn.fail(error, () => running ?? run(turn));
+      turn.fail(error, () => askAgain(turn));
     }
   }
   if (running === controller) {
     setRunning(null);
+  }
+}
+
+function askAgain(turn) {
+  if (running === null) {
+    prompt.focus();
+    run(turn);
   }
 }
 

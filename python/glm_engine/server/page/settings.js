@@ -53,7 +53,9 @@ function theme() {
 
 function showTheme(chosen = theme()) {
   document.documentElement.style.colorScheme = chosen;
-  find("theme").textContent = chosen === "dark" ? "Light" : "Dark";
+  const other = chosen === "dark" ? "Light" : "Dark";
+  find("theme").textContent = other;
+  find("theme").setAttribute("aria-label", `${other} colours`);
 }
 
 export function openSettings() {
