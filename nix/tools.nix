@@ -4,7 +4,6 @@ let
   cuda = pkgs.cudaPackages_12_8;
 
   runModules = modules: [
-    modules.aiohttp
     modules.click
     modules.fastapi
     modules.httptools
@@ -26,6 +25,7 @@ let
     modules:
     runModules modules
     ++ [
+      modules.aiohttp
       modules.anthropic
       modules.httpx
       modules.hypothesis
