@@ -14,9 +14,9 @@ from glm_engine.server.pages import pages_router
 from glm_engine.version import version
 
 ROUTERS = (
-    models_router,
     completions_router,
     chat_router,
+    models_router,
     messages_router,
     tokens_router,
     health_router,

@@ -21,6 +21,7 @@ log = structlog.get_logger("server")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 CUT_OFF_SECONDS = 5
 MILLISECONDS = 1000
+COLLECTION_THRESHOLDS = (20_000, 20, 20)
 
 
 def bind(settings):
@@ -128,6 +129,7 @@ def serve(app, service, listener):
     raise_file_limit()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*COLLECTION_THRESHOLDS)
     server = Server(app, service, listener)
     server.run(sockets=[listener])
     return server.exit_code

@@ -1,8 +1,10 @@
 """One HTTP request on its way through the server, and what its log line will say."""
 
+import secrets
 import time
-import uuid
 from dataclasses import dataclass, field
+
+ID_BYTES = 16
 
 
 @dataclass(slots=True)
@@ -15,7 +17,7 @@ class Visit:
 
     endpoint: str
     send: object = None
-    request_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    request_id: str = field(default_factory=lambda: secrets.token_hex(ID_BYTES))
     began: float = field(default_factory=time.monotonic)
     status: int = 0
     api_key: str | None = None
