@@ -13,6 +13,15 @@ from tests.server.page.actions import (
 
 expect = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed").expect
 
+DENIED_STORAGE = """
+for (const name of ["localStorage", "sessionStorage"]) {
+  const get = () => {
+    throw new DOMException("denied", "SecurityError");
+  };
+  Object.defineProperty(window, name, { get });
+}
+"""
+SPOILT_STORAGE = "localStorage.setItem('glm.settings', '{spoilt');"
 NOTE_LENGTHS = """() => {
   window.lengths = [];
   const note = () => window.lengths.push(document.querySelector(".text")?.textContent.length ?? 0);
@@ -121,6 +130,17 @@ def test_settings_reach_the_request_and_stay(page):
     page.reload()
     kept = [page.locator(f"[name={name}]").input_value() for name in ("temperature", "max_tokens")]
     assert kept == ["0.5", "2"]
+
+
+@pytest.mark.parametrize("script", [DENIED_STORAGE, SPOILT_STORAGE], ids=["denied", "spoilt"])
+def test_page_works_without_its_storage(page, script):
+    page.add_init_script(script)
+    page.reload()
+    ask(page, FRANCE)
+    wait_until_done(page)
+    expect(page.get_by_role("alert")).to_have_count(0)
+    page.get_by_role("button", name="Dark").click()
+    expect(page.get_by_role("button", name="Light")).to_be_visible()
 
 
 def test_empty_message_is_not_sent(page):

@@ -31,8 +31,16 @@ export function sampling() {
   return Object.fromEntries(wanted.map(({ name, valueAsNumber }) => [name, valueAsNumber]));
 }
 
+function keptSettings() {
+  try {
+    return JSON.parse(lasting.getItem(SETTINGS)) ?? {};
+  } catch {
+    return {};
+  }
+}
+
 function recall() {
-  const kept = JSON.parse(lasting.getItem(SETTINGS) ?? "{}");
+  const kept = keptSettings();
   for (const name of KEPT.filter((one) => one in kept)) {
     settings[name].value = kept[name];
   }
