@@ -1,7 +1,7 @@
 """Health, metrics and live figures."""
 
 from fastapi import APIRouter
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from glm_engine.server.gauges import gauges
 
@@ -29,7 +29,7 @@ def health_router(service):
         is_usable = service.is_usable()
         return state(is_usable, "ready" if is_usable else "the engine is lost")
 
-    @router.get("/metrics")
+    @router.get("/metrics", response_class=PlainTextResponse)
     async def metrics():
         """Prometheus's text."""
         return Response(service.metrics_page.text(), media_type=PROMETHEUS_TEXT)

@@ -235,6 +235,11 @@ def test_more_tokens_than_the_context_has_may_be_asked_for(claude):
             "block 0 is of type 'image'; supported here: text, tool_result",
         ),
         (
+            {"messages": [{"role": "user", "content": [{"type": {}, "text": "x"}]}]},
+            anthropic.BadRequestError,
+            "block 0 is of type {}",
+        ),
+        (
             {"messages": [{"role": "user", "content": [RESULT]}]},
             anthropic.BadRequestError,
             "tool_use_id 'toolu_1' is no call of the turn before",

@@ -42,7 +42,7 @@ def blocks_of(**models):
         blocks = [{"type": "text", "text": value}] if isinstance(value, str) else value
         for at, block in enumerate(blocks if isinstance(blocks, list) else ()):
             kind = block.get("type") if isinstance(block, dict) else None
-            if kind not in models:
+            if not isinstance(kind, str) or kind not in models:
                 known = ", ".join(models)
                 raise ValueError(f"block {at} is of type {kind!r}; supported here: {known}")
         return blocks

@@ -5,13 +5,14 @@ import time
 from fastapi import APIRouter
 from starlette.responses import JSONResponse
 
+from glm_engine.server.openai.answers import RESPONSES
 from glm_engine.server.openai.requests import check_model
 
 OWNER = "glm-engine"
 
 
 def models_router(service):
-    router = APIRouter(tags=["OpenAI"])
+    router = APIRouter(responses=RESPONSES, tags=["OpenAI"])
     card = {
         "id": service.model_name,
         "object": "model",
