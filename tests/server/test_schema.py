@@ -22,12 +22,14 @@ def description(server):
     return schemathesis.openapi.from_url(f"{server.url}/openapi.json")
 
 
-def bounded(case):
-    """Keep what is generated short."""
-    if isinstance(case.body, dict):
-        for name, most in (("max_tokens", 8), ("max_completion_tokens", 8), ("n", 4)):
-            if type(case.body.get(name)) is int:
-                case.body[name] = min(case.body[name], most)
+def bounded(case, path):
+    """Keep short what is generated; chat would otherwise fill the context."""
+    if isinstance(case.body, dict) and path.startswith("/v1/"):
+        case.body.pop("max_completion_tokens", None)
+        for name, most in (("max_tokens", 8), ("n", 4)):
+            value = case.body.get(name)
+            if value is None or type(value) is int:
+                case.body[name] = most if value is None else min(value, most)
     return case
 
 
@@ -51,7 +53,7 @@ def test_no_request_breaks_the_server(server, description, path, method, mode) -
         suppress_health_check=list(hypothesis.HealthCheck),
     )
     def ask(case):
-        check(bounded(case).call(timeout=60))
+        check(bounded(case, path).call(timeout=60))
 
     ask()
     server.wait_until_idle()
