@@ -52,7 +52,7 @@ class PartExchange {
     ptx::barrier_init(ready_, 1);
     if (has_other_owners()) ptx::barrier_init(drained_, num_other_owners());
     if (warp_ == 0) {
-      ptx::barrier_init(idle_, (split_ - 1) * kPartWarps);
+      ptx::barrier_init(idle_, split_ * kPartWarps);
     }
   }
 
@@ -153,12 +153,12 @@ class PartExchange {
   }
 
   __device__ void await_idle_stages() const {
-    signal(idle_);
+    signal(idle_, lane_ < split_);
     ptx::barrier_wait(idle_, 0);
   }
 
   __device__ void drain() const {
-    if (num_owned() > 0) signal(drained_);
+    if (num_owned() > 0) signal(drained_, lane_ < split_ && lane_ != part_);
   }
 
  private:
@@ -180,9 +180,9 @@ class PartExchange {
     sum.w += value.w;
   }
 
-  __device__ void signal(uint32_t barrier) const {
+  __device__ void signal(uint32_t barrier, bool is_for_part_of_lane) const {
     __syncwarp();
-    if (lane_ < split_ && lane_ != part_) {
+    if (is_for_part_of_lane) {
       ptx::release_peer(ptx::peer_address(barrier, lane_));
     }
   }
