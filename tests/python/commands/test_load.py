@@ -7,23 +7,10 @@ import pytest
 from glm_engine.cli import main
 from glm_engine.options import CAPITALS
 from tests.python.commands.running import CPU, ENVIRONMENT, glm, glm_json, refused
-from tests.python.load.serving import MODEL, PreparedServer
+from tests.python.load.serving import MODEL
 
 SMALL = ["--requests", "6", "--prompts", "uniform:8:20", "--outputs", "fixed:5", "--seed", "3"]
 NOBODY = "http://127.0.0.1:9"
-
-
-@pytest.fixture(scope="module")
-def running_server():
-    server = PreparedServer()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def server(running_server):
-    running_server.reset()
-    return running_server
 
 
 def test_rates_are_measured_printed_and_drawn(server, tmp_path):

@@ -130,13 +130,19 @@ async def make_job(service, fields, visit):
         room = service.encoder.output_room(len(ids), fields.max_tokens, DEFAULT_MAX_TOKENS)
         num_logprobs = -1 if fields.logprobs is None else fields.logprobs
         made = make_choices(service, fields, ids, room, num_logprobs, len(choices))
-        text = prompt if isinstance(prompt, str) else service.decode(ids)
-        echoes += [text if fields.echo else ""] * len(made)
+        echoes += [echoed(service, fields, prompt, ids)] * len(made)
         choices += made
     if grammar := await compiled(service, fields, constraints_of(fields)):
         guide_choices(choices, grammar)
     visit.prompt_tokens = num_prompt_tokens
     return Job(service, choices, visit), echoes
+
+
+def echoed(service, fields, prompt, ids):
+    """Return the text that stands before each answer to this prompt."""
+    if not fields.echo:
+        return ""
+    return prompt if isinstance(prompt, str) else service.decode(ids)
 
 
 def completions_router(service):
