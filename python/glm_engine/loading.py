@@ -1,11 +1,13 @@
 """Loads an engine in a thread of its own, with a bar, so that Ctrl-C is heard at once."""
 
+import importlib
 import threading
 import time
 
 from glm_engine.console import bytes_progress
 from glm_engine.engine import Engine
 
+NEEDED_ONCE_LOADED = "numpy"
 STATE = {"loading": False}
 
 
@@ -24,6 +26,7 @@ def load_engine(options, quiet=False):
 
 
 def in_thread(make):
+    """Run `make` in a thread, and import meanwhile what its engine's events come in."""
     outcome = {}
 
     def run():
@@ -37,6 +40,7 @@ def in_thread(make):
     STATE["loading"] = True
     thread = threading.Thread(target=run, name="glm-load", daemon=True)
     thread.start()
+    importlib.import_module(NEEDED_ONCE_LOADED)
     while thread.is_alive():
         thread.join(0.1)
     if "error" in outcome:
