@@ -154,7 +154,7 @@ def test_tools_and_their_results_are_taken(client) -> None:
         ({"messages": [{"role": "user", "content": None}]}, "messages.0.content"),
         ({"top_logprobs": 3}, "top_logprobs"),
         ({"tools": [{"type": "function"}]}, "tools.0.function"),
-        ({"verbosity": "high"}, "verbosity"),
+        ({"verbosity": "loud"}, "verbosity"),
         ({"functions": [{"name": "f"}]}, "functions"),
         ({"extra_body": {"chat_template_kwargs": {"messages": []}}}, "chat_template_kwargs"),
         ({"extra_body": {"continue_final_message": True}}, "continue_final_message"),

@@ -13,19 +13,19 @@ from glm_engine.server.openai.chat_answers import ChatPresenter
 from glm_engine.server.openai.chat_fields import ChatRequest
 from glm_engine.server.openai.constraints import chat_constraints, compiled
 from glm_engine.server.openai.conversation import render
-from glm_engine.server.openai.messages import template_tools
 from glm_engine.server.openai.requests import (
     check_count,
     check_model,
     make_choices,
     value_or,
 )
+from glm_engine.server.openai.tool_choice import offered_tools
 from glm_engine.server.streaming import EventStream, WholeAnswer
 
 
 def num_logprobs(fields):
     """Return how many alternatives to list, -1 for no log-probabilities at all."""
-    if fields.top_logprobs is not None and not fields.logprobs:
+    if fields.top_logprobs and not fields.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs to be true", "top_logprobs")
     return value_or(fields.top_logprobs, 0) if fields.logprobs else -1
 
@@ -33,7 +33,7 @@ def num_logprobs(fields):
 async def make_job(service, fields, visit):
     """Return the job of a conversation, and the parsers of its choices."""
     check_count(service, 1, fields.n)
-    tools = [] if fields.tool_choice == "none" else template_tools(fields.tools)
+    tools = offered_tools(fields)
     constraints = chat_constraints(fields, tools)
     text = render(service, fields, tools)
     prompt = await service.encoder.encode(text, add_special_tokens=False, param="messages")

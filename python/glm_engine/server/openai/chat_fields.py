@@ -2,8 +2,6 @@
 
 from typing import Any, Literal
 
-from pydantic import Field
-
 from glm_engine.server.openai.constraint_fields import ConstraintFields
 from glm_engine.server.openai.fields import (
     MAX_LOGPROBS,
@@ -12,24 +10,20 @@ from glm_engine.server.openai.fields import (
     SamplingFields,
     StrictModel,
     only,
+    whole,
 )
 from glm_engine.server.openai.messages import Messages, Tools
+from glm_engine.server.openai.tool_choice import ToolChoice
 
 REASONING_EFFORTS = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class Thinking(StrictModel):
-    type: Literal["enabled", "disabled"]
+    """The budget is not kept: only the length of the whole answer bounds a thought."""
+
+    type: Literal["enabled", "adaptive", "disabled"]
+    budget_tokens: whole(ge=1, le=MAX_TOKENS) | None = None
     clear_thinking: bool | None = None
-
-
-class NamedFunction(StrictModel):
-    name: str
-
-
-class NamedTool(StrictModel):
-    type: Literal["function"]
-    function: NamedFunction
 
 
 class ConversationFields(StrictModel):
@@ -40,6 +34,7 @@ class ConversationFields(StrictModel):
     chat_template_kwargs: dict[str, Any] | None = None
     thinking: Thinking | None = None
     reasoning_effort: REASONING_EFFORTS | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
     add_generation_prompt: bool | None = True
     add_special_tokens: only(False) = None
     continue_final_message: only(False) = None
@@ -48,16 +43,15 @@ class ConversationFields(StrictModel):
 
 
 class ChatRequest(SamplingFields, ConversationFields, ConstraintFields):
-    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = True
     logprobs: bool | None = False
-    top_logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
-    max_completion_tokens: int | None = Field(None, ge=1, le=MAX_TOKENS)
+    top_logprobs: whole(ge=0, le=MAX_LOGPROBS) | None = None
+    max_completion_tokens: whole(ge=1, le=MAX_TOKENS) | None = None
     include_reasoning: bool | None = True
     prediction: Harmless = None
     echo: only(False) = None
     modalities: only(["text"]) = None
-    verbosity: only("medium") = None
     audio: only() = None
     functions: only([]) = None
     function_call: only("none", "auto") = None

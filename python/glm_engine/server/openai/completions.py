@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Request
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import PlainValidator, WithJsonSchema
 
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Job
@@ -13,7 +13,7 @@ from glm_engine.server.openai.answers import RESPONSES
 from glm_engine.server.openai.constraint_fields import ConstraintFields
 from glm_engine.server.openai.constraints import compiled, constraints_of
 from glm_engine.server.openai.events import EventWriter
-from glm_engine.server.openai.fields import MAX_LOGPROBS, SamplingFields, only
+from glm_engine.server.openai.fields import MAX_LOGPROBS, SamplingFields, only, whole
 from glm_engine.server.openai.logprobs import completion_logprobs
 from glm_engine.server.openai.requests import check_count, check_model, make_choices
 from glm_engine.server.streaming import EventStream, WholeAnswer
@@ -54,7 +54,7 @@ PROMPT_SCHEMA = {
 
 class CompletionRequest(SamplingFields, ConstraintFields):
     prompt: Annotated[list, PlainValidator(prompt_list), WithJsonSchema(PROMPT_SCHEMA)]
-    logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
+    logprobs: whole(ge=0, le=MAX_LOGPROBS) | None = None
     echo: bool | None = False
     add_special_tokens: bool | None = True
     best_of: only(1) = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from glm_engine.server.errors import ApiError
-from glm_engine.server.openai.chat_fields import NamedTool
+from glm_engine.server.openai.tool_choice import NamedTool, mode_of
 
 JSON_METHODS = ("json_object", "json_schema")
 SCHEMA_PARAM = "response_format.json_schema.schema"
@@ -68,8 +68,8 @@ def text_constraints(place, regex, choice):
 
 def call_constraints(fields, tools):
     """Return what `tool_choice` asks for."""
-    chosen = fields.tool_choice
-    if chosen in (None, "auto", "none"):
+    chosen = mode_of(fields.tool_choice)
+    if chosen in ("auto", "none"):
         return []
     if not tools:
         raise ApiError(400, "tool_choice: there are no tools to choose from", "tool_choice")

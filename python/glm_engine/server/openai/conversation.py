@@ -4,6 +4,7 @@ from glm_engine.server.errors import ApiError
 from glm_engine.server.openai.messages import template_messages
 
 RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
+HINTS = ("reasoning_effort", "verbosity")
 
 
 def template_variables(fields):
@@ -14,11 +15,14 @@ def template_variables(fields):
         name = min(reserved)
         raise ApiError(400, f"chat_template_kwargs may not set {name}", "chat_template_kwargs")
     if fields.thinking:
-        variables["enable_thinking"] = fields.thinking.type == "enabled"
+        variables["enable_thinking"] = fields.thinking.type != "disabled"
         if fields.thinking.clear_thinking is not None:
             variables["clear_thinking"] = fields.thinking.clear_thinking
     if fields.reasoning_effort == "none":
         variables["enable_thinking"] = False
+    for name in HINTS:
+        if (value := getattr(fields, name)) is not None:
+            variables.setdefault(name, value)
     return variables
 
 

@@ -6,7 +6,15 @@ field that nobody knows is refused by name.
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
 
 MAX_CHOICES = 128
 MAX_STOPS = 32
@@ -17,10 +25,34 @@ MAX_TOKENS = 2**31 - 1
 SEED_MASK = 2**64 - 1
 
 
-class StrictModel(BaseModel):
-    """No coercions: "1" is no number, 1 no truth value; unknown fields are refused."""
+class LenientModel(BaseModel):
+    """No coercions: "1" is no number, 1 no truth value; unknown fields are left out."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+
+class StrictModel(LenientModel):
+    """Unknown fields are refused, but for null: that asks for nothing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def without_unknown_nulls(cls, value):
+        if not isinstance(value, dict) or None not in value.values():
+            return value
+        known = cls.model_fields
+        return {name: one for name, one in value.items() if one is not None or name in known}
+
+
+def whole_number(value):
+    """JSON knows one kind of number: 40.0 is an integer, 40.5 is none."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+def whole(**bounds):
+    """Return the type of an integer within bounds (`ge`, `gt`, `le`, `lt`)."""
+    return Annotated[int, Field(**bounds), BeforeValidator(whole_number)]
 
 
 def only(*neutral):
@@ -100,24 +132,24 @@ class SamplingFields(StrictModel):
     model: str | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
-    n: int | None = Field(1, ge=1, le=MAX_CHOICES)
+    n: whole(ge=1, le=MAX_CHOICES) | None = 1
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, gt=0, le=1)
-    top_k: int | None = Field(None, ge=-1, le=MAX_TOKENS)
+    top_k: whole(ge=-1, le=MAX_TOKENS) | None = None
     min_p: float | None = Field(0, ge=0, le=1)
     repetition_penalty: float | None = Field(None, gt=0, le=100)
     frequency_penalty: float | None = Field(0, ge=-2, le=2)
     presence_penalty: float | None = Field(0, ge=-2, le=2)
-    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    seed: whole(ge=-(2**63), lt=2**63) | None = None
     stop: Stops | None = None
     stop_token_ids: Annotated[list[TokenId], Field(max_length=MAX_STOPS)] | None = None
     logit_bias: Biases | None = None
-    max_tokens: int | None = Field(None, ge=1, le=MAX_TOKENS)
-    min_tokens: int | None = Field(0, ge=0, le=MAX_TOKENS)
+    max_tokens: whole(ge=1, le=MAX_TOKENS) | None = None
+    min_tokens: whole(ge=0, le=MAX_TOKENS) | None = 0
     ignore_eos: bool | None = False
     skip_special_tokens: bool | None = True
     include_stop_str_in_output: bool | None = False
-    priority: int | None = Field(0, gt=-(2**31), lt=2**31)
+    priority: whole(gt=-(2**31), lt=2**31) | None = 0
     timeout_seconds: float | None = Field(None, gt=0, le=86400)
     user: Harmless = None
     metadata: Harmless = None

@@ -3,41 +3,53 @@
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from glm_engine.server.errors import ApiError
-from glm_engine.server.openai.fields import StrictModel
+from glm_engine.server.openai.fields import Harmless, LenientModel, StrictModel
 
 TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
+REWRITTEN = {"content", "refusal", "reasoning", "reasoning_content"}
 MAX_MESSAGES = 4096
 MAX_TOOLS = 256
 
 
-class TextPart(StrictModel):
+class TextPart(LenientModel):
     type: Literal["text"]
     text: str
 
 
-class CalledFunction(StrictModel):
-    model_config = ConfigDict(extra="ignore")
+class RefusalPart(LenientModel):
+    type: Literal["refusal"]
+    refusal: str
+
+    @property
+    def text(self):
+        return self.refusal
+
+
+Part = Annotated[TextPart | RefusalPart, Field(discriminator="type")]
+
+
+class CalledFunction(LenientModel):
     name: str
     arguments: str | dict[str, Any] = "{}"
 
 
-class ToolCall(StrictModel):
-    model_config = ConfigDict(extra="ignore")
+class ToolCall(LenientModel):
     id: str | None = None
     type: Literal["function"] = "function"
     function: CalledFunction
 
 
-class Message(StrictModel):
+class Message(LenientModel):
     """One turn; fields that answers hold and templates do not read may come back."""
 
-    model_config = ConfigDict(extra="ignore")
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[TextPart] | None = None
+    content: str | list[Part] | None = None
     name: str | None = None
+    refusal: str | None = None
+    reasoning: str | None = None
     reasoning_content: str | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
@@ -48,11 +60,13 @@ class FunctionTool(StrictModel):
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
+    cache_control: Harmless = Field(None, exclude=True)
 
 
 class Tool(StrictModel):
     type: Literal["function"]
     function: FunctionTool
+    cache_control: Harmless = Field(None, exclude=True)
 
 
 Messages = Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
@@ -68,13 +82,22 @@ def template_message(at, message):
     if message.content is None and message.role != "assistant":
         path = f"messages.{at}.content"
         raise ApiError(400, f"{path}: a message of role {message.role} needs content", path)
-    found = message.model_dump(exclude_none=True)
+    found = message.model_dump(exclude_none=True, exclude=REWRITTEN)
     found["role"] = TEMPLATE_ROLES.get(message.role, message.role)
-    found.setdefault("content", "")
+    found["content"] = template_content(message)
+    if thought := message.reasoning_content or message.reasoning:
+        found["reasoning_content"] = thought
     for number, call in enumerate(found.get("tool_calls", ())):
         path = f"messages.{at}.tool_calls.{number}.function.arguments"
         call["function"]["arguments"] = parsed_arguments(call["function"]["arguments"], path)
     return found
+
+
+def template_content(message):
+    """Return the text or the text parts; a refusal is what the assistant said."""
+    if isinstance(message.content, list):
+        return [{"type": "text", "text": part.text} for part in message.content]
+    return message.content or message.refusal or ""
 
 
 def parsed_arguments(arguments, path):
