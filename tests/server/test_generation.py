@@ -207,3 +207,22 @@ def test_a_job_that_is_cut_off_tells_why() -> None:
         assert bridge.live == []
 
     asyncio.run(run())
+
+
+def test_a_choice_whose_answer_is_whole_leaves_the_engine_and_ends_well() -> None:
+    job, bridge = make_job(num_choices=1)
+    job.submit()
+    [choice] = job.choices
+
+    async def run():
+        reasons = []
+        give(job, choice, [4])
+        async for pieces in job.wakes():
+            reasons += [piece.finish_reason for _, piece in pieces]
+            if not choice.finish_reason:
+                job.complete(choice)
+        return reasons
+
+    assert asyncio.run(asyncio.wait_for(run(), 10)) == [None, "stop"]
+    assert bridge.cancelled == [choice]
+    assert job.visit.finish_reason == "stop"

@@ -1,27 +1,16 @@
 """The grammar of an assistant's turn, as generators that wait for text."""
 
 from glm_engine.dialogue import tags
-from glm_engine.dialogue.arguments import ArgumentsWriter
-from glm_engine.dialogue.deltas import (
-    CallArguments,
-    CallBegin,
-    CallEnd,
-    Content,
-    Reasoning,
-    joined,
-)
+from glm_engine.dialogue.calls import CallReader
+from glm_engine.dialogue.deltas import Content, Reasoning, joined
 from glm_engine.dialogue.schema import parameters_of
 from glm_engine.dialogue.tags import TagReader, TagSet
 
-LONGEST_NAME = 256
 OPENING = TagSet(tags.THINK, tags.THINK_END)
-THOUGHT = TagSet(tags.THINK_END)
+THOUGHT = TagSet(tags.THINK_END, tags.TOOL_CALL)
+THOUGHT_WITHOUT_CALLS = TagSet(tags.THINK_END)
 ANSWER = TagSet(tags.TOOL_CALL)
 ANSWER_WITHOUT_CALLS = TagSet()
-CALL_PARTS = TagSet(tags.ARG_KEY, tags.TOOL_CALL_END)
-KEY_END = TagSet(tags.ARG_KEY_END)
-VALUE_BEGIN = TagSet(tags.ARG_VALUE)
-VALUE_END = TagSet(tags.ARG_VALUE_END)
 
 
 class DialogueParser:
@@ -36,11 +25,12 @@ class DialogueParser:
 
     def __init__(self, in_reasoning, tools=(), parses_tool_calls=True, continues_turn=False):
         self.reader = TagReader()
+        self.thought_tags = THOUGHT if parses_tool_calls else THOUGHT_WITHOUT_CALLS
         self.answer_tags = ANSWER if parses_tool_calls else ANSWER_WITHOUT_CALLS
         self.parameters = parameters_of(tools)
         self.deltas = []
         self.spaces = []
-        self.num_calls = 0
+        self.is_cut = False
         self.grammar = self.turn(in_reasoning, continues_turn)
         next(self.grammar)
 
@@ -53,15 +43,20 @@ class DialogueParser:
             next(self.grammar)
         return self.taken()
 
-    def finish(self):
-        """Return the deltas of what was held back, now that no more text comes."""
+    def finish(self, is_cut=False):
+        """Return the deltas of what was held back, now that no more text comes.
+
+        is_cut: the model did not end the turn itself, so that a thought might have gone on.
+        """
+        self.is_cut = is_cut
         self.reader.end()
         next(self.grammar, None)
         return self.taken()
 
     def taken(self):
-        deltas, self.deltas = self.deltas, []
-        return joined(deltas)
+        deltas = joined(self.deltas[:])
+        self.deltas.clear()
+        return deltas
 
     def turn(self, in_reasoning, continues_turn):
         if not continues_turn:
@@ -70,14 +65,38 @@ class DialogueParser:
             in_reasoning = tag == tags.THINK or (in_reasoning and not tag)
             yield from self.reader.run(tags.SPACE_RUN)
         if in_reasoning:
-            yield from self.prose(Reasoning, THOUGHT)
+            yield from self.thought()
             self.spaces.clear()
             yield from self.reader.run(tags.SPACE_RUN)
         yield from self.answer()
 
+    def thought(self):
+        while (yield from self.prose(Reasoning, self.thought_tags)) == tags.TOOL_CALL:
+            yield from self.calls_in_thought()
+
+    def calls_in_thought(self):
+        """Hold calls back: they are thought, unless the turn ends with them."""
+        calls = CallReader(self.reader, self.parameters, [], (tags.THINK_END,))
+        self.reader.begin_record()
+        tag = tags.TOOL_CALL
+        while tag and not (yield from calls.read()) and calls.has_whole_calls:
+            yield from self.reader.run(tags.SPACE_RUN)
+            tag = yield from self.reader.tag(ANSWER)
+        text = self.reader.end_record()
+        if not tag and self.reader.is_at_end and not self.is_cut:
+            self.spaces.clear()
+            self.deltas += calls.deltas
+        else:
+            self.write(Reasoning, f"{tags.TOOL_CALL}{text}")
+
     def answer(self):
+        calls = CallReader(self.reader, self.parameters, self.deltas)
         while (yield from self.prose(Content, self.answer_tags)):
-            yield from self.call()
+            if text := (yield from calls.read()):
+                self.write(Content, text)
+            else:
+                self.spaces.clear()
+                yield from self.reader.run(tags.SPACE_RUN)
 
     def prose(self, kind, end_tags):
         """Write text up to one of the tags; return it, "" at the end of all text."""
@@ -104,65 +123,3 @@ class DialogueParser:
         if self.spaces:
             self.deltas.append(kind("".join(self.spaces)))
             self.spaces.clear()
-
-    def call(self):
-        """Read what follows `<tool_call>`: a call, or text that only looked like one."""
-        before = yield from self.reader.run(tags.SPACE_RUN)
-        name = yield from self.reader.run(tags.NAME_RUN, LONGEST_NAME)
-        after = yield from self.reader.run(tags.SPACE_RUN)
-        tag = ""
-        if 0 < len(name) <= LONGEST_NAME:
-            tag = yield from self.reader.tag(CALL_PARTS)
-        if not tag:
-            self.write(Content, f"{tags.TOOL_CALL}{before}{name}{after}")
-            return
-        self.spaces.clear()
-        yield from self.arguments(name, tag)
-        yield from self.reader.run(tags.SPACE_RUN)
-
-    def arguments(self, name, tag):
-        """Read pairs of key and value; without the end of the call, its JSON stays open."""
-        index, self.num_calls = self.num_calls, self.num_calls + 1
-        self.deltas.append(CallBegin(index, name))
-        writer = ArgumentsWriter(self.parameters.get(name))
-        while tag == tags.ARG_KEY:
-            tag = yield from self.pair(index, writer)
-        if tag:
-            self.write_arguments(index, writer.close())
-            self.deltas.append(CallEnd(index))
-
-    def pair(self, index, writer):
-        """Read one key and its value; return the tag after it, "" where text ended."""
-        _, tag = yield from self.enclosed(index, writer.push_key, KEY_END, VALUE_BEGIN)
-        if not tag:
-            self.write_arguments(index, writer.unfinished_key())
-            return ""
-        self.write_arguments(index, writer.begin_value())
-        is_whole, tag = yield from self.enclosed(index, writer.push_value, VALUE_END, CALL_PARTS)
-        text = writer.end_value() if is_whole else writer.unfinished_value()
-        self.write_arguments(index, text)
-        return tag
-
-    def enclosed(self, index, push, closing, followers):
-        """Read text up to a closing tag that a follower comes after; any other is text.
-
-        Returns whether the text was closed, and the follower: "" where all text ended, perhaps
-        in a piece of the follower.
-        """
-        while True:
-            text, tag = yield from self.reader.until(closing)
-            self.write_arguments(index, push(text))
-            if not tag:
-                if self.reader.ended:
-                    return False, ""
-                continue
-            spaces = yield from self.reader.run(tags.SPACE_RUN)
-            follower = yield from self.reader.tag(followers)
-            if follower or self.reader.ended:
-                self.reader.drop_rest_at_end()
-                return True, follower
-            self.write_arguments(index, push(tag + spaces))
-
-    def write_arguments(self, index, text):
-        if text:
-            self.deltas.append(CallArguments(index, text))

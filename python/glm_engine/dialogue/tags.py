@@ -44,13 +44,36 @@ class TagReader:
         self.text = ""
         self.at = 0
         self.ended = False
+        self.record = None
+        self.record_at = 0
 
     def push(self, text):
+        if self.record is not None:
+            self.record.append(self.text[self.record_at : self.at])
+            self.record_at = 0
         self.text = self.text[self.at :] + text
         self.at = 0
 
     def end(self):
         self.ended = True
+
+    @property
+    def is_at_end(self):
+        """Whether everything was read and nothing more comes."""
+        return self.ended and self.at == len(self.text)
+
+    def begin_record(self):
+        """Keep what is read from here on, for `end_record`."""
+        self.record, self.record_at = [], self.at
+
+    def end_record(self):
+        """Return what was read since `begin_record`."""
+        pieces, self.record = self.record, None
+        return "".join([*pieces, self.text[self.record_at : self.at]])
+
+    def unread(self, tag):
+        """Go back to before the tag that was read last."""
+        self.at -= len(tag)
 
     def drop_rest_at_end(self):
         if self.ended:

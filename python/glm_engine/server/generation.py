@@ -127,6 +127,12 @@ class Job:
             if choice.request_id:
                 self.bridge.cancel(choice)
 
+    def complete(self, choice):
+        """End a choice whose answer is whole, although the model might go on."""
+        self.bridge.cancel(choice)
+        choice.ending = ("stop_token", Status.GLM_OK, "")
+        self.inbox.add(choice)
+
     def abandon(self):
         """Give up because nobody reads any more."""
         self.is_abandoned = True

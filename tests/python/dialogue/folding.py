@@ -40,11 +40,11 @@ def calls(parts):
     return [part for part in parts if part[0] == "call"]
 
 
-def parsed(pieces, in_reasoning=False, **options):
+def parsed(pieces, in_reasoning=False, is_cut=False, **options):
     """Push the pieces one by one; returns all deltas."""
     parser = DialogueParser(in_reasoning, **options)
     deltas = [delta for piece in pieces for delta in parser.push(piece)]
-    return deltas + parser.finish()
+    return deltas + parser.finish(is_cut)
 
 
 def tool(name, **properties):

@@ -59,6 +59,57 @@ def test_call_inside_a_thought_is_thought():
     assert parts == [["reasoning", f"I could {CALL} here."], ["call", "f", '{"a": 1}', True]]
 
 
+WHOLE = ["call", "f", '{"a": 1}', True]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (CALL, [WHOLE]),
+        (f"So: \n{CALL}\n\n{CALL} \n", [["reasoning", "So:"], WHOLE, WHOLE]),
+        (f"{CALL} or {CALL}", [["reasoning", f"{CALL} or"], WHOLE]),
+        (f"a<tool_call>b {CALL}", [["reasoning", "a<tool_call>b"], WHOLE]),
+        (f"{CALL}<tool_call>b {CALL}", [["reasoning", f"{CALL}<tool_call>b"], WHOLE]),
+        (f"{CALL}.", [["reasoning", f"{CALL}."]]),
+        (f"{CALL}<tool", [["reasoning", f"{CALL}<tool"]]),
+        (f"{CALL}{CALL[:-3]}", [["reasoning", f"{CALL}{CALL[:-3]}"]]),
+        (f"{CALL[:-3]}</think>b", [["reasoning", CALL[:-3]], ["content", "b"]]),
+        (f"{CALL} \n</think>b", [["reasoning", CALL], ["content", "b"]]),
+        (
+            CALL.replace("1", "x</think>y"),
+            [
+                ["reasoning", "<tool_call>f<arg_key>a</arg_key><arg_value>x"],
+                ["content", "y</arg_value></tool_call>"],
+            ],
+        ),
+        (CALL.replace("<arg_value>", "</think>"), None),
+    ],
+)
+def test_calls_that_end_a_thought_which_nothing_closed(text, expected):
+    parts = folded(parsed([text], in_reasoning=True))
+    assert parts == folded(parsed(text, in_reasoning=True))
+    if expected is None:
+        assert [kind for kind, *_ in parts] == ["reasoning", "content"]
+    else:
+        assert parts == expected
+    cut = folded(parsed([text], in_reasoning=True, is_cut=True))
+    assert "call" not in [kind for kind, *_ in cut]
+
+
+def test_without_tools_a_call_that_ends_a_thought_is_thought():
+    parts = folded(parsed([CALL], in_reasoning=True, parses_tool_calls=False))
+    assert parts == [["reasoning", CALL]]
+
+
+def test_a_call_in_a_thought_is_held_back_until_something_else_comes():
+    parser = DialogueParser(True)
+    assert parser.push(f"a {CALL}") == [Reasoning("a")]
+    assert parser.push(" \n<tool_") == []
+    assert parser.push("x") == [Reasoning(f" {CALL} \n<tool_x")]
+    assert parser.push(CALL) == []
+    assert parser.push("</think>") == [Reasoning(CALL)]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -180,7 +231,8 @@ def test_only_what_may_be_a_tag_is_held_back():
     parser = DialogueParser(True)
     assert parser.push("a<") == [Reasoning("a")]
     assert parser.push("b") == [Reasoning("<b")]
-    assert parser.push("<tool_call>") == [Reasoning("<tool_call>")]
+    assert parser.push("<tool_call>") == []
+    assert parser.push("a b") == [Reasoning("<tool_call>a b")]
     assert parser.push("</think>x") == [Content("x")]
     assert parser.push("</tool") == [Content("</tool")]
     assert parser.push("y \n") == [Content("y")]
@@ -222,6 +274,9 @@ VALUE_BEGIN = "<tool_call>f<arg_key>a</arg_key><arg_value>"
         ("", "some words < and </ <tool_ca "),
         ("", "<tool_call>a b "),
         ("<think>", "</thin <tool_call>"),
+        ("<think>", CALL),
+        ("<think>", f"{CALL}."),
+        (f"<think>{VALUE_BEGIN}", "x<y </think "),
         ("x", " \n"),
         ("<tool_call>", "n"),
         (VALUE_BEGIN, "x<y </arg_value>\n<arg_ke> "),

@@ -37,10 +37,13 @@ CUTS = st.lists(st.integers(0, 2**20), max_size=12)
 
 
 @settings(max_examples=400, deadline=None)
-@given(TEXTS, CUTS, st.booleans(), st.booleans(), st.booleans())
-def test_any_split_gives_the_same(text, cuts, in_reasoning, parses_tool_calls, continues_turn):
+@given(TEXTS, CUTS, st.booleans(), st.booleans(), st.booleans(), st.booleans())
+def test_any_split_gives_the_same(
+    text, cuts, in_reasoning, parses_tool_calls, continues_turn, is_cut
+):
     options = {
         "in_reasoning": in_reasoning,
+        "is_cut": is_cut,
         "parses_tool_calls": parses_tool_calls,
         "continues_turn": continues_turn,
         "tools": TYPED,
@@ -51,15 +54,15 @@ def test_any_split_gives_the_same(text, cuts, in_reasoning, parses_tool_calls, c
 
 
 @settings(max_examples=600, deadline=None)
-@given(TEXTS, st.booleans(), st.booleans())
-def test_same_as_the_oracle(text, in_reasoning, is_string):
+@given(TEXTS, st.booleans(), st.booleans(), st.booleans())
+def test_same_as_the_oracle(text, in_reasoning, is_string, is_cut):
     schema = {"type": "string"} if is_string else True
     tools = [{"function": {"name": "f", "parameters": {"additionalProperties": schema}}}]
-    parts = folded(parsed(text, in_reasoning, tools=tools if is_string else ()))
+    parts = folded(parsed(text, in_reasoning, is_cut, tools=tools if is_string else ()))
     names = {part[1] for part in calls(parts)}
     if is_string and names - {"f"}:
         return
-    expected = whole_text.parse(text, in_reasoning, is_string)
+    expected = whole_text.parse(text, in_reasoning, is_string, is_cut)
     assert [read(part) for part in parts] == expected
 
 

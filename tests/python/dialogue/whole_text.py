@@ -20,10 +20,10 @@ def stripped(text):
     return text.strip(" \t\r\n")
 
 
-def parse(text, in_reasoning, is_string):
+def parse(text, in_reasoning, is_string, is_cut=False):
     """Text → parts as `folded` gives them, with a dictionary in place of arguments' text."""
     parts = []
-    reasoning, text = thought(text.lstrip(" \t\r\n"), in_reasoning)
+    reasoning, text = thought(text.lstrip(" \t\r\n"), in_reasoning, is_cut)
     if reasoning:
         parts.append(["reasoning", reasoning])
     while match := CALL.search(text):
@@ -37,7 +37,7 @@ def parse(text, in_reasoning, is_string):
     return [*parts, ["content", text]] if text else parts
 
 
-def thought(text, in_reasoning):
+def thought(text, in_reasoning, is_cut):
     for tag, opens in (("<think>", True), ("</think>", False)):
         if text.startswith(tag):
             in_reasoning, text = opens, text[len(tag) :].lstrip(" \t\r\n")
@@ -45,7 +45,26 @@ def thought(text, in_reasoning):
     if not in_reasoning:
         return "", text
     reasoning, end, answer = text.partition("</think>")
-    return (stripped(reasoning), answer.lstrip(" \t\r\n")) if end else (reasoning, "")
+    if end:
+        return stripped(reasoning), answer.lstrip(" \t\r\n")
+    begin = len(text) if is_cut else calls_at_the_end(text)
+    return (stripped(text[:begin]), text[begin:]) if begin < len(text) else (text, "")
+
+
+def calls_at_the_end(text):
+    """Return where the calls begin after which nothing comes, the end where there are none."""
+    at = 0
+    while match := CALL.search(text, at):
+        begin = match.start()
+        while match:
+            _, rest = pairs(text[match.end() :], is_string=False)
+            if rest is None:
+                return len(text)
+            at = len(text) - len(rest)
+            match = CALL.match(text, at)
+        if not stripped(text[at:]):
+            return begin
+    return len(text)
 
 
 def pairs(text, is_string):

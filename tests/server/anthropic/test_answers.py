@@ -8,7 +8,7 @@ import pytest
 
 from glm_engine.dialogue import DialogueParser
 from glm_engine.server.anthropic.answers import MessagePresenter, MessageStream
-from glm_engine.server.anthropic.turn import Turn
+from glm_engine.server.anthropic.turn import MessageTurn
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Piece
 from glm_engine.server.visits import Visit
@@ -23,8 +23,8 @@ INPUT = {"country": "France", "year": 2026}
 def presenter_of(in_reasoning=False, **options):
     visit = Visit("/v1/messages", prompt_tokens=9, cached_tokens=4)
     choice = SimpleNamespace(num_tokens=7, matcher=None, finish_reason="stop")
-    job = SimpleNamespace(visit=visit, choices=[choice])
-    turn = Turn(DialogueParser(in_reasoning, TOOLS), **options)
+    job = SimpleNamespace(visit=visit, choices=[choice], complete=[].append)
+    turn = MessageTurn(DialogueParser(in_reasoning, TOOLS), **options)
     return MessagePresenter(SimpleNamespace(model_name="glm"), job, turn), choice
 
 
@@ -125,9 +125,10 @@ def test_answer_cut_by_the_context():
 
 
 def test_one_call_where_the_client_takes_one():
-    message = whole(f"{CALL}{CALL} and more", takes_one_call=True)
-    assert [block.type for block in message.content] == ["tool_use"]
-    assert message.stop_reason == "tool_use"
+    for reason in ("stop", "length"):
+        message = whole(f"{CALL}{CALL} and more", takes_one_call=True, finish_reason=reason)
+        assert [block.type for block in message.content] == ["tool_use"]
+        assert message.stop_reason == "tool_use"
 
 
 def test_arguments_that_nest_deeply():

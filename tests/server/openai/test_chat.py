@@ -1,13 +1,8 @@
 """/v1/chat/completions through the official client."""
 
-import json
-
 import openai
 import pytest
 
-from glm_engine.dialogue import DialogueParser
-from glm_engine.server.generation import Piece
-from glm_engine.server.openai.chat_answers import Answer, Turn
 from tests.server.serving import MODEL
 
 ASKED = [{"role": "user", "content": "What is the capital of France?"}]
@@ -172,25 +167,3 @@ def test_arguments_that_are_no_json_are_named(client) -> None:
     messages = [{"role": "assistant", "content": "", "tool_calls": [call]}]
     with pytest.raises(openai.BadRequestError, match="not JSON"):
         chat(client, messages)
-
-
-CALLS = (
-    "I look.<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n"
-    "<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call><tool_call>weather</tool_call>"
-)
-
-
-@pytest.mark.parametrize("size", [1, 2, 7, 1000])
-def test_calls_in_pieces_of_any_size(size) -> None:
-    turn, answer = Turn(DialogueParser(False, [WEATHER]), True), Answer()
-    pieces = [CALLS[at : at + size] for at in range(0, len(CALLS), size)]
-    for number, text in enumerate(pieces, 1):
-        piece = Piece(text, 1, [], "stop" if number == len(pieces) else None)
-        answer.take(turn.take(piece), piece, turn.finish_reason(piece))
-    message = answer.message()
-    assert message["content"] == "I look."
-    assert answer.finish_reason == "tool_calls"
-    functions = [call["function"] for call in message["tool_calls"]]
-    assert [one["name"] for one in functions] == ["weather", "weather"]
-    assert [json.loads(one["arguments"]) for one in functions] == [{"city": "Paris", "days": 3}, {}]
-    assert len({call["id"] for call in message["tool_calls"]}) == 2

@@ -9,6 +9,7 @@ import pydantic_core
 from glm_engine.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
 from glm_engine.server.anthropic.errors import anthropic_body
 from glm_engine.server.streaming import EventStream
+from glm_engine.server.turn import deltas_of
 
 DELTA = (
     b"event: content_block_delta\n"
@@ -179,10 +180,11 @@ class MessagePresenter:
         self.collector = BlockCollector()
         self.has_begun = False
 
-    def event(self, _choice, piece):
+    def event(self, choice, piece):
         """Return the events of a piece; the message begins with the first."""
         opening = b"" if self.has_begun else self.begin()
-        return opening + b"".join([self.writer.write(delta) for delta in self.turn.take(piece)])
+        deltas = deltas_of(self.job, self.turn, choice, piece)
+        return opening + b"".join(map(self.writer.write, deltas))
 
     def begin(self):
         self.has_begun = True
@@ -196,8 +198,8 @@ class MessagePresenter:
         ending = event("message_delta", delta=stop, usage=usage_of(self.job))
         return self.writer.close() + ending + event("message_stop")
 
-    def take(self, _choice, piece):
-        for delta in self.turn.take(piece):
+    def take(self, choice, piece):
+        for delta in deltas_of(self.job, self.turn, choice, piece):
             self.collector.take(delta)
 
     def body(self):

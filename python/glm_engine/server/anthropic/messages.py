@@ -15,7 +15,7 @@ from glm_engine.server.anthropic.conversation import (
 )
 from glm_engine.server.anthropic.errors import PREFIX, RESPONSES, anthropic_body
 from glm_engine.server.anthropic.fields import CountRequest, MessagesRequest
-from glm_engine.server.anthropic.turn import Turn
+from glm_engine.server.anthropic.turn import MessageTurn
 from glm_engine.server.errors import BODIES_BY_PREFIX
 from glm_engine.server.generation import Job
 from glm_engine.server.guides import guide_choices
@@ -57,7 +57,7 @@ def make_turn(fields, text, tools, is_cut_short):
     )
     hides = fields.thinking and fields.thinking.display == "omitted"
     takes_one = bool(fields.tool_choice and fields.tool_choice.disable_parallel_tool_use)
-    return Turn(parser, not hides, takes_one, is_cut_short)
+    return MessageTurn(parser, not hides, takes_one, is_cut_short)
 
 
 async def make_job(service, fields, visit):

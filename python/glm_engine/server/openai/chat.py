@@ -21,6 +21,7 @@ from glm_engine.server.openai.requests import (
 )
 from glm_engine.server.openai.tool_choice import offered_tools
 from glm_engine.server.streaming import EventStream, WholeAnswer
+from glm_engine.server.turn import Turn
 
 
 def num_logprobs(fields):
@@ -31,7 +32,7 @@ def num_logprobs(fields):
 
 
 async def make_job(service, fields, visit):
-    """Return the job of a conversation, and the parsers of its choices."""
+    """Return the job of a conversation, and the turns that its choices are read into."""
     check_count(service, 1, fields.n)
     tools = offered_tools(fields)
     constraints = chat_constraints(fields, tools)
@@ -45,8 +46,13 @@ async def make_job(service, fields, visit):
     thinks = starts_in_reasoning(text)
     if grammar := await compiled(service, fields, constraints):
         guide_choices(choices, grammar, service.tokenizer.id_of(THINK_END) if thinks else None)
-    parsers = [DialogueParser(thinks, tools, bool(tools)) for _ in choices]
-    return Job(service, choices, visit), parsers
+    turns = [make_turn(fields, DialogueParser(thinks, tools, bool(tools))) for _ in choices]
+    return Job(service, choices, visit), turns
+
+
+def make_turn(fields, parser):
+    shows_reasoning = fields.include_reasoning is not False
+    return Turn(parser, shows_reasoning, takes_one_call=fields.parallel_tool_calls is False)
 
 
 def chat_router(service):
@@ -56,8 +62,8 @@ def chat_router(service):
     async def chat(fields: ChatRequest, request: Request):
         """Answer a conversation."""
         check_model(service, fields.model)
-        job, parsers = await make_job(service, fields, request.scope["visit"])
-        presenter = ChatPresenter(service, job, fields, parsers)
+        job, turns = await make_job(service, fields, request.scope["visit"])
+        presenter = ChatPresenter(service, job, fields, turns)
         job.submit()
         return (EventStream if fields.stream else WholeAnswer)(service, job, presenter)
 

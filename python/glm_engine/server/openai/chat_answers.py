@@ -5,41 +5,27 @@ import uuid
 from glm_engine.dialogue import CallArguments, CallBegin, Content, Reasoning
 from glm_engine.server.openai.events import EventWriter
 from glm_engine.server.openai.logprobs import chat_logprobs
+from glm_engine.server.turn import deltas_of
 
 
-class Turn:
-    """What one choice has said so far, as deltas of OpenAI's interface."""
-
-    def __init__(self, parser, shows_reasoning):
-        self.parser = parser
-        self.shows_reasoning = shows_reasoning
-        self.num_calls = 0
-
-    def take(self, piece):
-        """Return the delta that a piece makes; empty where it says nothing yet."""
-        deltas = self.parser.push(piece.text) if piece.text else []
-        if piece.finish_reason:
-            deltas = [*deltas, *self.parser.finish()]
-        made = {}
-        for delta in deltas:
-            self.add(made, delta)
-        return made
-
-    def add(self, made, delta):
+def message_delta(deltas):
+    """Return deltas as one of OpenAI's interface; empty where they say nothing yet."""
+    made = {}
+    for delta in deltas:
         if type(delta) is Content:
             made["content"] = made.get("content", "") + delta.text
         elif type(delta) is Reasoning:
-            if self.shows_reasoning:
-                made["reasoning_content"] = made.get("reasoning_content", "") + delta.text
+            made["reasoning_content"] = made.get("reasoning_content", "") + delta.text
         elif type(delta) is CallBegin:
-            self.num_calls += 1
             made.setdefault("tool_calls", []).append(begun_call(delta))
         elif type(delta) is CallArguments:
             add_arguments(made.setdefault("tool_calls", []), delta)
+    return made
 
-    def finish_reason(self, piece):
-        calls = piece.finish_reason == "stop" and self.num_calls
-        return "tool_calls" if calls else piece.finish_reason
+
+def finish_reason(turn, piece):
+    calls = piece.finish_reason and turn.asks_for_calls(piece.finish_reason)
+    return "tool_calls" if calls else piece.finish_reason
 
 
 def begun_call(delta):
@@ -68,13 +54,13 @@ class Answer:
         self.rows = []
         self.finish_reason = None
 
-    def take(self, delta, piece, finish_reason):
+    def take(self, delta, piece, reason):
         for name, texts in self.texts.items():
             texts.append(delta.get(name, ""))
         for call in delta.get("tool_calls", ()):
             self.take_call(call)
         self.rows += piece.logprobs
-        self.finish_reason = finish_reason
+        self.finish_reason = reason
 
     def take_call(self, call):
         if "id" in call:
@@ -97,37 +83,36 @@ class Answer:
 class ChatPresenter:
     """The events or the body of a chat answer."""
 
-    def __init__(self, service, job, fields, parsers):
+    def __init__(self, service, job, fields, turns):
         self.service = service
         self.job = job
         kind = "chat.completion.chunk" if fields.stream else "chat.completion"
         self.writer = EventWriter(service, job, fields, "chatcmpl", kind, b"delta")
         self.closing = self.writer.closing
         self.wants_logprobs = bool(fields.logprobs)
-        shows_reasoning = fields.include_reasoning is not False
-        self.turns = [Turn(parser, shows_reasoning) for parser in parsers]
-        self.answers = [Answer() for _ in parsers]
-        self.has_begun = [False] * len(parsers)
+        self.turns = turns
+        self.answers = [Answer() for _ in turns]
+        self.has_begun = [False] * len(turns)
 
     def event(self, choice, piece):
         """Return the server-sent event of a piece; empty where it says nothing."""
         turn, index = self.turns[choice.index], choice.index
-        delta = turn.take(piece)
+        delta = message_delta(deltas_of(self.job, turn, choice, piece))
         if not (delta or piece.logprobs or piece.finish_reason):
             return b""
         if not self.has_begun[index]:
             self.has_begun[index] = True
             delta = {"role": "assistant", "content": "", **delta}
         rows = self.logprobs(piece.logprobs)
-        return self.writer.event(index, delta, rows, turn.finish_reason(piece))
+        return self.writer.event(index, delta, rows, finish_reason(turn, piece))
 
     def logprobs(self, rows):
         return chat_logprobs(self.service, rows) if self.wants_logprobs else None
 
     def take(self, choice, piece):
         turn = self.turns[choice.index]
-        delta = turn.take(piece)
-        self.answers[choice.index].take(delta, piece, turn.finish_reason(piece))
+        delta = message_delta(deltas_of(self.job, turn, choice, piece))
+        self.answers[choice.index].take(delta, piece, finish_reason(turn, piece))
 
     def choice_body(self, choice):
         answer = self.answers[choice.index]

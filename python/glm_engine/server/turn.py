@@ -1,0 +1,49 @@
+"""What one choice has said so far, as deltas that the client wants to see."""
+
+from glm_engine.dialogue import CallEnd, Reasoning
+
+
+class Turn:
+    """Feeds pieces of text to the parser.
+
+    takes_one_call: the first whole call is the last thing shown.
+    """
+
+    def __init__(self, parser, shows_reasoning=True, takes_one_call=False):
+        self.parser = parser
+        self.shows_reasoning = shows_reasoning
+        self.takes_one_call = takes_one_call
+        self.num_calls = 0
+
+    def take(self, piece):
+        """Return the deltas of a piece of text."""
+        deltas = self.parser.push(piece.text) if piece.text else []
+        if piece.finish_reason:
+            deltas = [*deltas, *self.parser.finish(is_cut=piece.finish_reason != "stop")]
+        return list(self.shown(deltas))
+
+    def shown(self, deltas):
+        for delta in deltas:
+            if self.is_over:
+                return
+            if type(delta) is CallEnd:
+                self.num_calls += 1
+            if self.shows_reasoning or type(delta) is not Reasoning:
+                yield delta
+
+    @property
+    def is_over(self):
+        """Whether nothing that may still come is shown."""
+        return self.takes_one_call and self.num_calls > 0
+
+    def asks_for_calls(self, finish_reason):
+        """Say whether the turn ended in order that the client makes its whole calls."""
+        return self.is_over or (finish_reason == "stop" and self.num_calls > 0)
+
+
+def deltas_of(job, turn, choice, piece):
+    """Return what a piece adds to a turn; a choice of which nothing more is shown is ended."""
+    deltas = turn.take(piece)
+    if turn.is_over and not piece.finish_reason:
+        job.complete(choice)
+    return deltas
