@@ -4,17 +4,15 @@ import operator
 from functools import reduce
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
-from glm_engine.server.openai.fields import StrictModel
+from glm_engine.server.openai.fields import LenientModel
 
 MAX_BLOCKS = 4096
 
 
-class Block(StrictModel):
-    """Blocks of answers come back, with fields that nobody reads here (cache_control, caller)."""
-
-    model_config = ConfigDict(extra="ignore")
+class Block(LenientModel):
+    """Blocks of answers come back, with fields that nobody reads: cache_control, signature."""
 
 
 class TextBlock(Block):
@@ -25,7 +23,12 @@ class TextBlock(Block):
 class ThinkingBlock(Block):
     type: Literal["thinking"]
     thinking: str
-    signature: str = ""
+
+
+class RedactedThinkingBlock(Block):
+    """A thought that only the service which enciphered it can read."""
+
+    type: Literal["redacted_thinking"]
 
 
 class ToolUseBlock(Block):
@@ -47,8 +50,9 @@ def blocks_of(**models):
                 raise ValueError(f"block {at} is of type {kind!r}; supported here: {known}")
         return blocks
 
-    one = reduce(operator.or_, models.values())
-    if len(models) > 1:
+    kinds = set(models.values())
+    one = reduce(operator.or_, kinds)
+    if len(kinds) > 1:
         one = Annotated[one, Field(discriminator="type")]
     return Annotated[
         list[one], BeforeValidator(check, str | list[one]), Field(max_length=MAX_BLOCKS)
@@ -58,15 +62,33 @@ def blocks_of(**models):
 TextBlocks = blocks_of(text=TextBlock)
 
 
+class UnreadBlock(Block):
+    """What a tool answered beside text: the model is told that it was there."""
+
+    type: Literal["image", "document"]
+
+    @property
+    def text(self):
+        return f"[{self.type}: left out, this model reads text alone]"
+
+
+ResultBlocks = blocks_of(text=TextBlock, image=UnreadBlock, document=UnreadBlock)
+
+
 class ToolResultBlock(Block):
     type: Literal["tool_result"]
     tool_use_id: str
-    content: TextBlocks = Field(default_factory=list)
-    is_error: bool = False
+    content: ResultBlocks | None = None
+    is_error: bool | None = None
 
 
 UserBlocks = blocks_of(text=TextBlock, tool_result=ToolResultBlock)
-AssistantBlocks = blocks_of(text=TextBlock, thinking=ThinkingBlock, tool_use=ToolUseBlock)
+AssistantBlocks = blocks_of(
+    text=TextBlock,
+    thinking=ThinkingBlock,
+    redacted_thinking=RedactedThinkingBlock,
+    tool_use=ToolUseBlock,
+)
 
 
 def text_of(blocks):

@@ -1,9 +1,13 @@
 """From Anthropic's messages to those that the checkpoint's template takes."""
 
-from itertools import groupby
+import re
+from itertools import groupby, takewhile
 
 from glm_engine.server.anthropic.blocks import text_of
 from glm_engine.server.errors import ApiError
+
+BILLING = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
+FAILED = "The tool failed."
 
 
 def template_tools(fields):
@@ -24,26 +28,37 @@ def template_tool(tool):
 
 
 def template_messages(fields):
-    """Return the messages: the system's text first, each tool's result one of its own."""
-    system = text_of(fields.system)
-    found = [{"role": "system", "content": system}] if system else []
-    asked = {}
-    for at, message in enumerate(fields.messages):
-        if message.role == "user":
-            found += user_messages(message, f"messages.{at}.content", asked)
-        elif message.role == "system":
-            found.append({"role": "system", "content": text_of(message.content)})
+    """Return the messages: the system's text first, each tool's result one of its own.
+
+    Neighbours of one role are one turn, as with Anthropic's models.
+    """
+    found, asked = system_messages(fields.system), {}
+    for role, run in groupby(enumerate(fields.messages), key=lambda item: item[1].role):
+        if role == "user":
+            found += user_messages(list(run), asked)
+        elif role == "system":
+            found += [{"role": "system", "content": text_of(one.content)} for _, one in run]
         else:
-            found.append(assistant_message(message))
+            found.append(assistant_message([block for _, one in run for block in one.content]))
             calls = found[-1].get("tool_calls", ())
             asked = {call["id"]: number for number, call in enumerate(calls)}
     return found
 
 
-def assistant_message(message):
+def system_messages(blocks):
+    """Return the system's text as a message, if there is any.
+
+    Claude Code's note to its own service is left out: it differs from request to request, so that
+    no prompt would begin like the one before.
+    """
+    text = "".join(BILLING.sub("", block.text) for block in blocks or ())
+    return [{"role": "system", "content": text}] if text else []
+
+
+def assistant_message(content):
     """Return one message: its thoughts, its texts and its calls, each kind together."""
-    blocks = {"text": [], "thinking": [], "tool_use": []}
-    for block in message.content:
+    blocks = {"text": [], "thinking": [], "redacted_thinking": [], "tool_use": []}
+    for block in content:
         blocks[block.type].append(block)
     made = {"role": "assistant", "content": text_of(blocks["text"])}
     if blocks["thinking"]:
@@ -58,41 +73,43 @@ def template_call(block):
     return {"id": block.id, "type": "function", "function": function}
 
 
-def user_messages(message, path, asked):
-    """Return a message for each run of texts and for each result of a call.
+def user_messages(run, asked):
+    """Return a message for each result of a call, then one for each message with text.
 
-    asked: the number of each call of the turn before, by its id.
+    run: (number, message) of neighbours. asked: the number of each call of the turn before, by
+    its id; results stand in this order, by which alone templates tell them apart.
     """
-    found = []
-    for kind, run in groupby(message.content, key=lambda block: block.type):
-        blocks = list(run)
-        if kind == "text":
-            found.append({"role": "user", "content": text_of(blocks)})
-        else:
-            found += [result_message(block) for block in in_order(blocks, path, asked)]
-    return found or [{"role": "user", "content": ""}]
+    results, texts = [], []
+    for at, message in run:
+        found = [block for block in message.content if block.type == "tool_result"]
+        check_results(found, f"messages.{at}.content", asked)
+        results += found
+        if len(found) < len(message.content) or not message.content:
+            texts.append(text_of(block for block in message.content if block.type == "text"))
+    results.sort(key=lambda block: asked[block.tool_use_id])
+    told = [{"role": "user", "content": text} for text in texts]
+    return [result_message(block) for block in results] + told
 
 
-def in_order(results, path, asked):
-    """Sort results as their calls stood: templates tell them apart by their order alone."""
+def check_results(results, path, asked):
     for block in results:
         if block.tool_use_id not in asked:
             message = f"{path}: tool_use_id {block.tool_use_id!r} is no call of the turn before"
             raise ApiError(400, message, path)
-    return sorted(results, key=lambda block: asked[block.tool_use_id])
 
 
 def result_message(block):
-    return {"role": "tool", "tool_call_id": block.tool_use_id, "content": text_of(block.content)}
+    text = text_of(block.content) or (FAILED if block.is_error else "")
+    return {"role": "tool", "tool_call_id": block.tool_use_id, "content": text}
 
 
 def continues_turn(fields):
     """Say whether the answer goes on with a last message of the assistant."""
-    last = fields.messages[-1]
-    if last.role != "assistant":
+    last = list(takewhile(lambda one: one.role == "assistant", reversed(fields.messages)))
+    if not last:
         return False
     path = f"messages.{len(fields.messages) - 1}"
-    if any(block.type != "text" for block in last.content):
+    if any(block.type != "text" for message in last for block in message.content):
         raise ApiError(400, f"{path}: a last message that is continued holds text alone", path)
     if thinks(fields):
         raise ApiError(400, f"{path}: an answer that thinks cannot be continued", path)

@@ -12,6 +12,7 @@ from glm_engine.server.openai.fields import (
     StopText,
     StrictModel,
     only,
+    whole,
 )
 from glm_engine.server.openai.messages import MAX_MESSAGES, MAX_TOOLS
 
@@ -68,7 +69,7 @@ class Thinking(StrictModel):
     """The budget is not kept: only `max_tokens` bounds a thought."""
 
     type: Literal["enabled", "adaptive", "disabled"]
-    budget_tokens: int | None = Field(None, ge=1, le=MAX_TOKENS)
+    budget_tokens: whole(ge=1, le=MAX_TOKENS) | None = None
     display: Literal["summarized", "omitted"] | None = None
 
 
@@ -105,12 +106,12 @@ class CountRequest(PromptFields):
 
 
 class MessagesRequest(PromptFields):
-    max_tokens: int = Field(ge=1, le=MAX_TOKENS)
+    max_tokens: whole(ge=1, le=MAX_TOKENS)
     stream: bool | None = False
     stop_sequences: Annotated[list[StopText], Field(max_length=MAX_STOPS)] | None = None
     temperature: float | None = Field(None, ge=0, le=1)
     top_p: float | None = Field(None, gt=0, le=1)
-    top_k: int | None = Field(None, ge=0, le=MAX_TOKENS)
+    top_k: whole(ge=0, le=MAX_TOKENS) | None = None
     metadata: Harmless = None
     service_tier: Harmless = None
     inference_geo: Harmless = None
