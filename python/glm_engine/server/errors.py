@@ -13,6 +13,9 @@ from glm_engine.errors import BadInputError, EngineError, Status
 log = structlog.get_logger("server")
 
 CLIENT_CLOSED_REQUEST = 499
+MAX_MESSAGE_CHARACTERS = 2048
+MAX_PARAM_CHARACTERS = 256
+CUT = " [cut] "
 NO_RETRY = {"x-should-retry": "false"}
 TYPES = {
     400: "invalid_request_error",
@@ -37,8 +40,8 @@ class ApiError(HTTPException):
     """What the client is told; `param` is the path of a field of its request."""
 
     def __init__(self, status, message, param=None, code=None, headers=None):
-        super().__init__(status, message, headers)
-        self.param = param
+        super().__init__(status, shortened(message, MAX_MESSAGE_CHARACTERS), headers)
+        self.param = param and shortened(param, MAX_PARAM_CHARACTERS)
         self.code = code
 
     @property
@@ -53,6 +56,14 @@ class ApiError(HTTPException):
             "param": self.param,
             "code": self.code,
         }
+
+
+def shortened(text, most):
+    """Return a text that a client may have written itself, cut in its middle where it is long."""
+    if len(text) <= most:
+        return text
+    half = (most - len(CUT)) // 2
+    return text[:half] + CUT + text[-half:]
 
 
 def openai_body(error):

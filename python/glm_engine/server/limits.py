@@ -1,4 +1,4 @@
-"""Bounds on a body while it is read: its bytes, its time, the depth of its JSON."""
+"""Bounds on a body while it is read: its bytes, its time, the shape of its JSON."""
 
 import asyncio
 
@@ -50,15 +50,34 @@ class BoundedReceive:
         return message
 
 
-def check_depth(value, most):
-    """Refuse containers nested deeper than `most`."""
+def check_shape(value, settings):
+    """Refuse JSON that is nested too deep, or costs more to look through than its text says.
+
+    Members are objects, lists, and the keys of objects; numbers and texts in lists are none.
+    """
     level = [value] if type(value) in CONTAINERS else []
-    for _ in range(most):
+    num_members = 0
+    for _ in range(settings.max_json_depth):
+        num_members += len(level) + num_keys(level, settings.max_object_members)
+        if num_members > settings.max_json_members:
+            most = settings.max_json_members
+            raise too_complex(f"the JSON has more than {most} objects, lists and keys")
         level = [child for one in level for child in children(one)]
         if not level:
             return
-    message = f"the JSON is nested more than {most} levels deep"
+    message = f"the JSON is nested more than {settings.max_json_depth} levels deep"
     raise ApiError(400, message, code="json_too_deep")
+
+
+def num_keys(level, most):
+    sizes = [len(one) for one in level if type(one) is dict]
+    if sizes and max(sizes) > most:
+        raise too_complex(f"an object of the JSON has {max(sizes)} keys, at most {most} are taken")
+    return sum(sizes)
+
+
+def too_complex(message):
+    return ApiError(400, message, code="json_too_complex")
 
 
 def children(value):
@@ -70,12 +89,12 @@ def children(value):
 
 
 class JsonRequest(Request):
-    """A request whose body is read by orjson: strict UTF-8, no NaN, bounded depth."""
+    """A request whose body is read by orjson: strict UTF-8, no NaN, bounded shape."""
 
     async def json(self):
         if not hasattr(self, "_json"):
             self._json = orjson.loads(await self.body())
-            check_depth(self._json, self.app.state.settings.max_json_depth)
+            check_shape(self._json, self.app.state.settings)
         return self._json
 
 

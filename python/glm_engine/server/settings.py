@@ -23,6 +23,8 @@ class Settings:
     keep_alive_comment_seconds: float = 15.0
     retry_after_seconds: int = 1
     max_json_depth: int = 64
+    max_json_members: int = 65_536
+    max_object_members: int = 4096
     inline_characters: int = 512
     tokenizer_threads: int = 2
     log_level: str = "info"

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from glm_engine.server.openai.fields import LenientModel
+from glm_engine.server.openai.fields import LenientModel, list_of
 
 MAX_BLOCKS = 4096
 
@@ -54,9 +54,7 @@ def blocks_of(**models):
     one = reduce(operator.or_, kinds)
     if len(kinds) > 1:
         one = Annotated[one, Field(discriminator="type")]
-    return Annotated[
-        list[one], BeforeValidator(check, str | list[one]), Field(max_length=MAX_BLOCKS)
-    ]
+    return Annotated[list_of(one, MAX_BLOCKS), BeforeValidator(check, str | list[one])]
 
 
 TextBlocks = blocks_of(text=TextBlock)

@@ -11,6 +11,7 @@ from glm_engine.server.openai.fields import (
     Harmless,
     StopText,
     StrictModel,
+    list_of,
     only,
     whole,
 )
@@ -87,9 +88,9 @@ class PromptFields(StrictModel):
     """What a prompt is rendered from."""
 
     model: str
-    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+    messages: list_of(Message, MAX_MESSAGES, least=1)
     system: TextBlocks | None = None
-    tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
+    tools: list_of(Tool, MAX_TOOLS) | None = None
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
@@ -108,7 +109,7 @@ class CountRequest(PromptFields):
 class MessagesRequest(PromptFields):
     max_tokens: whole(ge=1, le=MAX_TOKENS)
     stream: bool | None = False
-    stop_sequences: Annotated[list[StopText], Field(max_length=MAX_STOPS)] | None = None
+    stop_sequences: list_of(StopText, MAX_STOPS) | None = None
     temperature: float | None = Field(None, ge=0, le=1)
     top_p: float | None = Field(None, gt=0, le=1)
     top_k: whole(ge=0, le=MAX_TOKENS) | None = None

@@ -1,14 +1,14 @@
 """Fields that say what an answer must look like, OpenAI's and vLLM's."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from glm_engine.server.openai.fields import Harmless, StrictModel, only
+from glm_engine.server.openai.fields import Harmless, StrictModel, list_of, only
 
 MAX_TEXTS = 4096
 Schema = dict[str, Any]
-Texts = Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
+Texts = list_of(str, MAX_TEXTS, least=1)
 
 
 class JsonSchema(StrictModel):

@@ -67,6 +67,11 @@ def only(*neutral):
     return Annotated[Any, PlainValidator(check), WithJsonSchema({"enum": [None, *neutral]})]
 
 
+def list_of(item, most, least=0):
+    """Return the type of a list of so many items, whose first wrong one is its only error."""
+    return Annotated[list[item], Field(fail_fast=True, min_length=least, max_length=most)]
+
+
 def stop_list(value):
     texts = [value] if isinstance(value, str) else value
     return [] if texts is None else texts
@@ -74,9 +79,8 @@ def stop_list(value):
 
 StopText = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARACTERS)]
 Stops = Annotated[
-    list[StopText],
+    list_of(StopText, MAX_STOPS),
     BeforeValidator(stop_list),
-    Field(max_length=MAX_STOPS),
     WithJsonSchema(
         {
             "anyOf": [
@@ -99,6 +103,8 @@ def bias_table(value):
     """JSON's keys are texts; return {token id: bias}."""
     if not isinstance(value, dict):
         return value
+    if len(value) > MAX_BIASES:
+        raise ValueError(f"holds {len(value)} token ids, at most {MAX_BIASES} are taken")
     wrong = [key for key in value if not (isinstance(key, str) and key.isascii() and key.isdigit())]
     if wrong:
         raise ValueError(f"key {wrong[0]!r} is no token id")
@@ -108,7 +114,6 @@ def bias_table(value):
 Biases = Annotated[
     dict[TokenId, Annotated[float, Field(ge=-100, le=100)]],
     BeforeValidator(bias_table),
-    Field(max_length=MAX_BIASES),
     WithJsonSchema(
         {
             "type": "object",
@@ -142,7 +147,7 @@ class SamplingFields(StrictModel):
     presence_penalty: float | None = Field(0, ge=-2, le=2)
     seed: whole(ge=-(2**63), lt=2**63) | None = None
     stop: Stops | None = None
-    stop_token_ids: Annotated[list[TokenId], Field(max_length=MAX_STOPS)] | None = None
+    stop_token_ids: list_of(TokenId, MAX_STOPS) | None = None
     logit_bias: Biases | None = None
     max_tokens: whole(ge=1, le=MAX_TOKENS) | None = None
     min_tokens: whole(ge=0, le=MAX_TOKENS) | None = 0

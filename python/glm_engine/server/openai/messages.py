@@ -6,11 +6,13 @@ import orjson
 from pydantic import Field
 
 from glm_engine.server.errors import ApiError
-from glm_engine.server.openai.fields import Harmless, LenientModel, StrictModel
+from glm_engine.server.openai.fields import Harmless, LenientModel, StrictModel, list_of
 
 TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
 REWRITTEN = {"content", "refusal", "reasoning", "reasoning_content"}
 MAX_MESSAGES = 4096
+MAX_PARTS = 4096
+MAX_CALLS = 256
 MAX_TOOLS = 256
 
 
@@ -46,12 +48,12 @@ class Message(LenientModel):
     """One turn; fields that answers hold and templates do not read may come back."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[Part] | None = None
+    content: str | list_of(Part, MAX_PARTS) | None = None
     name: str | None = None
     refusal: str | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: list_of(ToolCall, MAX_CALLS) | None = None
     tool_call_id: str | None = None
 
 
@@ -69,8 +71,8 @@ class Tool(StrictModel):
     cache_control: Harmless = Field(None, exclude=True)
 
 
-Messages = Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
-Tools = Annotated[list[Tool], Field(max_length=MAX_TOOLS)]
+Messages = list_of(Message, MAX_MESSAGES, least=1)
+Tools = list_of(Tool, MAX_TOOLS)
 
 
 def template_messages(messages):

@@ -1,9 +1,6 @@
 """POST /tokenize and /detokenize, in vLLM's form."""
 
-from typing import Annotated
-
 from fastapi import APIRouter
-from pydantic import Field
 from starlette.responses import JSONResponse
 
 from glm_engine.server.errors import ApiError
@@ -11,9 +8,11 @@ from glm_engine.server.limits import JsonRoute
 from glm_engine.server.openai.answers import RESPONSES
 from glm_engine.server.openai.chat_fields import ConversationFields
 from glm_engine.server.openai.conversation import render
-from glm_engine.server.openai.fields import StrictModel, TokenId
+from glm_engine.server.openai.fields import StrictModel, TokenId, list_of
 from glm_engine.server.openai.messages import Messages, template_tools
 from glm_engine.server.openai.requests import check_model
+
+MAX_IDS = 2**20
 
 
 class TokenizeRequest(ConversationFields):
@@ -28,7 +27,7 @@ class TokenizeRequest(ConversationFields):
 
 class DetokenizeRequest(StrictModel):
     model: str | None = None
-    tokens: Annotated[list[TokenId], Field(max_length=2**20)]
+    tokens: list_of(TokenId, MAX_IDS)
     skip_special_tokens: bool | None = False
 
 
