@@ -74,6 +74,20 @@ class ServerProcess:
             assert time.monotonic() < until, f"{wrong}, expected {wanted}"
             time.sleep(0.01)
 
+    def metric(self, name):
+        """Return the value of a metric that has no labels."""
+        text = self.http.get("/metrics").text
+        found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
+        assert found, f"{name} is not among\n{text}"
+        return float(found[1])
+
+    def wait_for_metric(self, name, least, seconds=60):
+        """Wait until a metric has at least this value."""
+        until = time.monotonic() + seconds
+        while (found := self.metric(name)) < least:
+            assert time.monotonic() < until, f"{name} {found}, expected {least}"
+            time.sleep(0.02)
+
     def wait_until_idle(self):
         """Wait until no request, no page and no stream is left."""
         found = self.wait_for_gauges(live_requests=0, waiting_requests=0, open_streams=0)

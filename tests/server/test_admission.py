@@ -1,14 +1,12 @@
-"""The bounded queue, draining, signals, ports."""
+"""The bounded queue, priority, ports, options."""
 
 import os
-import signal
 import subprocess
-import time
 
 import openai
 import pytest
 
-from tests.server.raw import connect, post, read_all, read_until
+from tests.server.raw import connect, post, read_until
 from tests.server.serving import COMMAND, CPU, ENVIRONMENT, MODEL, QUESTION, ROOT
 
 COMPLETIONS = "/v1/completions"
@@ -57,65 +55,6 @@ def test_priority_and_the_servers_own_deadline(start_server) -> None:
     answer = limited.http.post(COMPLETIONS, json={**LONG, "stream": False, "timeout_seconds": 60})
     assert answer.status_code == 408
     assert answer.headers["x-should-retry"] == "false"
-
-
-def test_sigterm_finishes_what_runs(start_server) -> None:
-    server = start_server()
-    with connect(server) as running:
-        running.sendall(post(COMPLETIONS, LONG))
-        server.wait_for_gauges(live_requests=1)
-        server.send_signal(signal.SIGTERM)
-        server.wait_for_gauges(is_draining=True)
-        refused = server.http.post(COMPLETIONS, json={"prompt": QUESTION})
-        assert refused.status_code == 503
-        assert refused.json()["error"]["code"] == "draining"
-        assert server.http.get("/readyz").status_code == 503
-        assert server.http.get("/healthz").status_code == 200
-        text = read_all(running)
-    assert text.count(b'"finish_reason":"length"') == 1
-    assert b"data: [DONE]" in text
-    assert server.wait() == 0
-
-
-def test_what_outlives_the_drain_is_cut_off(start_server) -> None:
-    server = start_server("--drain-seconds", 0.2)
-    with connect(server) as running:
-        running.sendall(post(COMPLETIONS, {**LONG, "max_tokens": 4000}))
-        server.wait_for_gauges(live_requests=1)
-        server.send_signal(signal.SIGINT)
-        text = read_all(running)
-    assert b'"code":"draining"' in text
-    assert b"[DONE]" not in text
-    assert server.wait() == 1
-
-
-def test_an_idle_server_ends_well_whatever_the_drain(start_server) -> None:
-    server = start_server("--drain-seconds", 0)
-    assert server.http.get("/readyz").status_code == 200
-    server.send_signal(signal.SIGTERM)
-    assert server.wait() == 0
-
-
-def test_the_second_signal_ends_at_once(start_server) -> None:
-    server = start_server()
-    with connect(server) as running:
-        running.sendall(post(COMPLETIONS, {**LONG, "max_tokens": 4000}))
-        server.wait_for_gauges(live_requests=1)
-        server.send_signal(signal.SIGTERM)
-        server.wait_for_gauges(is_draining=True)
-        began = time.monotonic()
-        server.send_signal(signal.SIGTERM)
-        assert server.wait() == 130
-    assert time.monotonic() - began < 2
-
-
-def test_sigkill_leaves_nothing_to_repair(start_server) -> None:
-    server = start_server()
-    port = server.url.rpartition(":")[2]
-    server.send_signal(signal.SIGKILL)
-    assert server.wait() == -signal.SIGKILL
-    again = start_server("--port", port)
-    assert again.http.post(COMPLETIONS, json={"prompt": QUESTION}).status_code == 200
 
 
 def run_serve(*arguments):

@@ -50,7 +50,9 @@ class GrammarCompiler:
         self.grammars = OrderedDict()
 
     def close(self):
-        self.pool.shutdown()
+        """Give up what is being compiled, and end the threads and the process."""
+        self.proof.give_up()
+        self.pool.shutdown(cancel_futures=True)
         self.proof.stop()
 
     def json_schema(self, schema, strict=True, name="schema"):

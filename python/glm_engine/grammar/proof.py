@@ -24,6 +24,7 @@ class Proof:
         self.limits = limits
         self.lock = threading.Lock()
         self.process = None
+        self.is_given_up = False
 
     def problem_of(self, grammar):
         """Return why a grammar does not compile, "" if it does; CostlyGrammarError."""
@@ -31,6 +32,8 @@ class Proof:
             if self.process is None or self.process.poll() is not None:
                 self.stop()
                 self.start()
+            if self.is_given_up:
+                raise CostlyGrammarError("the compiler of grammars has ended")
             answer = self.ask(grammar)
             if not answer:
                 self.stop()
@@ -47,7 +50,8 @@ class Proof:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        self.send({**PARSER_LIMITS, "memory_bytes": self.limits.memory_bytes})
+        bounds = {"memory_bytes": self.limits.memory_bytes, "seconds": self.limits.seconds}
+        self.send({**PARSER_LIMITS, **bounds})
 
     def send(self, message):
         self.process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -61,6 +65,12 @@ class Proof:
             return b""
         ready, _, _ = select.select([self.process.stdout], [], [], self.limits.seconds)
         return self.process.stdout.readline() if ready else b""
+
+    def give_up(self):
+        """Let the question that is asked, and all later ones, end without an answer."""
+        self.is_given_up = True
+        if process := self.process:
+            process.kill()
 
     def stop(self):
         if self.process is not None:

@@ -5,10 +5,12 @@ ends it when it takes too long, so no grammar can hold or crash the server.
 """
 
 import json
+import math
 import os
 import re
 import resource
 import sys
+import time
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
@@ -37,14 +39,22 @@ def problem_of(tokens, grammar, limits):
     return matcher.get_error()
 
 
+def allow(seconds):
+    """Let the process compute for so long from now on, in case that its parent is no more."""
+    used = math.ceil(time.process_time() + seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (used, resource.RLIM_INFINITY))
+
+
 def main():
     os.nice(NICENESS)
     settings = json.loads(sys.stdin.readline())
-    size = settings.pop("memory_bytes")
+    size, seconds = settings.pop("memory_bytes"), settings.pop("seconds")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
     tokens = LLTokenizer(TokenizerWrapper(ByteTokens()))
     limits = LLParserLimits(**settings)
     for line in sys.stdin:
+        allow(seconds)
         problem = problem_of(tokens, json.loads(line), limits)
         sys.stdout.write(json.dumps(problem) + "\n")
         sys.stdout.flush()

@@ -1,5 +1,7 @@
 """The outermost ASGI layer: each request gets its visit, passes the gate, and is logged."""
 
+import asyncio
+
 from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError, response_of
 from glm_engine.server.limits import BoundedReceive, declared_length, too_large
 from glm_engine.server.logs import log_visit
@@ -34,12 +36,17 @@ class Entry:
         if not gate.is_guarded(path):
             await self.app(scope, receive, send)
             return
-        gate.enter()
+        bounded = BoundedReceive(receive, self.service.settings)
+        gate.enter(visit, bounded)
         try:
             self.check(scope, visit)
-            await self.app(scope, BoundedReceive(receive, self.service.settings), send)
+            await self.app(scope, bounded, send)
         except ApiError as error:
             await response_of(error, path)(scope, receive, send)
+        except asyncio.CancelledError:
+            if visit.status:
+                raise
+            await response_of(gate.draining_error(), path)(scope, receive, send)
         finally:
             gate.leave()
 

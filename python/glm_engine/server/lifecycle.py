@@ -8,18 +8,18 @@ import resource
 import signal
 import socket
 import sys
+import time
 
 import structlog
 import uvicorn
 
 from glm_engine.errors import BadInputError, ExitCode
 from glm_engine.server.connection import bounded
-from glm_engine.server.errors import ApiError
 from glm_engine.server.streaming import look_after_streams
 
 log = structlog.get_logger("server")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-CUT_OFF_SECONDS = 5
+LAST_WRITES_SECONDS = 2
 MILLISECONDS = 1000
 COLLECTION_THRESHOLDS = (20_000, 20, 20)
 
@@ -65,7 +65,7 @@ class Server(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 timeout_keep_alive=settings.idle_seconds,
-                timeout_graceful_shutdown=CUT_OFF_SECONDS,
+                timeout_graceful_shutdown=LAST_WRITES_SECONDS,
             )
         )
         self.service = service
@@ -103,18 +103,26 @@ class Server(uvicorn.Server):
         self.draining = asyncio.get_running_loop().create_task(self.drain(number))
 
     async def drain(self, number):
-        """Finish what runs within the time for it, cut the rest off, then stop."""
+        """Finish what runs within the time for it, cut the rest off, then stop.
+
+        Half of the time is for clients to send what they began to send. What is left of it in
+        the end is for readers to take what was written.
+        """
         service, seconds = self.service, self.service.settings.drain_seconds
+        until = time.monotonic() + seconds
         log.info(
             "draining",
             signal=signal.Signals(number).name,
             inside=service.gate.num_inside,
             seconds=seconds,
         )
-        if not await service.gate.drain(seconds):
-            self.exit_code = ExitCode.FAILED
-            log.warning("cut off", requests=service.gate.num_inside)
-            service.cut_off(ApiError(503, "the server is shutting down", code="draining"))
+        if not await service.gate.drain(seconds / 2):
+            service.gate.refuse_half_sent()
+            if not await service.gate.drain(seconds / 2):
+                self.exit_code = ExitCode.FAILED
+                log.warning("cut off", requests=service.gate.num_inside)
+                service.cut_off(service.gate.draining_error())
+        self.config.timeout_graceful_shutdown = max(LAST_WRITES_SECONDS, until - time.monotonic())
         self.should_exit = True
 
 

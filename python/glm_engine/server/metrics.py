@@ -1,5 +1,6 @@
 """What the server counts, and its Prometheus text."""
 
+import asyncio
 import time
 from collections import Counter
 
@@ -80,7 +81,9 @@ def gauges(service, info):
     return {
         "glm_requests_live": info["live_requests"],
         "glm_requests_waiting": info["waiting_requests"],
+        "glm_requests_inside": service.gate.num_inside,
         "glm_open_streams": len(service.streams),
+        "glm_tasks": len(asyncio.all_tasks(service.bridge.loop)),
         "glm_kv_utilisation": info["owned_pages"] / max(1, info["total_pages"]),
         "glm_batch_occupancy": running(info) / max(1, info["max_batch"]),
         "glm_draining": float(service.gate.is_draining),

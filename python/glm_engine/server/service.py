@@ -57,9 +57,12 @@ class Service:
         return "".join(map(detokenizer.push, ids)) + detokenizer.finish()
 
     def cut_off(self, error):
-        """End every job with an error."""
+        """End every request, begun streams with this error as their last event."""
         for job in list(self.jobs):
             job.fail(error)
+        for stream in list(self.streams):
+            stream.break_off_if_writing()
+        self.gate.refuse_unanswered()
 
     def is_usable(self):
         return bool(self.engine.info()["is_usable"])

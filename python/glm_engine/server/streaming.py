@@ -120,19 +120,23 @@ class EventStream(JobResponse):
         self.wrote_at = self.writing_since
         self.writing_since = None
 
-    def look_after(self, now, settings):
+    def look_after(self, now, patience_seconds, comment_seconds):
         """Break off a reader that stalls; say something to one that waits long."""
         if self.writing_since is not None:
-            if now - self.writing_since > settings.stalled_write_seconds:
+            if now - self.writing_since > patience_seconds:
                 self.abort()
-        elif now - self.wrote_at > settings.keep_alive_comment_seconds:
+        elif now - self.wrote_at > comment_seconds:
             self.job.inbox.wake()
+
+    def break_off_if_writing(self):
+        if self.writing_since is not None:
+            self.abort()
 
 
 async def look_after_streams(service, period_seconds=1.0):
     """Look after all open streams, once a period, for as long as the server runs."""
     while True:
         await asyncio.sleep(period_seconds)
-        now = time.monotonic()
+        now, patience = time.monotonic(), service.gate.patience_seconds()
         for stream in list(service.streams):
-            stream.look_after(now, service.settings)
+            stream.look_after(now, patience, service.settings.keep_alive_comment_seconds)

@@ -1,8 +1,10 @@
 """The process that compiles grammars first: what it answers, and that it ends with its parent."""
 
+import contextlib
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -12,14 +14,19 @@ from glm_engine.grammar import Limits
 from glm_engine.grammar.proof import CostlyGrammarError, Proof
 
 PACKAGE = Path(__file__).resolve().parents[3] / "python"
+MOST_CPU_SECONDS = 5
+COSTLY = "start: A\nA: " + " & ".join(f"/(.*a){{{number}}}/" for number in range(5, 45))
 ORPHAN = f"""
-import os, sys
+import os, sys, threading, time
 sys.path.insert(0, {str(PACKAGE)!r})
 from glm_engine.grammar import Limits
 from glm_engine.grammar.proof import Proof
-proof = Proof(Limits())
+proof = Proof(Limits(seconds=1.0))
 proof.problem_of("start: /a/")
 print(proof.process.pid, flush=True)
+if sys.argv[1] == "busy":
+    threading.Thread(target=proof.problem_of, args=({COSTLY!r},)).start()
+    time.sleep(0.3)
 os.kill(os.getpid(), 9)
 """
 
@@ -38,17 +45,29 @@ def test_problems_are_told_and_their_absence(proof):
 
 
 def test_what_takes_too_long_is_ended_and_the_next_is_answered(proof):
-    rows = " & ".join(f"/(.*a){{{number}}}/" for number in range(5, 45))
     with pytest.raises(CostlyGrammarError, match="more than 1 s or 512 MiB"):
-        proof.problem_of(f"start: A\nA: {rows}")
+        proof.problem_of(COSTLY)
     assert proof.process is None
     assert proof.problem_of("start: /a/") == ""
 
 
-def test_it_ends_with_its_parent():
-    run = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, text=True, timeout=60)
-    number = int(run.stdout)
-    until = time.monotonic() + 10
-    while psutil.pid_exists(number) and psutil.Process(number).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < until
-        time.sleep(0.05)
+def test_giving_up_ends_the_question_that_is_asked(proof):
+    proof.problem_of("start: /a/")
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(proof.problem_of, COSTLY) for _ in range(2)]
+        proof.give_up()
+        for one in asked:
+            assert isinstance(one.exception(), CostlyGrammarError)
+
+
+@pytest.mark.parametrize("state", ["idle", "busy"])
+def test_it_ends_with_its_parent(state):
+    command = [sys.executable, "-c", ORPHAN, state]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=60)
+    until = time.monotonic() + 60
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(int(run.stdout))
+        while process.status() != psutil.STATUS_ZOMBIE:
+            assert sum(process.cpu_times()[:2]) < MOST_CPU_SECONDS
+            assert time.monotonic() < until
+            time.sleep(0.05)
