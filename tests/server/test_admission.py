@@ -83,6 +83,7 @@ def test_a_port_in_use_is_one_line(server) -> None:
         (("--host", "300.1.1.1"), 2, "cannot listen on 300.1.1.1"),
         (("--api-key-file", os.devnull), 2, "holds no API key"),
         (("--synthetic", "no-such-model"), 2, "no-such-model"),
+        (("--served-name", ""), 2, "--served-name: expected a name"),
     ],
 )
 def test_wrong_options_are_one_line(arguments, code, message) -> None:
@@ -92,13 +93,17 @@ def test_wrong_options_are_one_line(arguments, code, message) -> None:
     assert result.stderr.count("\n") == 1
 
 
-def test_random_weights_are_served(start_server) -> None:
+def test_random_weights_are_served_under_several_names(start_server) -> None:
     config = ROOT / "checkpoints" / "capitals" / "config.json"
-    server = start_server("--synthetic", config, "--layers", 2, "--served-name", "random")
+    names = ("--served-name", "random", "--served-name", "other", "--served-name", "random")
+    server = start_server("--synthetic", config, "--layers", 2, *names)
+    fields = {"prompt": [5, 6, 7], "max_tokens": 8, "extra_body": {"ignore_eos": True}}
     with server.openai() as client:
-        fields = {"model": "random", "prompt": [5, 6, 7], "max_tokens": 8, "stream": True}
-        extra = {"ignore_eos": True}
-        options = {"include_usage": True}
-        chunks = list(client.completions.create(**fields, stream_options=options, extra_body=extra))
-    assert chunks[-1].usage.completion_tokens == 8
+        for name in ("random", "other"):
+            answer = client.completions.create(model=name, **fields)
+            assert (answer.model, answer.usage.completion_tokens) == ("random", 8)
+        assert [one.id for one in client.models.list()] == ["random", "other"]
+        assert client.models.retrieve("other").root == "random"
+        with pytest.raises(openai.NotFoundError, match=r"'third' .* has 'random', 'other'"):
+            client.completions.create(model="third", **fields)
     assert server.gauges()["model"] == "random"

@@ -32,7 +32,12 @@ DEFAULT_MAX_QUEUE = 1024
     "tokenizer_dir",
     help="Folder of the tokenizer and chat template [default: the checkpoint's].",
 )
-@click.option("--served-name", help="The model's name in requests [default: the folder's].")
+@click.option(
+    "--served-name",
+    "served_names",
+    multiple=True,
+    help="The model's name in requests; repeat it for others [default: the folder's].",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free."
@@ -104,7 +109,7 @@ DEFAULT_MAX_QUEUE = 1024
 )
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", show_default=True)
 @options.engine_options
-def command(model_dir, synthetic, tokenizer_dir, api_key_file, served_name, **values):
+def command(model_dir, synthetic, tokenizer_dir, api_key_file, served_names, **values):
     """Serve completions and chat until SIGTERM or Ctrl-C, which finish what runs first."""
     from glm_engine.server import lifecycle, logs
     from glm_engine.server.auth import KeyRing
@@ -113,7 +118,7 @@ def command(model_dir, synthetic, tokenizer_dir, api_key_file, served_name, **va
     engine_values = values.pop("engine_values")
     max_queue, num_layers = values.pop("max_queue"), values.pop("num_layers")
     source, chosen = chosen_engine(model_dir, synthetic, num_layers, engine_values, max_queue)
-    settings = Settings(model_name=served_name or name_of(source), **values)
+    settings = Settings(model_names=names_of(served_names, source), **values)
     logs.configure(settings.log_level)
     keys = KeyRing(api_key_file)
     listener = lifecycle.bind(settings)
@@ -134,6 +139,13 @@ def chosen_engine(model_dir, synthetic, num_layers, engine_values, max_queue):
         max_queue=max_queue,
     )
     return source, chosen
+
+
+def names_of(served_names, source):
+    """Return the names in requests, each once; answers carry the first."""
+    if not all(served_names):
+        raise BadInputError("--served-name: expected a name, not an empty text")
+    return tuple(dict.fromkeys(served_names)) or (name_of(source),)
 
 
 def name_of(source):

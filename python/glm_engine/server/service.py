@@ -24,7 +24,8 @@ class Service:
         self.settings = settings
         self.engine = engine
         self.tokenizer = tokenizer
-        self.model_name = settings.model_name
+        self.model_names = settings.model_names
+        self.model_name = settings.model_names[0]
         self.max_seq = info["max_seq"]
         self.vocab_size = info["vocab_size"]
         self.max_queue = model.max_queue

@@ -183,6 +183,15 @@ def test_json_by_a_schema(claude, kind):
     assert message.stop_reason == "end_turn"
 
 
+def test_models(claude):
+    page = claude.models.list()
+    assert [one.id for one in page] == [MODEL]
+    assert page.has_more is False
+    model = claude.models.retrieve(MODEL)
+    assert (model.type, model.display_name) == ("model", MODEL)
+    assert model.created_at.year >= 2026
+
+
 def test_counted_tokens(claude):
     assert claude.messages.count_tokens(model=MODEL, messages=[QUESTION]).input_tokens == 12
     counted = claude.messages.count_tokens(

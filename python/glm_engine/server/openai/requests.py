@@ -13,8 +13,9 @@ NANOSECONDS = 1_000_000_000
 
 
 def check_model(service, name):
-    if name is not None and name != service.model_name:
-        message = f"the model {name!r} does not exist; this server has {service.model_name!r}"
+    if name is not None and name not in service.model_names:
+        known = ", ".join(map(repr, service.model_names))
+        message = f"the model {name!r} does not exist; this server has {known}"
         raise ApiError(404, message, "model", "model_not_found")
 
 
