@@ -19,7 +19,7 @@ def connect(server, timeout=20, receive_buffer=None):
 
 def head(path, *lines, method="POST"):
     """Return the bytes of a request's headers."""
-    return "\r\n".join([f"{method} {path} HTTP/1.1", "host: glm", *lines, "", ""]).encode()
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "host: localhost", *lines, "", ""]).encode()
 
 
 def post(path, fields):

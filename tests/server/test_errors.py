@@ -163,4 +163,8 @@ def test_the_description_is_there(server) -> None:
     responses = described["paths"][COMPLETIONS]["post"]["responses"]
     assert {"200", "400", "401", "413", "429", "503"} <= set(responses)
     assert "422" not in responses
-    assert server.http.get("/docs").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc", "/healthz/", "/tokenize/"])
+def test_no_page_loads_scripts_of_others_and_no_path_is_redirected(server, path) -> None:
+    refused(server.http.get(path), 404)

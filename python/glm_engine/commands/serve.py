@@ -40,6 +40,13 @@ DEFAULT_MAX_QUEUE = 1024
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    help="A name by which clients may ask, beside localhost and addresses; * for any "
+    "[default: any, but none on the loopback without keys].",
+)
+@click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free."
 )
 @click.option(

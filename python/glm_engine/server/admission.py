@@ -4,7 +4,7 @@ import asyncio
 
 from glm_engine.server.errors import ApiError
 
-ALWAYS_OPEN = ("/health", "/readyz", "/metrics", "/gauges", "/page/", "/openapi.json", "/docs")
+ALWAYS_OPEN = ("/health", "/readyz", "/metrics", "/gauges", "/page/", "/openapi.json")
 
 
 class Gate:

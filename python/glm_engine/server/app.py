@@ -28,7 +28,13 @@ UNUSED_STATUS = "422"
 
 def create_app(service):
     """Return the ASGI application of a service."""
-    app = FastAPI(title="glm-engine", version=version(), redoc_url=None)
+    app = FastAPI(
+        title="glm-engine",
+        version=version(),
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
     app.state.settings = service.settings
     errors.register(app, service.settings)
     for make_router in ROUTERS:

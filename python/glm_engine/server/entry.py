@@ -3,6 +3,7 @@
 import asyncio
 
 from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError, response_of
+from glm_engine.server.hosts import Hosts
 from glm_engine.server.limits import BoundedReceive, declared_length, too_large
 from glm_engine.server.logs import log_visit
 from glm_engine.server.visits import Visit
@@ -18,6 +19,7 @@ class Entry:
         self.app = app
         self.service = service
         self.endpoints = frozenset(endpoints)
+        self.hosts = Hosts(service.settings, bool(service.keys.digests))
 
     async def __call__(self, scope, receive, send):
         if scope["type"] != "http":
@@ -32,21 +34,26 @@ class Entry:
             self.record(visit)
 
     async def admit(self, scope, receive, send, visit):
-        gate, path = self.service.gate, scope["path"]
-        if not gate.is_guarded(path):
-            await self.app(scope, receive, send)
-            return
+        try:
+            self.hosts.check(scope["headers"])
+            if self.service.gate.is_guarded(scope["path"]):
+                await self.pass_gate(scope, receive, send, visit)
+            else:
+                await self.app(scope, receive, send)
+        except ApiError as error:
+            await response_of(error, scope["path"])(scope, receive, send)
+
+    async def pass_gate(self, scope, receive, send, visit):
+        gate = self.service.gate
         bounded = BoundedReceive(receive, self.service.settings)
         gate.enter(visit, bounded)
         try:
             self.check(scope, visit)
             await self.app(scope, bounded, send)
-        except ApiError as error:
-            await response_of(error, path)(scope, receive, send)
         except asyncio.CancelledError:
             if visit.status:
                 raise
-            await response_of(gate.draining_error(), path)(scope, receive, send)
+            raise gate.draining_error() from None
         finally:
             gate.leave()
 
