@@ -148,10 +148,13 @@ def register(app, settings):
     app.add_exception_handler(Exception, answer_unexpected)
 
 
-async def answer_unexpected(request, error):
+def of_unexpected(error, visit):
     """Say no more than that it happened; the log has the rest, under the same request_id."""
-    visit = request.scope.get("visit")
     request_id = visit.request_id if visit else None
     log.error("unexpected error", request_id=request_id, exc_info=error)
     message = f"an error inside the server; its log has it under request {request_id}"
-    return response_of(ApiError(500, message, code="internal_error"), request.url.path)
+    return ApiError(500, message, code="internal_error")
+
+
+async def answer_unexpected(request, error):
+    return response_of(of_unexpected(error, request.scope.get("visit")), request.url.path)

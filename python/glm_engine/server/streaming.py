@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from starlette.responses import Response
 
 from glm_engine.server.connection import abort_of
-from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError, body_of
+from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError, body_of, of_unexpected
 from glm_engine.server.generation import DisconnectedError
 
 COMMENT = b": keep-alive\n\n"
@@ -98,25 +98,34 @@ class EventStream(JobResponse):
             self.service.streams.discard(self)
 
     async def send_events(self, path, send):
-        event = self.presenter.event
+        """Send all events; an error is the last, whatever it was."""
         try:
-            async for pieces in self.job.wakes():
-                chunk = b"".join([event(choice, piece) for choice, piece in pieces])
-                if chunk or not pieces:
-                    await self.write(send, chunk or COMMENT)
+            await self.send_pieces(send)
             closing = self.presenter.closing()
-        except ApiError as error:
-            self.job.visit.status = error.status_code
-            closing = self.failure(error, path)
-        await send({"type": "http.response.body", "body": closing, "more_body": False})
+        except DisconnectedError:
+            raise
+        except Exception as error:
+            told = error if isinstance(error, ApiError) else of_unexpected(error, self.job.visit)
+            self.job.visit.status = told.status_code
+            closing = self.failure(told, path)
+        await self.write(send, closing, more_body=False)
+        if self.job.is_abandoned:
+            raise DisconnectedError
+
+    async def send_pieces(self, send):
+        event = self.presenter.event
+        async for pieces in self.job.wakes():
+            chunk = b"".join([event(choice, piece) for choice, piece in pieces])
+            if chunk or not pieces:
+                await self.write(send, chunk or COMMENT)
 
     def failure(self, error, path):
         """Return the event that tells of an error after the stream has begun."""
         return b"data: " + body_of(error, path) + b"\n\n"
 
-    async def write(self, send, chunk):
+    async def write(self, send, chunk, more_body=True):
         self.writing_since = time.monotonic()
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": chunk, "more_body": more_body})
         self.wrote_at = self.writing_since
         self.writing_since = None
 
@@ -124,13 +133,17 @@ class EventStream(JobResponse):
         """Break off a reader that stalls; say something to one that waits long."""
         if self.writing_since is not None:
             if now - self.writing_since > patience_seconds:
-                self.abort()
+                self.break_off()
         elif now - self.wrote_at > comment_seconds:
             self.job.inbox.wake()
 
     def break_off_if_writing(self):
         if self.writing_since is not None:
-            self.abort()
+            self.break_off()
+
+    def break_off(self):
+        self.job.abandon()
+        self.abort()
 
 
 async def look_after_streams(service, period_seconds=1.0):
