@@ -75,10 +75,13 @@ class EngineBridge:
     def cancel(self, choice):
         """Take a choice off the engine; its later events are nobody's."""
         if self.routes.pop(choice.request_id, None):
-            self.engine.cancel_quietly(choice.request_id)
+            try:
+                self.engine.cancel_quietly(choice.request_id)
+            except EngineError as error:
+                log.error("the engine could not cancel", exc_info=error)
 
     def deliver(self):
-        """Take all events in one go and wake each inbox once."""
+        """Take all events in one go and wake each inbox once; a fault ends its choice alone."""
         records = self.engine.poll_records()
         touched, guided = {}, {}
         rows = zip(*[records[name].tolist() for name in COLUMNS], strict=True)
@@ -87,7 +90,11 @@ class EngineBridge:
             if route is None:
                 continue
             choice, inbox = route
-            take_event(choice, kind, values, records, at)
+            try:
+                take_event(choice, kind, values, records, at)
+            except Exception as error:
+                self.refuse(choice, error, "an event of the engine")
+                continue
             if choice.guide is not None:
                 guided[choice] = values[0]
             if kind != abi.EVENT_TOKEN:
@@ -98,26 +105,32 @@ class EngineBridge:
             inbox.wake()
         for choice, token_id in guided.items():
             if choice.request_id in self.routes:
-                self.guides.advance(choice, token_id, self.refuse)
+                self.guide(choice, token_id)
 
-    def refuse(self, choice, error):
-        """End a choice that its grammar cannot guide any further."""
+    def guide(self, choice, token_id):
+        try:
+            self.guides.advance(choice, token_id, self.refuse)
+        except Exception as error:
+            self.refuse(choice, error)
+
+    def refuse(self, choice, error, failed="the mask of the next token"):
+        """End a choice that cannot go on, such as one that its grammar cannot guide."""
         route = self.routes.get(choice.request_id)
         if route is not None:
-            self.cancel(choice)
-            choice.ending = ending_of(error)
+            choice.ending = ending_of(error, failed)
             route[1].add(choice)
             route[1].wake()
+            self.cancel(choice)
 
 
-def ending_of(error):
-    """Return how a choice ends whose next mask could not be given; see `Choice.ending`."""
+def ending_of(error, failed):
+    """Return how a choice ends where `failed` did not come about; see `Choice.ending`."""
     if isinstance(error, BadInputError):
         return "refused", Status.GLM_OK, str(error)
     if isinstance(error, EngineError):
         return "failed", error.status, str(error)
-    log.error("a mask failed", exc_info=error)
-    return "failed", Status.GLM_INTERNAL_ERROR, "the mask of the next token failed"
+    log.error(f"{failed} failed", exc_info=error)
+    return "failed", Status.GLM_INTERNAL_ERROR, f"{failed} failed"
 
 
 def take_event(choice, kind, values, records, at):

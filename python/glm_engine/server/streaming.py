@@ -7,12 +7,14 @@ import asyncio
 import time
 from contextlib import asynccontextmanager
 
+import structlog
 from starlette.responses import Response
 
 from glm_engine.server.connection import abort_of
 from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError, body_of, of_unexpected
 from glm_engine.server.generation import DisconnectedError
 
+log = structlog.get_logger("server")
 COMMENT = b": keep-alive\n\n"
 STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -152,4 +154,7 @@ async def look_after_streams(service, period_seconds=1.0):
         await asyncio.sleep(period_seconds)
         now, patience = time.monotonic(), service.gate.patience_seconds()
         for stream in list(service.streams):
-            stream.look_after(now, patience, service.settings.keep_alive_comment_seconds)
+            try:
+                stream.look_after(now, patience, service.settings.keep_alive_comment_seconds)
+            except Exception as error:
+                log.error("a stream could not be looked after", exc_info=error)
