@@ -40,7 +40,8 @@ def test_a_full_queue_answers_429(start_server) -> None:
 
 
 def test_priority_and_the_servers_own_deadline(start_server) -> None:
-    server = start_server("--max-batch", 1, "--request-timeout", 20)
+    arguments = ("--max-batch", 1, "--request-timeout", 20, "--scheduling-policy", "priority")
+    server = start_server(*arguments)
     short = {**LONG, "max_tokens": 2}
     with connect(server) as running, connect(server) as later, connect(server) as sooner:
         running.sendall(post(COMPLETIONS, {**LONG, "max_tokens": 300}))

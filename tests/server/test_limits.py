@@ -107,7 +107,7 @@ def test_a_reader_that_stalls_is_broken_off(strict) -> None:
 
 
 def test_a_stream_that_waits_carries_comments(strict) -> None:
-    fields = {**LONG, "max_tokens": 1, "prompt": [300], "priority": 5}
+    fields = {**LONG, "max_tokens": 1, "prompt": [300]}
     others = [connect(strict) for _ in range(2)]
     for one in others:
         one.sendall(post(COMPLETIONS, {**LONG, "n": 32}))

@@ -62,6 +62,20 @@ DEFAULT_MAX_QUEUE = 1024
     help="Requests that wait at most; more are refused with 429.",
 )
 @click.option(
+    "--max-choices",
+    type=options.POSITIVE,
+    default=256,
+    show_default=True,
+    help="Prompts times n of one request.",
+)
+@click.option(
+    "--scheduling-policy",
+    type=click.Choice(["fcfs", "priority"]),
+    default="fcfs",
+    show_default=True,
+    help="fcfs: in their order; priority: requests may state one, and the lower goes first.",
+)
+@click.option(
     "--request-timeout",
     "request_seconds",
     type=POSITIVE_SECONDS,

@@ -12,7 +12,8 @@ class Limits:
     seconds: float = 5.0
     memory_bytes: int = 1 << 30
     num_cached: int = 128
-    num_threads: int = 2
+    num_waiting: int = 8
+    num_threads: int = 10
 
 
 PARSER_LIMITS = {

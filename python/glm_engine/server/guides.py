@@ -9,9 +9,11 @@ import numpy
 
 from glm_engine.errors import BadInputError, EngineError, Status
 from glm_engine.grammar import CallSpelling, GrammarCompiler
+from glm_engine.grammar.proof import BusyProofError
 from glm_engine.server.errors import ApiError
 
 NUM_THREADS = 2
+RETRY = {"retry-after": "5"}
 
 
 class Guide:
@@ -62,6 +64,8 @@ class Guides:
             return await asyncio.get_running_loop().run_in_executor(compiler.pool, make)
         except BadInputError as error:
             raise ApiError(400, str(error), param, "invalid_grammar") from error
+        except BusyProofError as error:
+            raise ApiError(429, str(error), param, "grammars_full", RETRY) from error
 
     def advance(self, choice, token_id, refuse):
         """Have the mask after a token computed; refuse(choice, error) is called on the loop."""

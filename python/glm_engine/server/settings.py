@@ -23,6 +23,8 @@ class Settings:
     stalled_write_seconds: float = 30.0
     keep_alive_comment_seconds: float = 15.0
     retry_after_seconds: int = 1
+    max_choices: int = 256
+    scheduling_policy: str = "fcfs"
     max_json_depth: int = 64
     max_json_members: int = 65_536
     max_object_members: int = 4096

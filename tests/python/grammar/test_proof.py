@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from glm_engine.grammar import Limits
-from glm_engine.grammar.proof import CostlyGrammarError, Proof
+from glm_engine.grammar.proof import BusyProofError, CostlyGrammarError, Proof
 
 PACKAGE = Path(__file__).resolve().parents[3] / "python"
 MOST_CPU_SECONDS = 5
@@ -49,6 +49,19 @@ def test_what_takes_too_long_is_ended_and_the_next_is_answered(proof):
         proof.problem_of(COSTLY)
     assert proof.process is None
     assert proof.problem_of("start: /a/") == ""
+
+
+def test_only_so_many_wait_for_their_turn():
+    proof = Proof(Limits(seconds=1.0, memory_bytes=1 << 29, num_waiting=2))
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(proof.problem_of, COSTLY) for _ in range(2)]
+        with contextlib.suppress(TimeoutError):
+            asked[0].exception(0.3)
+        with pytest.raises(BusyProofError, match="2 grammars are being compiled"):
+            proof.problem_of("start: /a/")
+        assert all(isinstance(one.exception(), CostlyGrammarError) for one in asked)
+    assert proof.problem_of("start: /a/") == ""
+    proof.stop()
 
 
 def test_giving_up_ends_the_question_that_is_asked(proof):

@@ -10,6 +10,7 @@ from glm_engine.server.generation import Choice
 from glm_engine.server.openai.fields import SEED_MASK
 
 NANOSECONDS = 1_000_000_000
+PRIORITY = "priority"
 
 
 def check_model(service, name):
@@ -20,11 +21,21 @@ def check_model(service, name):
 
 
 def check_count(service, num_prompts, n):
-    """Refuse more choices at once than batch and queue together hold."""
-    count, most = num_prompts * value_or(n, 1), service.gate.most_inside
+    """Refuse more choices than one request may have, so that it cannot fill the queue alone."""
+    count = num_prompts * value_or(n, 1)
+    most = min(service.settings.max_choices, service.gate.most_inside)
     if count > most:
-        message = f"n: {num_prompts} prompts and n make {count} choices; this server holds {most}"
+        message = f"n: {num_prompts} prompts and n make {count} choices; at most {most} are taken"
         raise ApiError(400, message, "n")
+
+
+def priority_of(service, fields):
+    """Return the engine's priority: its greater goes first, a client's lower, as in vLLM."""
+    priority = value_or(fields.priority, 0)
+    if priority and service.settings.scheduling_policy != PRIORITY:
+        message = "priority: this server takes requests in their order; expected 0"
+        raise ApiError(400, message, "priority")
+    return -priority
 
 
 def value_or(value, otherwise):
@@ -65,7 +76,7 @@ def make_choices(service, fields, prompt, max_tokens, num_logprobs, first_index=
         message = f"min_tokens is {min_tokens}, more than the {max_tokens} tokens that may come"
         raise ApiError(400, message, "min_tokens")
     seed = secrets.randbits(64) if fields.seed is None else fields.seed
-    deadline_ns = deadline_of(service, fields)
+    deadline_ns, priority = deadline_of(service, fields), priority_of(service, fields)
     return [
         Choice(
             index=first_index + number,
@@ -77,7 +88,7 @@ def make_choices(service, fields, prompt, max_tokens, num_logprobs, first_index=
                 ignore_eos=bool(fields.ignore_eos),
                 stop_tokens=tuple(fields.stop_token_ids or ()),
                 biases=fields.logit_bias or {},
-                priority=-value_or(fields.priority, 0),
+                priority=priority,
                 deadline_ns=deadline_ns,
             ),
             detokenizer=service.detokenizer(fields.skip_special_tokens is not False),
