@@ -110,8 +110,8 @@ terra exports.engine_preempt(handle : &C.glm_engine, request_id : uint64, messag
   return loop_of(handle, message):preempt(request_id, message)
 end
 
-terra exports.engine_set_mask(handle : &C.glm_engine, request_id : uint64, index : int32, mask : &uint32, message : &C.glm_message) : int32
-  return loop_of(handle, message):set_mask(request_id, index, mask, message)
+terra exports.engine_set_masks(handle : &C.glm_engine, masks : &C.engine_mask, num_masks : int32, message : &C.glm_message) : int32
+  return loop_of(handle, message):set_masks(masks, num_masks, message)
 end
 
 terra exports.engine_poll(handle : &C.glm_engine, events : &C.engine_event, capacity : int32, count : &int32) : int32

@@ -102,6 +102,11 @@ STRUCTS = {
         ("time_ns", "int64_t"),
         ("message", "char", EVENT_MESSAGE_CAPACITY),
     ],
+    "engine_mask": [
+        ("request_id", "uint64_t"),
+        ("words", "const uint32_t*"),
+        ("index", "int32_t"),
+    ],
     "engine_step": [
         ("landed_ns", "int64_t"),
         ("device_ns", "int64_t"),
@@ -184,12 +189,11 @@ FUNCTIONS = {
     ),
     "engine_cancel": ("glm_status", "glm_engine*", "uint64_t", "glm_message*"),
     "engine_preempt": ("glm_status", "glm_engine*", "uint64_t", "glm_message*"),
-    "engine_set_mask": (
+    "engine_set_masks": (
         "glm_status",
         "glm_engine*",
-        "uint64_t",
+        "const engine_mask*",
         "int32_t",
-        "const uint32_t*",
         "glm_message*",
     ),
     "engine_poll": ("glm_status", "glm_engine*", "engine_event*", "int32_t", "int32_t*"),
@@ -279,6 +283,7 @@ Message = TYPES["glm_message"]
 OptionsStruct = TYPES["engine_options"]
 SamplingStruct = TYPES["engine_sampling"]
 RequestStruct = TYPES["engine_request"]
+MaskStruct = TYPES["engine_mask"]
 StepStruct = TYPES["engine_step"]
 EventStruct = TYPES["engine_event"]
 InfoStruct = TYPES["engine_info"]

@@ -25,7 +25,7 @@ from glm_engine.requests import (
     fill_options,
     fill_request,
     int32_array,
-    mask_words,
+    mask_structs,
 )
 
 __all__ = [
@@ -205,16 +205,17 @@ class Engine:
     def preempt(self, request_id):
         call(self.library, "engine_preempt", self.handle, checked_id(request_id))
 
-    def set_mask(self, request_id, index, mask):
-        """Give the mask of output token `index` of a request that was submitted with a mask.
+    def set_masks(self, masks):
+        """Give (request id, index, mask) each: the mask of output token `index` of a request.
 
-        Token `index - 1` must have been sampled. None allows every token at that index.
+        The request was submitted with a mask, and its token `index - 1` has been sampled. None
+        allows every token at that index. Masks given in one call are in force together. Each
+        that can be given is, also where the call fails; a request that has ended is the failure
+        GLM_NOT_FOUND, stated only where there is no other.
         """
-        check_mask(mask, self.vocab_size)
-        words, pointer = (None, None) if mask is None else mask_words(mask)
-        number = checked_number("index", index)
-        call(self.library, "engine_set_mask", self.handle, checked_id(request_id), number, pointer)
-        del words
+        structs, alive = mask_structs(masks, self.vocab_size)
+        call(self.library, "engine_set_masks", self.handle, structs, len(structs))
+        del alive
 
     def resize_pool(self, num_pages):
         number = checked_number("num_pages", num_pages)

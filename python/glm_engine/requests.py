@@ -88,7 +88,7 @@ class Request:
 
     `mask` is None for a request without masks, else the mask of its first output token:
     ceil(vocab / 32) words of uint32, bit t % 32 of word t / 32 set where token t is allowed.
-    Such a request waits before each later token until `Engine.set_mask` gave its mask.
+    Such a request waits before each later token until `Engine.set_masks` gave its mask.
     """
 
     prompt: Sequence[int]
@@ -235,6 +235,19 @@ def mask_words(mask):
 
     words = numpy.frombuffer(mask, dtype=numpy.uint32)
     return words, words.ctypes.data_as(ctypes.POINTER(ctypes.c_uint32))
+
+
+def mask_structs(masks, vocab_size):
+    """Return the structs of (request id, index, mask) each, and what must outlive them."""
+    structs, alive = (abi.MaskStruct * len(masks))(), []
+    for struct, (request_id, index, mask) in zip(structs, masks, strict=True):
+        check_mask(mask, vocab_size)
+        struct.request_id = checked_number("request_id", request_id, "uint64_t")
+        struct.index = checked_number("index", index)
+        if mask is not None:
+            words, struct.words = mask_words(mask)
+            alive.append(words)
+    return structs, alive
 
 
 def check_mask(mask, vocab_size):

@@ -28,22 +28,40 @@ return function(Loop)
     return C.GLM_OK
   end
 
-  terra Loop:give_mask(request_id : uint64, index : int32, mask : &uint32, message : &C.glm_message) : int32
-    var item = self:find_live(request_id)
+  terra Loop:give_mask(mask : &C.engine_mask, message : &C.glm_message) : int32
+    var item = self:find_live(mask.request_id)
     if item == nil then
-      return status.fail(message, C.GLM_NOT_FOUND, "request %llu is not live", request_id)
+      return status.fail(message, C.GLM_NOT_FOUND, "request %llu is not live", mask.request_id)
     end
-    status.try(self:check_mask(item, index, message))
-    item:give_mask(mask)
+    status.try(self:check_mask(item, mask.index, message))
+    item:give_mask(mask.words)
     self.has_masks = true
-    C.pthread_cond_signal(&self.work)
     return C.GLM_OK
   end
 
-  terra Loop:set_mask(request_id : uint64, index : int32, mask : &uint32, message : &C.glm_message) : int32
+  terra Loop:give_masks(masks : &C.engine_mask, num_masks : int32, message : &C.glm_message) : int32
+    var worst : int32 = C.GLM_OK
+    for i = 0, num_masks do
+      var own : C.glm_message
+      var code = self:give_mask(&masks[i], &own)
+      if code ~= C.GLM_OK and (worst == C.GLM_OK or worst == C.GLM_NOT_FOUND) then
+        worst = code
+        if message ~= nil then
+          @message = own
+        end
+      end
+    end
+    return worst
+  end
+
+  terra Loop:set_masks(masks : &C.engine_mask, num_masks : int32, message : &C.glm_message) : int32
     status.clear(message)
+    if num_masks < 0 or (num_masks > 0 and masks == nil) then
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "masks is null or num_masks, %d, below 0", num_masks)
+    end
     self:lock()
-    var code = self:give_mask(request_id, index, mask, message)
+    var code = self:give_masks(masks, num_masks, message)
+    C.pthread_cond_signal(&self.work)
     self:unlock()
     return code
   end

@@ -187,7 +187,7 @@ terra probes.ledger_is_consistent(handle : &opaque) : bool
 end
 
 delegate("ledger_", Loop.methods, {
-  "iterate", "submit", "cancel", "preempt", "set_mask", "poll", "wait", "info", "resize_pool",
+  "iterate", "submit", "cancel", "preempt", "set_masks", "poll", "wait", "info", "resize_pool",
   "prefill", "decode_step", "run_batch_decode", "free_state",
 }, function(handle) return `&[&Ledger](handle).loop end)
 

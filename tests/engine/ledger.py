@@ -12,7 +12,14 @@ import numpy as np
 from glm_engine import abi
 from glm_engine.errors import EngineError, Status
 from glm_engine.records import event_records
-from glm_engine.requests import Event, Request, Sampling, events_of, fill_request
+from glm_engine.requests import (
+    Event,
+    Request,
+    Sampling,
+    events_of,
+    fill_request,
+    mask_structs,
+)
 from tests.engine.probes import LedgerOptions, int32s, library
 
 MASK = 2**64 - 1
@@ -20,7 +27,6 @@ PREFILL_MARK = 16777216
 IN_PROMPT = 0x80000000
 MULTIPLIER = 0x9E3779B97F4A7C15
 EVENT_CAPACITY = 256
-WORDS = ctypes.POINTER(ctypes.c_uint32)
 DEFAULTS = {
     "num_pages": 64,
     "page_size": 4,
@@ -123,9 +129,10 @@ class Ledger:
     def preempt(self, request_id: int) -> None:
         self.call("preempt", request_id)
 
-    def set_mask(self, request_id: int, index: int, mask: np.ndarray | None) -> None:
-        pointer = None if mask is None else mask.ctypes.data_as(WORDS)
-        self.call("set_mask", request_id, index, pointer)
+    def set_masks(self, masks: list[tuple[int, int, np.ndarray | None]]) -> None:
+        structs, alive = mask_structs(masks, self.options["vocab_size"])
+        self.call("set_masks", structs, len(structs))
+        del alive
 
     def resize_pool(self, num_pages: int) -> None:
         self.call("resize_pool", num_pages)

@@ -61,10 +61,6 @@ def everything(vocab_size: int) -> Masks:
     return lambda _tokens: words_of(np.ones(vocab_size, dtype=bool))
 
 
-def give_next(engine: Engine, request_id: int, masks: Masks, tokens: list[int]) -> None:
-    engine.set_mask(request_id, len(tokens), masks(tokens))
-
-
 def run_masked(
     engine: Engine, requests: Sequence[Request], masks: Sequence[Masks | None]
 ) -> list[Finished]:
@@ -79,10 +75,15 @@ def run_masked(
         assert time.monotonic() < deadline, f"{len(left)} requests unfinished"
         engine.wait(0.1)
         told = {event.request_id for event in engine.poll() if file(event, finished, left)}
-        for request_id in sorted(told & left):
-            if given[request_id] is not None:
-                give_next(engine, request_id, given[request_id], finished[request_id].tokens)
+        waiting = [request_id for request_id in told & left if given[request_id] is not None]
+        engine.set_masks([next_of(given, finished, request_id) for request_id in waiting])
     return list(finished.values())
+
+
+def next_of(given: dict, finished: dict[int, Finished], request_id: int) -> tuple:
+    """What `Engine.set_masks` takes: the mask of the token after those that have come."""
+    tokens = finished[request_id].tokens
+    return request_id, len(tokens), given[request_id](tokens)
 
 
 def file(event: Event, finished: dict[int, Finished], left: set[int]) -> bool:

@@ -19,7 +19,7 @@ typedef struct {
   __typeof__(&engine_submit) submit;
   __typeof__(&engine_cancel) cancel;
   __typeof__(&engine_preempt) preempt;
-  __typeof__(&engine_set_mask) set_mask;
+  __typeof__(&engine_set_masks) set_masks;
   __typeof__(&engine_poll) poll;
   __typeof__(&engine_wait) wait;
   __typeof__(&engine_resize_pool) resize_pool;
@@ -63,7 +63,7 @@ static Functions load(const char* path) {
   f.submit = find(f.library, "engine_submit");
   f.cancel = find(f.library, "engine_cancel");
   f.preempt = find(f.library, "engine_preempt");
-  f.set_mask = find(f.library, "engine_set_mask");
+  f.set_masks = find(f.library, "engine_set_masks");
   f.poll = find(f.library, "engine_poll");
   f.wait = find(f.library, "engine_wait");
   f.resize_pool = find(f.library, "engine_resize_pool");
@@ -132,12 +132,12 @@ static void give_next_mask(const Functions* f, glm_engine* engine,
                            const engine_event* event, const uint32_t* mask) {
   glm_message message = {{0}};
   int32_t next = event->index + 1;
-  glm_status status = f->set_mask(engine, event->request_id, next,
-                                  next % 3 == 0 ? NULL : mask, &message);
+  engine_mask given = {event->request_id, next % 3 == 0 ? NULL : mask, next};
+  glm_status status = f->set_masks(engine, &given, 1, &message);
   int is_masked = event->request_id % 3 == 0;
   if (status != GLM_NOT_FOUND &&
       status != (is_masked ? GLM_OK : GLM_INVALID_ARGUMENT)) {
-    fail("engine_set_mask", message.text);
+    fail("engine_set_masks", message.text);
   }
 }
 

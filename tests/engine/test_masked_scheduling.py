@@ -65,11 +65,49 @@ def test_no_step_is_made_while_all_wait(plans_ahead):
         for _ in range(4):
             ledger.iterate()
         assert steps_of(ledger) == 1
-        ledger.set_mask(ids[1], 1, FULL)
+        ledger.set_masks([(ids[1], 1, FULL)])
         for _ in range(4):
             ledger.iterate()
         assert steps_of(ledger) == 2
         assert [len(tokens) for tokens in outputs_of(ledger.poll_all()).values()] == [1, 2, 1]
+
+
+@pytest.mark.parametrize("plans_ahead", [0, 1])
+def test_requests_whose_masks_come_together_stay_in_one_step(plans_ahead):
+    count, max_tokens = 4, 6
+    with Ledger(plans_ahead=plans_ahead) as ledger:
+        ids = [ledger.submit(masked(5, max_tokens)) for _ in range(count)]
+        for index in range(1, max_tokens):
+            for _ in range(3):
+                ledger.iterate()
+            assert steps_of(ledger) == index
+            ledger.set_masks([(request_id, index, FULL) for request_id in ids])
+        assert set(ends_of(ledger.run())) == set(ids)
+        assert steps_of(ledger) == max_tokens
+
+
+def test_each_mask_that_can_be_given_is_given_whatever_the_others_are():
+    with Ledger() as ledger:
+        first, second = (ledger.submit(masked(5, 2)) for _ in range(2))
+        for _ in range(3):
+            ledger.iterate()
+        gone, too_late = (987654, 1, FULL), (first, 5, FULL)
+        with pytest.raises(EngineError, match=f"index is 5, .* request {first}") as caught:
+            ledger.set_masks([gone, too_late, (second, 7, FULL), (first, 1, FULL)])
+        assert caught.value.status == Status.GLM_INVALID_ARGUMENT
+        with pytest.raises(EngineError, match="request 987654 is not live") as caught:
+            ledger.set_masks([gone, (second, 1, FULL)])
+        assert caught.value.status == Status.GLM_NOT_FOUND
+        assert {end.finish_reason for end in ends_of(ledger.run()).values()} == {"length"}
+
+
+def test_one_mask_is_not_given_twice_in_one_call():
+    with Ledger() as ledger:
+        request_id = ledger.submit(masked(5, 3))
+        for _ in range(3):
+            ledger.iterate()
+        with pytest.raises(EngineError, match=r"index is 1, but the next token .* is token 2"):
+            ledger.set_masks([(request_id, 1, FULL), (request_id, 1, FULL)])
 
 
 @pytest.mark.parametrize("plans_ahead", [0, 1])
@@ -113,11 +151,11 @@ def test_a_mask_outlives_a_plan_that_is_made_again(transfer):
             ledger.iterate()
         ledger.fail_at(transfer=transfer)
         ledger.preempt(other)
-        ledger.set_mask(subject, 1, words_at(subject, 1))
+        ledger.set_masks([(subject, 1, words_at(subject, 1))])
         ledger.iterate()
         assert steps_of(ledger) == 1
         ledger.iterate()
-        ledger.set_mask(subject, 2, words_at(subject, 2))
+        ledger.set_masks([(subject, 2, words_at(subject, 2))])
         events = ledger.run()
     ends = ends_of(events)
     assert f"transfer {transfer} was told to fail" in ends[other].message
@@ -135,7 +173,7 @@ def feed(ledger: Ledger, outputs: dict[int, list[int]], live: set[int]) -> None:
 def give(ledger: Ledger, request_id: int, index: int) -> bool:
     """Gives a mask; one that was given before is refused as such."""
     try:
-        ledger.set_mask(request_id, index, words_at(request_id, index))
+        ledger.set_masks([(request_id, index, words_at(request_id, index))])
     except EngineError as error:
         if error.status in (Status.GLM_INVALID_ARGUMENT, Status.GLM_NOT_FOUND):
             return False

@@ -200,7 +200,7 @@ def test_a_mask_that_allows_nothing_names_the_position(position, num_logprobs, e
     request_id = engine.submit(replace(request, mask=full if position else nothing))
     for index in range(1, position + 1):
         await_tokens(engine, 1)
-        engine.set_mask(request_id, index, nothing if index == position else full)
+        engine.set_masks([(request_id, index, nothing if index == position else full)])
     end = await_end(engine)
     assert (end.kind, end.status) == ("failed", Status.GLM_INVALID_ARGUMENT)
     assert end.message == f"the mask allows no token for token {position} of the output"

@@ -36,7 +36,7 @@ def test_masks_of_another_size_and_on_unknown_requests_are_refused(engine):
         with pytest.raises(BadInputError, match=r"the mask holds .* expected 256"):
             engine.submit(asked(0, mask=wrong))
     with pytest.raises(EngineError, match="request 987654 is not live") as caught:
-        engine.set_mask(987654, 1, full)
+        engine.set_masks([(987654, 1, full)])
     assert caught.value.status == Status.GLM_NOT_FOUND
     assert engine.info()["live_requests"] == 0
 
@@ -44,7 +44,7 @@ def test_masks_of_another_size_and_on_unknown_requests_are_refused(engine):
 def test_a_request_without_masks_takes_none(engine):
     request_id = engine.submit(replace(asked(0), max_tokens=60))
     with pytest.raises(EngineError, match="was submitted without a mask") as caught:
-        engine.set_mask(request_id, 1, None)
+        engine.set_masks([(request_id, 1, None)])
     assert caught.value.status == Status.GLM_INVALID_ARGUMENT
     engine.cancel_quietly(request_id)
     await_end(engine)
@@ -56,10 +56,10 @@ def test_masks_come_in_order_and_after_the_token_before(engine):
     await_tokens(engine, 1)
     for index in (0, 2, -1, 2**31 - 1):
         with pytest.raises(EngineError, match=rf"index is {index}, but the next token .* token 1"):
-            engine.set_mask(request_id, index, full)
-    engine.set_mask(request_id, 1, full)
+            engine.set_masks([(request_id, index, full)])
+    engine.set_masks([(request_id, 1, full)])
     engine.wait(60)
-    engine.set_mask(request_id, 2, None)
+    engine.set_masks([(request_id, 2, None)])
     assert [event.index for event in await_tokens(engine, 2)] == [1, 2]
     engine.cancel(request_id)
     assert await_end(engine).finish_reason == "cancelled"
@@ -71,7 +71,7 @@ def test_a_mask_before_its_token_is_due_says_so():
         first = opened.submit(asked(0, mask=full))
         second = opened.submit(asked(1, mask=full))
         with pytest.raises(EngineError, match="has only sampled 0 tokens so far"):
-            opened.set_mask(second, 1, full)
+            opened.set_masks([(second, 1, full)])
         opened.cancel(first)
         end = await_end(opened)
         assert (end.request_id, end.finish_reason) == (first, "cancelled")
@@ -141,7 +141,7 @@ def test_preempted_while_it_waits(sampling, engine):
         tokens += [event.token_id for event in await_tokens(engine, 1)]
         engine.preempt(request_id)
         await_preemptions(engine, before + index)
-        engine.set_mask(request_id, index, masks(tokens))
+        engine.set_masks([(request_id, index, masks(tokens))])
     events = await_events(engine, lambda events: events[-1].ends_request)
     assert [*tokens, events[0].token_id] == plain.tokens
     assert events[-1].finish_reason == "length"

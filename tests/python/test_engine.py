@@ -236,7 +236,7 @@ def test_masks_from_any_buffer(engine, prompt):
     for index in (1, 2):
         assert engine.wait(30)
         assert tokens_of(engine.poll(), request_id) == [5]
-        engine.set_mask(request_id, index, memoryview(only_five))
+        engine.set_masks([(request_id, index, memoryview(only_five))])
     assert tokens_of(events_until_ended(engine, request_id), request_id) == [5]
 
 
@@ -246,7 +246,7 @@ def test_masks_from_any_buffer(engine, prompt):
 )
 def test_numbers_of_a_mask_that_c_cannot_hold(request_id, index, message, engine):
     with pytest.raises(BadInputError, match=message):
-        engine.set_mask(request_id, index, None)
+        engine.set_masks([(request_id, index, None)])
 
 
 def test_calls_after_close_say_so(prompt):
@@ -262,7 +262,7 @@ def test_calls_after_close_say_so(prompt):
         lambda: engine.submit(Request(prompt)),
         lambda: engine.cancel(1),
         lambda: engine.preempt(1),
-        lambda: engine.set_mask(1, 1, None),
+        lambda: engine.set_masks([(1, 1, None)]),
         lambda: engine.resize_pool(8),
         lambda: engine.prefill(prompt),
         lambda: engine.decode_step(state, 1),

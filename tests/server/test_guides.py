@@ -11,7 +11,7 @@ from glm_engine.errors import BadInputError, EngineError, Status
 from glm_engine.server.bridge import EngineBridge, Inbox
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Choice
-from glm_engine.server.guides import Guide, Guides
+from glm_engine.server.guides import Guide, Guides, Wave
 from tests.python.grammar.walks import ENDING_IDS, VOCAB_SIZE, ids_of, tokenizer
 
 MODEL = SimpleNamespace(ending_ids=frozenset(ENDING_IDS), template=None)
@@ -24,14 +24,16 @@ class RecordedEngine:
     def __init__(self, status=Status.GLM_OK):
         self.status = status
         self.masks = []
+        self.num_calls = 0
         self.threads = set()
         self.cancelled = []
 
-    def set_mask(self, request_id, index, mask):
+    def set_masks(self, masks):
         self.threads.add(threading.current_thread())
+        self.num_calls += 1
         if self.status != Status.GLM_OK:
-            raise EngineError("engine_set_mask", self.status, "no")
-        self.masks.append((request_id, index, mask))
+            raise EngineError("engine_set_masks", self.status, "no")
+        self.masks += masks
 
     def cancel_quietly(self, request_id):
         self.cancelled.append(request_id)
@@ -58,7 +60,7 @@ def choice_of(guide):
 async def advanced(guides, choice, token_id):
     """The error that taking a token ended in, None where it gave the next mask."""
     refused = []
-    guides.advance(choice, token_id, lambda *reason: refused.append(reason))
+    guides.advance({choice: token_id}, lambda *reason: refused.append(reason))
     until = asyncio.get_running_loop().time() + SECONDS
     num_masks = len(guides.engine.masks)
     while not refused and len(guides.engine.masks) == num_masks:
@@ -106,21 +108,54 @@ def test_a_token_outside_the_grammar_is_reported(guides):
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("status", [Status.GLM_NOT_FOUND, Status.GLM_INVALID_ARGUMENT])
-def test_what_the_engine_says_of_a_mask(status):
-    guide = Guide(SimpleNamespace(accept=lambda _token: None, mask=lambda: None))
-    if status == Status.GLM_NOT_FOUND:
-        guide.advance(RecordedEngine(status), 1, 2)
-        return
-    with pytest.raises(EngineError):
-        guide.advance(RecordedEngine(status), 1, 2)
+def wave_of(engine, choices, refused):
+    return Wave(engine, dict.fromkeys(choices, 2), lambda *reason: refused.append(reason))
+
+
+def free_choice(accept=lambda _token: None):
+    return choice_of(Guide(SimpleNamespace(accept=accept, mask=lambda: None)))
+
+
+@pytest.mark.parametrize(
+    ("status", "is_refused"),
+    [(Status.GLM_OK, False), (Status.GLM_NOT_FOUND, False), (Status.GLM_INVALID_ARGUMENT, True)],
+)
+def test_what_the_engine_says_of_the_masks_of_a_wave(status, is_refused):
+    choices, refused = [free_choice(), free_choice()], []
+    wave = wave_of(RecordedEngine(status), choices, refused)
+    for part in wave.parts:
+        wave.advance(part)
+    assert [choice for choice, _ in refused] == (choices if is_refused else [])
+    assert all(error.status == status for _, error in refused)
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 40])
+def test_the_masks_of_a_wave_are_given_in_one_call(engine, count):
+    choices, refused = [free_choice() for _ in range(count)], []
+    wave = wave_of(engine, choices, refused)
+    for part in wave.parts:
+        assert engine.num_calls == 0
+        wave.advance(part)
+    assert (engine.num_calls, len(engine.masks), refused) == (1, count, [])
+
+
+def test_a_choice_that_fails_keeps_no_other_of_its_wave(engine):
+    def fail(_token):
+        raise BadInputError("too complex")
+
+    failing, others, refused = free_choice(fail), [free_choice() for _ in range(3)], []
+    wave = wave_of(engine, [others[0], failing, *others[1:]], refused)
+    for part in wave.parts:
+        wave.advance(part)
+    assert [choice for choice, _ in refused] == [failing]
+    assert engine.masks == [(7, 1, None)] * 3
 
 
 @pytest.mark.parametrize(
     ("error", "status", "code", "text"),
     [
         (BadInputError("too complex"), 400, "grammar_error", "too complex"),
-        (EngineError("engine_set_mask", Status.GLM_DEVICE_ERROR, "lost"), 503, None, "lost"),
+        (EngineError("engine_set_masks", Status.GLM_DEVICE_ERROR, "lost"), 503, None, "lost"),
         (RuntimeError("secret"), 500, None, "the mask of the next token failed"),
     ],
 )

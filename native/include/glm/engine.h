@@ -102,6 +102,12 @@ typedef struct engine_request {
   const uint32_t* mask;
 } engine_request;
 
+typedef struct engine_mask {
+  uint64_t request_id;
+  const uint32_t* words;
+  int32_t index;
+} engine_mask;
+
 typedef struct engine_event {
   uint64_t request_id;
   int32_t kind;
@@ -214,10 +220,10 @@ ENGINE_EXPORT glm_status engine_cancel(glm_engine* engine, uint64_t request_id,
                                        glm_message* message);
 ENGINE_EXPORT glm_status engine_preempt(glm_engine* engine, uint64_t request_id,
                                         glm_message* message);
-ENGINE_EXPORT glm_status engine_set_mask(glm_engine* engine,
-                                         uint64_t request_id, int32_t index,
-                                         const uint32_t* mask,
-                                         glm_message* message);
+ENGINE_EXPORT glm_status engine_set_masks(glm_engine* engine,
+                                          const engine_mask* masks,
+                                          int32_t num_masks,
+                                          glm_message* message);
 ENGINE_EXPORT glm_status engine_poll(glm_engine* engine, engine_event* events,
                                      int32_t capacity, int32_t* count);
 ENGINE_EXPORT glm_status engine_wait(glm_engine* engine, int64_t timeout_ns);

@@ -103,15 +103,16 @@ class EngineBridge:
             touched[inbox] = True
         for inbox in touched:
             inbox.wake()
-        for choice, token_id in guided.items():
-            if choice.request_id in self.routes:
-                self.guide(choice, token_id)
+        going_on = {one: at for one, at in guided.items() if one.request_id in self.routes}
+        if going_on:
+            self.guide(going_on)
 
-    def guide(self, choice, token_id):
+    def guide(self, tokens):
         try:
-            self.guides.advance(choice, token_id, self.refuse)
+            self.guides.advance(tokens, self.refuse)
         except Exception as error:
-            self.refuse(choice, error)
+            for choice in tokens:
+                self.refuse(choice, error)
 
     def refuse(self, choice, error, failed="the mask of the next token"):
         """End a choice that cannot go on, such as one that its grammar cannot guide."""

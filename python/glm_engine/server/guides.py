@@ -1,6 +1,7 @@
 """Answers that follow a grammar: compiled, and masked token by token, off the event loop."""
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -13,6 +14,7 @@ from glm_engine.grammar.proof import BusyProofError
 from glm_engine.server.errors import ApiError
 
 NUM_THREADS = 2
+LEAST_TOGETHER = 8
 RETRY = {"retry-after": "5"}
 
 
@@ -31,16 +33,56 @@ class Guide:
             return numpy.full(num_words, 0xFFFFFFFF, dtype=numpy.uint32)
         return mask
 
-    def advance(self, engine, request_id, token_id):
-        """Take a token and give the engine the mask of the next."""
+    def advance(self, token_id):
+        """Take a token; return the index of the next one and its mask."""
         self.num_tokens += 1
         self.matcher.accept(token_id)
-        mask = self.matcher.mask()
+        return self.num_tokens, self.matcher.mask()
+
+
+class Wave:
+    """Choices whose tokens came together: the engine gets their next masks in one call.
+
+    Masks given one by one would split a batch that goes in step.
+    """
+
+    def __init__(self, engine, tokens, refuse):
+        turns = list(tokens.items())
+        num_parts = min(NUM_THREADS, -(-len(turns) // LEAST_TOGETHER))
+        self.engine = engine
+        self.refuse = refuse
+        self.parts = [turns[first::num_parts] for first in range(num_parts)]
+        self.num_left = num_parts
+        self.masks = {}
+        self.lock = threading.Lock()
+
+    def advance(self, part):
+        """Compute the masks of a part; whoever is last gives all of them."""
+        masks = {}
+        for choice, token_id in part:
+            try:
+                masks[choice] = (choice.request_id, *choice.guide.advance(token_id))
+            except Exception as error:
+                self.refuse(choice, error)
+        with self.lock:
+            self.masks |= masks
+            self.num_left -= 1
+            is_last = self.num_left == 0
+        if is_last:
+            self.give()
+
+    def give(self):
         try:
-            engine.set_mask(request_id, self.num_tokens, mask)
-        except EngineError as error:
-            if error.status != Status.GLM_NOT_FOUND:
-                raise
+            self.engine.set_masks(list(self.masks.values()))
+        except Exception as error:
+            if not has_ended(error):
+                for choice in self.masks:
+                    self.refuse(choice, error)
+
+
+def has_ended(error):
+    """Say whether all that was wrong is that requests have ended meanwhile."""
+    return isinstance(error, EngineError) and error.status == Status.GLM_NOT_FOUND
 
 
 class Guides:
@@ -67,17 +109,15 @@ class Guides:
         except BusyProofError as error:
             raise ApiError(429, str(error), param, "grammars_full", RETRY) from error
 
-    def advance(self, choice, token_id, refuse):
-        """Have the mask after a token computed; refuse(choice, error) is called on the loop."""
+    def advance(self, tokens, refuse):
+        """Have the masks computed that follow the tokens, by choice, which came together.
+
+        refuse(choice, error) is called on the loop.
+        """
         loop = asyncio.get_running_loop()
-        done = self.pool.submit(choice.guide.advance, self.engine, choice.request_id, token_id)
-        done.add_done_callback(partial(report, loop, choice, refuse))
-
-
-def report(loop, choice, refuse, done):
-    error = None if done.cancelled() else done.exception()
-    if error is not None:
-        loop.call_soon_threadsafe(refuse, choice, error)
+        wave = Wave(self.engine, tokens, partial(loop.call_soon_threadsafe, refuse))
+        for part in wave.parts:
+            self.pool.submit(wave.advance, part)
 
 
 def make_compiler(tokenizer, vocab_size, model):

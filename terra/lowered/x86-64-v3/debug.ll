@@ -156,50 +156,51 @@ target triple = "x86_64-pc-linux-gnu"
 %150 = type { ptr, i32, i32, i32, ptr, i32, i32 }
 %151 = type { ptr, i32, ptr, ptr }
 %152 = type { ptr, i32, ptr, ptr }
-%153 = type { i32, i32, i32, i32, i32 }
+%153 = type { i64, ptr, i32 }
 %154 = type { i32, i32, i32, i32, i32 }
-%155 = type { i32, float }
+%155 = type { i32, i32, i32, i32, i32 }
 %156 = type { i32, float }
-%157 = type { [16 x i64] }
-%158 = type { ptr, i32, i32, i8 }
-%159 = type { i32, i32, [128 x i8], [64 x i8], i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i32, i32 }
-%160 = type { ptr, i32 }
-%161 = type { ptr, ptr, i32 }
+%157 = type { i32, float }
+%158 = type { [16 x i64] }
+%159 = type { ptr, i32, i32, i8 }
+%160 = type { i32, i32, [128 x i8], [64 x i8], i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i32, i32 }
+%161 = type { ptr, i32 }
 %162 = type { ptr, ptr, i32 }
-%163 = type { double, i32, i32, ptr, ptr }
-%164 = type { ptr, ptr, i64, i64 }
-%165 = type { ptr, ptr, i32, i64 }
-%166 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
-%167 = type { ptr, ptr, ptr, ptr, i32, ptr, ptr }
-%168 = type { ptr, i64, float }
-%169 = type { ptr, i32, i32, ptr }
-%170 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%163 = type { ptr, ptr, i32 }
+%164 = type { double, i32, i32, ptr, ptr }
+%165 = type { ptr, ptr, i64, i64 }
+%166 = type { ptr, ptr, i32, i64 }
+%167 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
+%168 = type { ptr, ptr, ptr, ptr, i32, ptr, ptr }
+%169 = type { ptr, i64, float }
+%170 = type { ptr, i32, i32, ptr }
 %171 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
-%172 = type { ptr, i32, i32, i64, i64 }
-%173 = type { ptr, i32, i32, i64, i32 }
-%174 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
-%175 = type { ptr, i32, i32, i32, i64 }
-%176 = type { { i32 } }
-%177 = type { %178, %179, %6, ptr, i8 }
-%178 = type { ptr, ptr, %32, %33, %39, %42, %28, %29, %29, i64, i8, i8, i8, i8, i8, i8, %0, %43, %43, %43, i32, %44, i32, i64, i64, ptr, %45, i64, i64, i64, i64, %46, %46, %47, i8 }
-%179 = type { i8, i32, i32, %26, ptr, ptr, ptr, i32, i32, i32, i32, i8, %41, [2 x %41], ptr, i32, i32 }
-%180 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
-%181 = type { i32, i32, i32, i32, i32, i32, i32 }
-%182 = type { i32, i32, i32, i32, i32 }
-%183 = type { ptr, i64, i64 }
-%184 = type { %185, %11 }
-%185 = type { ptr, i64, i64 }
-%186 = type { %94, i64, i64 }
+%172 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%173 = type { ptr, i32, i32, i64, i64 }
+%174 = type { ptr, i32, i32, i64, i32 }
+%175 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
+%176 = type { ptr, i32, i32, i32, i64 }
+%177 = type { { i32 } }
+%178 = type { %179, %180, %6, ptr, i8 }
+%179 = type { ptr, ptr, %32, %33, %39, %42, %28, %29, %29, i64, i8, i8, i8, i8, i8, i8, %0, %43, %43, %43, i32, %44, i32, i64, i64, ptr, %45, i64, i64, i64, i64, %46, %46, %47, i8 }
+%180 = type { i8, i32, i32, %26, ptr, ptr, ptr, i32, i32, i32, i32, i8, %41, [2 x %41], ptr, i32, i32 }
+%181 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
+%182 = type { i32, i32, i32, i32, i32, i32, i32 }
+%183 = type { i32, i32, i32, i32, i32 }
+%184 = type { ptr, i64, i64 }
+%185 = type { %186, %11 }
+%186 = type { ptr, i64, i64 }
 %187 = type { %94, i64, i64 }
-%188 = type { ptr, i64 }
+%188 = type { %94, i64, i64 }
 %189 = type { ptr, i64 }
 %190 = type { ptr, i64 }
-%191 = type { ptr, ptr, ptr, ptr }
-%192 = type { ptr, i64 }
+%191 = type { ptr, i64 }
+%192 = type { ptr, ptr, ptr, ptr }
 %193 = type { ptr, i64 }
 %194 = type { ptr, i64 }
-%195 = type { i32, i32, i32, i32, i32 }
-%196 = type { i32, i32, i32, i32, i32, i32, i8 }
+%195 = type { ptr, i64 }
+%196 = type { i32, i32, i32, i32, i32 }
+%197 = type { i32, i32, i32, i32, i32, i32, i8 }
 
 @"$string" = private unnamed_addr constant [54 x i8] c"%s is null: expected what init_engine or prefill gave\00", align 1
 @"$string.1" = private unnamed_addr constant [6 x i8] c"state\00", align 1
@@ -712,97 +713,98 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.591" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
 @"$string.592" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
 @"$string.593" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.594" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.595" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.596" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.597" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.598" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.599" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.600" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.601" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.602" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.603" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.604" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.605" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.606" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.607" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.608" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.609" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.610" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.611" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.612" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.613" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.614" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.615" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.616" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.617" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.618" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.619" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.620" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.621" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.622" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.623" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.624" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.625" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.626" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.627" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.628" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.629" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.632" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.633" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.634" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.635" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.636" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.637" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.638" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.639" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.640" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.641" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.648" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.649" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.650" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.651" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.652" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.653" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.654" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.655" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.656" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.657" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.658" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.659" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.660" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.661" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.663" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.664" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.669" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.670" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.671" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.672" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.673" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.675" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.676" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.677" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.678" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.679" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.682" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.683" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.704" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.728" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.739" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.741" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.742" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.749" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.750" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.751" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.752" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.753" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.754" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.755" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.776" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.789" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.790" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.791" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.807" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.594" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.595" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.596" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.597" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.598" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.599" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.600" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.601" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.602" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.603" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.604" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.605" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.606" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.607" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.608" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.609" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.610" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.611" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.612" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.613" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.614" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.615" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.616" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.617" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.618" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.619" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.620" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.621" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.622" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.623" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.624" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.625" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.626" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.627" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.628" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.629" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.630" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.633" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.634" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.635" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.636" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.637" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.638" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.639" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.640" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.641" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.642" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.649" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.650" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.651" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.652" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.653" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.654" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.655" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.656" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.657" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.658" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.659" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.660" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.661" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.662" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.664" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.665" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.670" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.671" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.672" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.673" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.674" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.676" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.677" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.678" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.679" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.680" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.683" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.684" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.705" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.729" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.740" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.742" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.743" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.750" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.751" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.752" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.753" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.754" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.755" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.756" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.778" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.791" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.792" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.793" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.809" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -59157,41 +59159,39 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define dso_local i32 @engine_set_mask(ptr %0, i64 %1, i32 %2, ptr %3, ptr %4) {
+define dso_local i32 @engine_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %engine = alloca ptr, align 8
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
-  %mask = alloca ptr, align 8
-  %index = alloca i32, align 4
-  %request_id = alloca i64, align 8
+  %num_masks = alloca i32, align 4
+  %masks = alloca ptr, align 8
   %handle = alloca ptr, align 8
   store ptr %0, ptr %handle, align 8
-  store i64 %1, ptr %request_id, align 8
-  store i32 %2, ptr %index, align 4
-  store ptr %3, ptr %mask, align 8
-  store ptr %4, ptr %message, align 8
-  %5 = load ptr, ptr %handle, align 8
-  %6 = icmp eq ptr %5, null
-  %7 = zext i1 %6 to i8
-  %8 = trunc i8 %7 to i1
-  br i1 %8, label %then, label %else
+  store ptr %1, ptr %masks, align 8
+  store i32 %2, ptr %num_masks, align 4
+  store ptr %3, ptr %message, align 8
+  %4 = load ptr, ptr %handle, align 8
+  %5 = icmp eq ptr %4, null
+  %6 = zext i1 %5 to i8
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %then, label %else
 
 then:                                             ; preds = %entry
-  %9 = load ptr, ptr %message, align 8
-  store ptr %9, ptr %target, align 8
-  %10 = load ptr, ptr %target, align 8
-  %11 = icmp ne ptr %10, null
-  %12 = zext i1 %11 to i8
-  %13 = trunc i8 %12 to i1
-  br i1 %13, label %then2, label %else3
+  %8 = load ptr, ptr %message, align 8
+  store ptr %8, ptr %target, align 8
+  %9 = load ptr, ptr %target, align 8
+  %10 = icmp ne ptr %9, null
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  %14 = load ptr, ptr %target, align 8
-  %15 = getelementptr %0, ptr %14, i32 0, i32 0
-  %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
-  %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string", ptr @"$string.92")
+  %13 = load ptr, ptr %target, align 8
+  %14 = getelementptr %0, ptr %13, i32 0, i32 0
+  %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
+  %16 = getelementptr i8, ptr %15, i64 0
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string", ptr @"$string.92")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59207,79 +59207,220 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %19 = load ptr, ptr %handle, align 8
-  store ptr %19, ptr %engine, align 8
-  %20 = load ptr, ptr %engine, align 8
-  %21 = getelementptr %1, ptr %20, i32 0, i32 5
-  %22 = load i64, ptr %request_id, align 8
-  %23 = load i32, ptr %index, align 4
-  %24 = load ptr, ptr %mask, align 8
-  %25 = load ptr, ptr %message, align 8
-  %26 = call i32 @"$Loop.set_mask"(ptr %21, i64 %22, i32 %23, ptr %24, ptr %25)
-  ret i32 %26
+  %18 = load ptr, ptr %handle, align 8
+  store ptr %18, ptr %engine, align 8
+  %19 = load ptr, ptr %engine, align 8
+  %20 = getelementptr %1, ptr %19, i32 0, i32 5
+  %21 = load ptr, ptr %masks, align 8
+  %22 = load i32, ptr %num_masks, align 4
+  %23 = load ptr, ptr %message, align 8
+  %24 = call i32 @"$Loop.set_masks"(ptr %20, ptr %21, i32 %22, ptr %23)
+  ret i32 %24
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.set_mask"(ptr %0, i64 %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.set_masks"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %5 = alloca %48, align 8
+  %4 = alloca %48, align 8
   %code = alloca i32, align 4
+  %5 = alloca %48, align 8
+  %target = alloca ptr, align 8
   %6 = alloca %48, align 8
-  %7 = alloca %48, align 8
   %message = alloca ptr, align 8
-  %mask = alloca ptr, align 8
-  %index = alloca i32, align 4
-  %request_id = alloca i64, align 8
+  %num_masks = alloca i32, align 4
+  %masks = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  store i64 %1, ptr %request_id, align 8
-  store i32 %2, ptr %index, align 4
-  store ptr %3, ptr %mask, align 8
-  store ptr %4, ptr %message, align 8
-  %8 = load ptr, ptr %message, align 8
-  call void @"$status.clear"(ptr %8)
-  %9 = load %48, ptr %7, align 1
-  %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock"(ptr %10)
-  %11 = load %48, ptr %6, align 1
-  %12 = load ptr, ptr %self, align 8
-  %13 = load i64, ptr %request_id, align 8
-  %14 = load i32, ptr %index, align 4
-  %15 = load ptr, ptr %mask, align 8
-  %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.give_mask"(ptr %12, i64 %13, i32 %14, ptr %15, ptr %16)
-  store i32 %17, ptr %code, align 4
-  %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock"(ptr %18)
-  %19 = load %48, ptr %5, align 1
-  %20 = load i32, ptr %code, align 4
-  ret i32 %20
+  store ptr %1, ptr %masks, align 8
+  store i32 %2, ptr %num_masks, align 4
+  store ptr %3, ptr %message, align 8
+  %7 = load ptr, ptr %message, align 8
+  call void @"$status.clear"(ptr %7)
+  %8 = load %48, ptr %6, align 1
+  %9 = load i32, ptr %num_masks, align 4
+  %10 = icmp slt i32 %9, 0
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %then, label %or.lhs.false
+
+then:                                             ; preds = %and.lhs.true, %entry
+  %13 = load ptr, ptr %message, align 8
+  store ptr %13, ptr %target, align 8
+  %14 = load ptr, ptr %target, align 8
+  %15 = icmp ne ptr %14, null
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then2, label %else3
+
+or.lhs.false:                                     ; preds = %entry
+  %18 = load i32, ptr %num_masks, align 4
+  %19 = icmp sgt i32 %18, 0
+  %20 = zext i1 %19 to i8
+  %21 = trunc i8 %20 to i1
+  br i1 %21, label %and.lhs.true, label %else
+
+and.lhs.true:                                     ; preds = %or.lhs.false
+  %22 = load ptr, ptr %masks, align 8
+  %23 = icmp eq ptr %22, null
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %then, label %else
+
+then2:                                            ; preds = %then
+  %26 = load ptr, ptr %target, align 8
+  %27 = getelementptr %0, ptr %26, i32 0, i32 0
+  %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
+  %29 = getelementptr i8, ptr %28, i64 0
+  %30 = load i32, ptr %num_masks, align 4
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.594", i32 %30)
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  ret i32 1
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %and.lhs.true, %or.lhs.false
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %32 = load ptr, ptr %self, align 8
+  call void @"$Loop.lock"(ptr %32)
+  %33 = load %48, ptr %5, align 1
+  %34 = load ptr, ptr %self, align 8
+  %35 = load ptr, ptr %masks, align 8
+  %36 = load i32, ptr %num_masks, align 4
+  %37 = load ptr, ptr %message, align 8
+  %38 = call i32 @"$Loop.give_masks"(ptr %34, ptr %35, i32 %36, ptr %37)
+  store i32 %38, ptr %code, align 4
+  %39 = load ptr, ptr %self, align 8
+  %40 = getelementptr %31, ptr %39, i32 0, i32 7
+  %41 = call i32 @pthread_cond_signal(ptr %40)
+  %42 = load ptr, ptr %self, align 8
+  call void @"$Loop.unlock"(ptr %42)
+  %43 = load %48, ptr %4, align 1
+  %44 = load i32, ptr %code, align 4
+  ret i32 %44
+
+dead4:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Loop.give_masks"(ptr %0, ptr %1, i32 %2, ptr %3) {
+entry:
+  %code = alloca i32, align 4
+  %own = alloca %0, align 8
+  %i = alloca i32, align 4
+  %worst = alloca i32, align 4
+  %message = alloca ptr, align 8
+  %num_masks = alloca i32, align 4
+  %masks = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %masks, align 8
+  store i32 %2, ptr %num_masks, align 4
+  store ptr %3, ptr %message, align 8
+  store i32 0, ptr %worst, align 4
+  %4 = load i32, ptr %num_masks, align 4
+  store i32 0, ptr %i, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %merge1, %entry
+  %5 = load i32, ptr %i, align 4
+  %6 = icmp sgt i32 %5, %4
+  %7 = and i1 %6, false
+  %8 = icmp slt i32 %5, %4
+  %9 = and i1 %8, true
+  %10 = or i1 %9, %7
+  br i1 %10, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %11 = load ptr, ptr %self, align 8
+  %12 = load ptr, ptr %masks, align 8
+  %13 = load i32, ptr %i, align 4
+  %14 = sext i32 %13 to i64
+  %15 = getelementptr %153, ptr %12, i64 %14
+  %16 = call i32 @"$Loop.give_mask"(ptr %11, ptr %15, ptr %own)
+  store i32 %16, ptr %code, align 4
+  %17 = load i32, ptr %code, align 4
+  %18 = icmp ne i32 %17, 0
+  %19 = zext i1 %18 to i8
+  %20 = trunc i8 %19 to i1
+  br i1 %20, label %and.lhs.true, label %else
+
+then:                                             ; preds = %or.lhs.false, %and.lhs.true
+  %21 = load i32, ptr %code, align 4
+  store i32 %21, ptr %worst, align 4
+  %22 = load ptr, ptr %message, align 8
+  %23 = icmp ne ptr %22, null
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %then3, label %else4
+
+and.lhs.true:                                     ; preds = %forbody
+  %26 = load i32, ptr %worst, align 4
+  %27 = icmp eq i32 %26, 0
+  %28 = zext i1 %27 to i8
+  %29 = trunc i8 %28 to i1
+  br i1 %29, label %then, label %or.lhs.false
+
+or.lhs.false:                                     ; preds = %and.lhs.true
+  %30 = load i32, ptr %worst, align 4
+  %31 = icmp eq i32 %30, 5
+  %32 = zext i1 %31 to i8
+  %33 = trunc i8 %32 to i1
+  br i1 %33, label %then, label %else
+
+then3:                                            ; preds = %then
+  %34 = load ptr, ptr %message, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %34, ptr align 1 %own, i64 1024, i1 false)
+  br label %merge2
+
+else4:                                            ; preds = %then
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %then3
+  br label %merge1
+
+else:                                             ; preds = %or.lhs.false, %forbody
+  br label %merge1
+
+merge1:                                           ; preds = %else, %merge2
+  %35 = add i32 %5, 1
+  store i32 %35, ptr %i, align 4
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  %36 = load i32, ptr %worst, align 4
+  ret i32 %36
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_mask"(ptr %0, i64 %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.give_mask"(ptr %0, ptr %1, ptr %2) {
 entry:
-  %5 = alloca %48, align 8
+  %3 = alloca %48, align 8
   %code = alloca i32, align 4
   %target = alloca ptr, align 8
   %item = alloca ptr, align 8
   %message = alloca ptr, align 8
   %mask = alloca ptr, align 8
-  %index = alloca i32, align 4
-  %request_id = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  store i64 %1, ptr %request_id, align 8
-  store i32 %2, ptr %index, align 4
-  store ptr %3, ptr %mask, align 8
-  store ptr %4, ptr %message, align 8
-  %6 = load ptr, ptr %self, align 8
-  %7 = load i64, ptr %request_id, align 8
-  %8 = call ptr @"$Loop.find_live"(ptr %6, i64 %7)
+  store ptr %1, ptr %mask, align 8
+  store ptr %2, ptr %message, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = load ptr, ptr %mask, align 8
+  %6 = getelementptr %153, ptr %5, i32 0, i32 0
+  %7 = load i64, ptr %6, align 8
+  %8 = call ptr @"$Loop.find_live"(ptr %4, i64 %7)
   store ptr %8, ptr %item, align 8
   %9 = load ptr, ptr %item, align 8
   %10 = icmp eq ptr %9, null
@@ -59301,8 +59442,10 @@ then2:                                            ; preds = %then
   %19 = getelementptr %0, ptr %18, i32 0, i32 0
   %20 = getelementptr [1024 x i8], ptr %19, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
-  %22 = load i64, ptr %request_id, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.93", i64 %22)
+  %22 = load ptr, ptr %mask, align 8
+  %23 = getelementptr %153, ptr %22, i32 0, i32 0
+  %24 = load i64, ptr %23, align 8
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.93", i64 %24)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59318,21 +59461,23 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %24 = load ptr, ptr %self, align 8
-  %25 = load ptr, ptr %item, align 8
-  %26 = load i32, ptr %index, align 4
-  %27 = load ptr, ptr %message, align 8
-  %28 = call i32 @"$Loop.check_mask"(ptr %24, ptr %25, i32 %26, ptr %27)
-  store i32 %28, ptr %code, align 4
-  %29 = load i32, ptr %code, align 4
-  %30 = icmp ne i32 %29, 0
-  %31 = zext i1 %30 to i8
-  %32 = trunc i8 %31 to i1
-  br i1 %32, label %then5, label %else6
+  %26 = load ptr, ptr %self, align 8
+  %27 = load ptr, ptr %item, align 8
+  %28 = load ptr, ptr %mask, align 8
+  %29 = getelementptr %153, ptr %28, i32 0, i32 2
+  %30 = load i32, ptr %29, align 4
+  %31 = load ptr, ptr %message, align 8
+  %32 = call i32 @"$Loop.check_mask"(ptr %26, ptr %27, i32 %30, ptr %31)
+  store i32 %32, ptr %code, align 4
+  %33 = load i32, ptr %code, align 4
+  %34 = icmp ne i32 %33, 0
+  %35 = zext i1 %34 to i8
+  %36 = trunc i8 %35 to i1
+  br i1 %36, label %then5, label %else6
 
 then5:                                            ; preds = %merge
-  %33 = load i32, ptr %code, align 4
-  ret i32 %33
+  %37 = load i32, ptr %code, align 4
+  ret i32 %37
 
 dead7:                                            ; No predecessors!
   br label %merge4
@@ -59341,16 +59486,15 @@ else6:                                            ; preds = %merge
   br label %merge4
 
 merge4:                                           ; preds = %else6, %dead7
-  %34 = load ptr, ptr %item, align 8
-  %35 = load ptr, ptr %mask, align 8
-  call void @"$Sequence.give_mask"(ptr %34, ptr %35)
-  %36 = load %48, ptr %5, align 1
-  %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %31, ptr %37, i32 0, i32 14
-  store i8 1, ptr %38, align 1
-  %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %31, ptr %39, i32 0, i32 7
-  %41 = call i32 @pthread_cond_signal(ptr %40)
+  %38 = load ptr, ptr %item, align 8
+  %39 = load ptr, ptr %mask, align 8
+  %40 = getelementptr %153, ptr %39, i32 0, i32 1
+  %41 = load ptr, ptr %40, align 8
+  call void @"$Sequence.give_mask"(ptr %38, ptr %41)
+  %42 = load %48, ptr %3, align 1
+  %43 = load ptr, ptr %self, align 8
+  %44 = getelementptr %31, ptr %43, i32 0, i32 14
+  store i8 1, ptr %44, align 1
   ret i32 0
 
 dead8:                                            ; No predecessors!
@@ -59393,7 +59537,7 @@ then2:                                            ; preds = %then
   %17 = load ptr, ptr %item, align 8
   %18 = getelementptr %60, ptr %17, i32 0, i32 0
   %19 = load i64, ptr %18, align 8
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.594", i64 %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.595", i64 %19)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -59439,7 +59583,7 @@ then9:                                            ; preds = %then5
   %41 = load ptr, ptr %item, align 8
   %42 = getelementptr %60, ptr %41, i32 0, i32 29
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.595", i32 %37, i64 %40, i32 %43)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.596", i32 %37, i64 %40, i32 %43)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -59485,7 +59629,7 @@ then17:                                           ; preds = %then13
   %65 = load ptr, ptr %item, align 8
   %66 = getelementptr %60, ptr %65, i32 0, i32 31
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 1024, ptr @"$string.596", i32 %61, i64 %64, i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 1024, ptr @"$string.597", i32 %61, i64 %64, i32 %67)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -59646,8 +59790,8 @@ entry:
   %code = alloca i32, align 4
   %item = alloca ptr, align 8
   %7 = alloca %48, align 8
-  %limits = alloca %153, align 8
-  %8 = alloca %153, align 8
+  %limits = alloca %154, align 8
+  %8 = alloca %154, align 8
   %9 = alloca %48, align 8
   %10 = alloca %48, align 8
   %message = alloca ptr, align 8
@@ -59665,7 +59809,7 @@ entry:
   call void @"$Loop.lock"(ptr %13)
   %14 = load %48, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits"(ptr noalias sret(%153) %8, ptr %15)
+  call void @"$Loop.limits"(ptr noalias sret(%154) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock"(ptr %16)
@@ -59753,11 +59897,11 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits"(ptr noalias sret(%153) %0, ptr %1) {
+define internal void @"$Loop.limits"(ptr noalias sret(%154) %0, ptr %1) {
 entry:
-  %2 = alloca %153, align 8
-  %3 = alloca %154, align 8
-  %"<structcast>" = alloca %154, align 8
+  %2 = alloca %154, align 8
+  %3 = alloca %155, align 8
+  %"<structcast>" = alloca %155, align 8
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
@@ -59782,36 +59926,36 @@ entry:
   %23 = getelementptr %31, ptr %22, i32 0, i32 26
   %24 = getelementptr %45, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
-  %26 = getelementptr %154, ptr %3, i32 0, i32 0
+  %26 = getelementptr %155, ptr %3, i32 0, i32 0
   store i32 %8, ptr %26, align 4
-  %27 = getelementptr %154, ptr %3, i32 0, i32 1
+  %27 = getelementptr %155, ptr %3, i32 0, i32 1
   store i32 %12, ptr %27, align 4
-  %28 = getelementptr %154, ptr %3, i32 0, i32 2
+  %28 = getelementptr %155, ptr %3, i32 0, i32 2
   store i32 %17, ptr %28, align 4
-  %29 = getelementptr %154, ptr %3, i32 0, i32 3
+  %29 = getelementptr %155, ptr %3, i32 0, i32 3
   store i32 %21, ptr %29, align 4
-  %30 = getelementptr %154, ptr %3, i32 0, i32 4
+  %30 = getelementptr %155, ptr %3, i32 0, i32 4
   store i32 %25, ptr %30, align 4
-  %31 = load %154, ptr %3, align 4
-  store %154 %31, ptr %"<structcast>", align 4
-  %32 = getelementptr %153, ptr %2, i32 0, i32 0
-  %33 = getelementptr %154, ptr %"<structcast>", i32 0, i32 0
+  %31 = load %155, ptr %3, align 4
+  store %155 %31, ptr %"<structcast>", align 4
+  %32 = getelementptr %154, ptr %2, i32 0, i32 0
+  %33 = getelementptr %155, ptr %"<structcast>", i32 0, i32 0
   %34 = load i32, ptr %33, align 4
   store i32 %34, ptr %32, align 4
-  %35 = getelementptr %153, ptr %2, i32 0, i32 1
-  %36 = getelementptr %154, ptr %"<structcast>", i32 0, i32 1
+  %35 = getelementptr %154, ptr %2, i32 0, i32 1
+  %36 = getelementptr %155, ptr %"<structcast>", i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   store i32 %37, ptr %35, align 4
-  %38 = getelementptr %153, ptr %2, i32 0, i32 2
-  %39 = getelementptr %154, ptr %"<structcast>", i32 0, i32 2
+  %38 = getelementptr %154, ptr %2, i32 0, i32 2
+  %39 = getelementptr %155, ptr %"<structcast>", i32 0, i32 2
   %40 = load i32, ptr %39, align 4
   store i32 %40, ptr %38, align 4
-  %41 = getelementptr %153, ptr %2, i32 0, i32 3
-  %42 = getelementptr %154, ptr %"<structcast>", i32 0, i32 3
+  %41 = getelementptr %154, ptr %2, i32 0, i32 3
+  %42 = getelementptr %155, ptr %"<structcast>", i32 0, i32 3
   %43 = load i32, ptr %42, align 4
   store i32 %43, ptr %41, align 4
-  %44 = getelementptr %153, ptr %2, i32 0, i32 4
-  %45 = getelementptr %154, ptr %"<structcast>", i32 0, i32 4
+  %44 = getelementptr %154, ptr %2, i32 0, i32 4
+  %45 = getelementptr %155, ptr %"<structcast>", i32 0, i32 4
   %46 = load i32, ptr %45, align 4
   store i32 %46, ptr %44, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %2, i64 20, i1 false)
@@ -59916,7 +60060,7 @@ then8:                                            ; preds = %merge4
   %44 = load ptr, ptr %r, align 8
   %45 = getelementptr %90, ptr %44, i32 0, i32 1
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.632", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.633", i32 %46)
   br label %merge7
 
 else9:                                            ; preds = %merge4
@@ -59933,7 +60077,7 @@ else3:                                            ; preds = %or.lhs.false
 
 merge1:                                           ; preds = %else3, %dead10
   %48 = load ptr, ptr %limits, align 8
-  %49 = getelementptr %153, ptr %48, i32 0, i32 2
+  %49 = getelementptr %154, ptr %48, i32 0, i32 2
   %50 = load i32, ptr %49, align 4
   store i32 %50, ptr %most, align 4
   %51 = load ptr, ptr %item, align 8
@@ -59971,7 +60115,7 @@ then16:                                           ; preds = %then12
   %74 = getelementptr i8, ptr %73, i64 0
   %75 = load i64, ptr %count, align 8
   %76 = load i32, ptr %most, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.633", i64 %75, i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.634", i64 %75, i32 %76)
   br label %merge15
 
 else17:                                           ; preds = %then12
@@ -60031,7 +60175,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr %0, ptr %12, i32 0, i32 0
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.597")
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.598")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -60073,7 +60217,7 @@ then9:                                            ; preds = %then5
   %33 = load ptr, ptr %r, align 8
   %34 = getelementptr %90, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %34, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.598", i32 %35, i32 152)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.599", i32 %35, i32 152)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -60158,7 +60302,7 @@ then26:                                           ; preds = %then22
   %70 = load ptr, ptr %r, align 8
   %71 = getelementptr %90, ptr %70, i32 0, i32 7
   %72 = load i32, ptr %71, align 4
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.618", i32 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.619", i32 %72)
   br label %merge25
 
 else27:                                           ; preds = %then22
@@ -60181,10 +60325,10 @@ merge21:                                          ; preds = %else23, %dead28
   %78 = getelementptr %90, ptr %77, i32 0, i32 7
   %79 = load i32, ptr %78, align 4
   %80 = load ptr, ptr %limits, align 8
-  %81 = getelementptr %153, ptr %80, i32 0, i32 0
+  %81 = getelementptr %154, ptr %80, i32 0, i32 0
   %82 = load i32, ptr %81, align 4
   %83 = load ptr, ptr %message, align 8
-  %84 = call i32 @"$request.check_tokens"(ptr @"$string.619", ptr %76, i32 %79, i32 %82, ptr %83)
+  %84 = call i32 @"$request.check_tokens"(ptr @"$string.620", ptr %76, i32 %79, i32 %82, ptr %83)
   store i32 %84, ptr %code29, align 4
   %85 = load i32, ptr %code29, align 4
   %86 = icmp ne i32 %85, 0
@@ -60302,7 +60446,7 @@ then5:                                            ; preds = %then2
   %32 = load ptr, ptr %r, align 8
   %33 = getelementptr %90, ptr %32, i32 0, i32 3
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.602", i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.603", i32 %34)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -60358,7 +60502,7 @@ then13:                                           ; preds = %then9
   %63 = load ptr, ptr %r, align 8
   %64 = getelementptr %90, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.603", i32 %62, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.604", i32 %62, i32 %65)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -60399,7 +60543,7 @@ then21:                                           ; preds = %then17
   %82 = load ptr, ptr %r, align 8
   %83 = getelementptr %90, ptr %82, i32 0, i32 18
   %84 = load i64, ptr %83, align 8
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.604", i64 %84)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.605", i64 %84)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -60440,7 +60584,7 @@ then29:                                           ; preds = %then25
   %101 = load ptr, ptr %r, align 8
   %102 = getelementptr %90, ptr %101, i32 0, i32 16
   %103 = load i32, ptr %102, align 4
-  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.605", i32 %103)
+  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 1024, ptr @"$string.606", i32 %103)
   br label %merge28
 
 else30:                                           ; preds = %then25
@@ -60491,9 +60635,9 @@ then37:                                           ; preds = %then33
   %127 = getelementptr %90, ptr %126, i32 0, i32 16
   %128 = load i32, ptr %127, align 4
   %129 = load ptr, ptr %limits, align 8
-  %130 = getelementptr %153, ptr %129, i32 0, i32 0
+  %130 = getelementptr %154, ptr %129, i32 0, i32 0
   %131 = load i32, ptr %130, align 4
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.606", i32 %128, i32 %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 1024, ptr @"$string.607", i32 %128, i32 %131)
   br label %merge36
 
 else38:                                           ; preds = %then33
@@ -60520,12 +60664,12 @@ merge32:                                          ; preds = %else34, %dead39
   store i32 %140, ptr %num_tokens, align 4
   %141 = load i32, ptr %num_tokens, align 4
   %142 = load ptr, ptr %limits, align 8
-  %143 = getelementptr %153, ptr %142, i32 0, i32 3
+  %143 = getelementptr %154, ptr %142, i32 0, i32 3
   %144 = load i32, ptr %143, align 4
   %145 = add i32 %141, %144
   %146 = sub i32 %145, 1
   %147 = load ptr, ptr %limits, align 8
-  %148 = getelementptr %153, ptr %147, i32 0, i32 3
+  %148 = getelementptr %154, ptr %147, i32 0, i32 3
   %149 = load i32, ptr %148, align 4
   %150 = sdiv i32 %146, %149
   %151 = load ptr, ptr %limits, align 8
@@ -60570,7 +60714,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %num_tokens, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.599", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.600", i32 %17)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -60588,7 +60732,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %19 = load i32, ptr %num_tokens, align 4
   %20 = load ptr, ptr %limits, align 8
-  %21 = getelementptr %153, ptr %20, i32 0, i32 1
+  %21 = getelementptr %154, ptr %20, i32 0, i32 1
   %22 = load i32, ptr %21, align 4
   %23 = icmp sgt i32 %19, %22
   %24 = zext i1 %23 to i8
@@ -60611,9 +60755,9 @@ then9:                                            ; preds = %then5
   %34 = getelementptr i8, ptr %33, i64 0
   %35 = load i32, ptr %num_tokens, align 4
   %36 = load ptr, ptr %limits, align 8
-  %37 = getelementptr %153, ptr %36, i32 0, i32 1
+  %37 = getelementptr %154, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.600", i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.601", i32 %35, i32 %38)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -60632,10 +60776,10 @@ merge4:                                           ; preds = %else6, %dead11
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %limits, align 8
-  %43 = getelementptr %153, ptr %42, i32 0, i32 0
+  %43 = getelementptr %154, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$request.check_tokens"(ptr @"$string.601", ptr %40, i32 %41, i32 %44, ptr %45)
+  %46 = call i32 @"$request.check_tokens"(ptr @"$string.602", ptr %40, i32 %41, i32 %44, ptr %45)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -60650,7 +60794,7 @@ entry:
   store ptr %0, ptr %r, align 8
   store ptr %1, ptr %limits, align 8
   %2 = load ptr, ptr %limits, align 8
-  %3 = getelementptr %153, ptr %2, i32 0, i32 1
+  %3 = getelementptr %154, ptr %2, i32 0, i32 1
   %4 = load i32, ptr %3, align 4
   %5 = load ptr, ptr %r, align 8
   %6 = getelementptr %90, ptr %5, i32 0, i32 1
@@ -60687,7 +60831,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %3 = load i32, ptr %num_pages_needed, align 4
   %4 = load ptr, ptr %limits, align 8
-  %5 = getelementptr %153, ptr %4, i32 0, i32 4
+  %5 = getelementptr %154, ptr %4, i32 0, i32 4
   %6 = load i32, ptr %5, align 4
   %7 = icmp sgt i32 %3, %6
   %8 = zext i1 %7 to i8
@@ -60710,12 +60854,12 @@ then2:                                            ; preds = %then
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i32, ptr %num_pages_needed, align 4
   %20 = load ptr, ptr %limits, align 8
-  %21 = getelementptr %153, ptr %20, i32 0, i32 3
+  %21 = getelementptr %154, ptr %20, i32 0, i32 3
   %22 = load i32, ptr %21, align 4
   %23 = load ptr, ptr %limits, align 8
-  %24 = getelementptr %153, ptr %23, i32 0, i32 4
+  %24 = getelementptr %154, ptr %23, i32 0, i32 4
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.607", i32 %19, i32 %22, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.608", i32 %19, i32 %22, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -60786,7 +60930,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %61, ptr %23, i32 0, i32 0
   %25 = load float, ptr %24, align 4
   %26 = fpext float %25 to double
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.608", double %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.609", double %26)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -60806,7 +60950,7 @@ merge:                                            ; preds = %else, %dead
   %29 = getelementptr %61, ptr %28, i32 0, i32 1
   %30 = load float, ptr %29, align 4
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$check_unit_range"(ptr @"$string.611", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
+  %32 = call i32 @"$check_unit_range"(ptr @"$string.612", float %30, float 0.000000e+00, i1 zeroext true, ptr %31)
   store i32 %32, ptr %code, align 4
   %33 = load i32, ptr %code, align 4
   %34 = icmp ne i32 %33, 0
@@ -60829,7 +60973,7 @@ merge4:                                           ; preds = %else6, %dead7
   %39 = getelementptr %61, ptr %38, i32 0, i32 2
   %40 = load float, ptr %39, align 4
   %41 = load ptr, ptr %message, align 8
-  %42 = call i32 @"$check_unit_range"(ptr @"$string.612", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
+  %42 = call i32 @"$check_unit_range"(ptr @"$string.613", float %40, float 0.000000e+00, i1 zeroext false, ptr %41)
   store i32 %42, ptr %code8, align 4
   %43 = load i32, ptr %code8, align 4
   %44 = icmp ne i32 %43, 0
@@ -60873,7 +61017,7 @@ then18:                                           ; preds = %then14
   %63 = load ptr, ptr %s, align 8
   %64 = getelementptr %61, ptr %63, i32 0, i32 3
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.613", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 1024, ptr @"$string.614", i32 %65)
   br label %merge17
 
 else19:                                           ; preds = %then14
@@ -60924,7 +61068,7 @@ then27:                                           ; preds = %then22
   %89 = getelementptr %61, ptr %88, i32 0, i32 4
   %90 = load float, ptr %89, align 4
   %91 = fpext float %90 to double
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.614", double %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %87, i64 1024, ptr @"$string.615", double %91)
   br label %merge26
 
 else28:                                           ; preds = %then22
@@ -60966,7 +61110,7 @@ then35:                                           ; preds = %then31
   %109 = getelementptr %61, ptr %108, i32 0, i32 5
   %110 = load float, ptr %109, align 4
   %111 = fpext float %110 to double
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.615", double %111)
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.616", double %111)
   br label %merge34
 
 else36:                                           ; preds = %then31
@@ -61008,7 +61152,7 @@ then43:                                           ; preds = %then39
   %129 = getelementptr %61, ptr %128, i32 0, i32 6
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.616", double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %127, i64 1024, ptr @"$string.617", double %131)
   br label %merge42
 
 else44:                                           ; preds = %then39
@@ -61058,7 +61202,7 @@ then51:                                           ; preds = %then47
   %154 = load ptr, ptr %s, align 8
   %155 = getelementptr %61, ptr %154, i32 0, i32 7
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.617", i32 %156, i32 20)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.618", i32 %156, i32 20)
   br label %merge50
 
 else52:                                           ; preds = %then47
@@ -61190,7 +61334,7 @@ then5:                                            ; preds = %then2
   %44 = fpext float %43 to double
   %45 = load float, ptr %lowest, align 4
   %46 = fpext float %45 to double
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.609", ptr %42, double %44, double %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.610", ptr %42, double %44, double %46)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -61224,7 +61368,7 @@ then9:                                            ; preds = %merge1
   %59 = fpext float %58 to double
   %60 = load float, ptr %lowest, align 4
   %61 = fpext float %60 to double
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.610", ptr %57, double %59, double %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.611", ptr %57, double %59, double %61)
   br label %merge8
 
 else10:                                           ; preds = %merge1
@@ -61294,7 +61438,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %r, align 8
   %25 = getelementptr %90, ptr %24, i32 0, i32 9
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.620", i32 %26, i32 1024)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.621", i32 %26, i32 1024)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -61354,7 +61498,7 @@ then13:                                           ; preds = %then9
   %50 = getelementptr %90, ptr %49, i32 0, i32 9
   %51 = load i32, ptr %50, align 4
   %52 = add i32 %51, 1
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.621", i32 %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.622", i32 %52)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -61399,7 +61543,7 @@ then21:                                           ; preds = %then17
   %73 = load ptr, ptr %72, align 8
   %74 = getelementptr i32, ptr %73, i64 0
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.622", i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.623", i32 %75)
   br label %merge20
 
 else22:                                           ; preds = %then17
@@ -61470,7 +61614,7 @@ then30:                                           ; preds = %then26
   %114 = getelementptr i8, ptr %113, i64 0
   %115 = load i32, ptr %i, align 4
   %116 = load i32, ptr %length, align 4
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.623", i32 %115, i32 %116)
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %114, i64 1024, ptr @"$string.624", i32 %115, i32 %116)
   br label %merge29
 
 else31:                                           ; preds = %then26
@@ -61504,10 +61648,10 @@ merge24:                                          ; preds = %forcond
   %129 = getelementptr i32, ptr %124, i64 %128
   %130 = load i32, ptr %129, align 4
   %131 = load ptr, ptr %limits, align 8
-  %132 = getelementptr %153, ptr %131, i32 0, i32 0
+  %132 = getelementptr %154, ptr %131, i32 0, i32 0
   %133 = load i32, ptr %132, align 4
   %134 = load ptr, ptr %message, align 8
-  %135 = call i32 @"$request.check_tokens"(ptr @"$string.624", ptr %121, i32 %130, i32 %133, ptr %134)
+  %135 = call i32 @"$request.check_tokens"(ptr @"$string.625", ptr %121, i32 %130, i32 %133, ptr %134)
   ret i32 %135
 
 dead33:                                           ; No predecessors!
@@ -61531,12 +61675,12 @@ entry:
   store ptr %1, ptr %limits, align 8
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %limits, align 8
-  %4 = getelementptr %153, ptr %3, i32 0, i32 2
+  %4 = getelementptr %154, ptr %3, i32 0, i32 2
   %5 = load i32, ptr %4, align 4
   %6 = icmp slt i32 %5, 1024
   %7 = zext i1 %6 to i8
   %8 = load ptr, ptr %limits, align 8
-  %9 = getelementptr %153, ptr %8, i32 0, i32 2
+  %9 = getelementptr %154, ptr %8, i32 0, i32 2
   %10 = load i32, ptr %9, align 4
   %11 = trunc i8 %7 to i1
   %12 = select i1 %11, i32 %10, i32 1024
@@ -61577,7 +61721,7 @@ then2:                                            ; preds = %then
   %36 = getelementptr %90, ptr %35, i32 0, i32 10
   %37 = load i32, ptr %36, align 4
   %38 = load i32, ptr %most, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.625", i32 %37, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.626", i32 %37, i32 %38)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -61600,10 +61744,10 @@ merge:                                            ; preds = %else, %dead
   %44 = getelementptr %90, ptr %43, i32 0, i32 10
   %45 = load i32, ptr %44, align 4
   %46 = load ptr, ptr %limits, align 8
-  %47 = getelementptr %153, ptr %46, i32 0, i32 0
+  %47 = getelementptr %154, ptr %46, i32 0, i32 0
   %48 = load i32, ptr %47, align 4
   %49 = load ptr, ptr %message, align 8
-  %50 = call i32 @"$request.check_tokens"(ptr @"$string.626", ptr %42, i32 %45, i32 %48, ptr %49)
+  %50 = call i32 @"$request.check_tokens"(ptr @"$string.627", ptr %42, i32 %45, i32 %48, ptr %49)
   store i32 %50, ptr %code, align 4
   %51 = load i32, ptr %code, align 4
   %52 = icmp ne i32 %51, 0
@@ -61656,7 +61800,7 @@ then13:                                           ; preds = %then9
   %77 = load ptr, ptr %r, align 8
   %78 = getelementptr %90, ptr %77, i32 0, i32 10
   %79 = load i32, ptr %78, align 4
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.627", i32 %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.628", i32 %79)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -61723,7 +61867,7 @@ then22:                                           ; preds = %then18
   %115 = getelementptr float, ptr %112, i64 %114
   %116 = load float, ptr %115, align 4
   %117 = fpext float %116 to double
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.628", i32 %109, double %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.629", i32 %109, double %117)
   br label %merge21
 
 else23:                                           ; preds = %then18
@@ -61794,7 +61938,7 @@ then33:                                           ; preds = %then29
   %157 = sext i32 %156 to i64
   %158 = getelementptr i32, ptr %155, i64 %157
   %159 = load i32, ptr %158, align 4
-  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.629", i32 %152, i32 %159)
+  %160 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %151, i64 1024, ptr @"$string.630", i32 %152, i32 %159)
   br label %merge32
 
 else34:                                           ; preds = %then29
@@ -61931,7 +62075,7 @@ entry:
   %45 = load i32, ptr %44, align 4
   %46 = add i32 %42, %45
   %47 = load ptr, ptr %limits, align 8
-  %48 = getelementptr %153, ptr %47, i32 0, i32 3
+  %48 = getelementptr %154, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = call zeroext i1 @"$request.reserve"(ptr %39, i32 %46, i32 %49)
   %51 = zext i1 %50 to i8
@@ -62341,10 +62485,10 @@ dead5:                                            ; No predecessors!
 
 define internal zeroext i1 @"$copy_biases"(ptr %0, ptr %1) {
 entry:
-  %2 = alloca %155, align 8
-  %3 = alloca %155, align 8
-  %4 = alloca %156, align 8
-  %"<structcast>" = alloca %156, align 8
+  %2 = alloca %156, align 8
+  %3 = alloca %156, align 8
+  %4 = alloca %157, align 8
+  %"<structcast>" = alloca %157, align 8
   %i = alloca i32, align 4
   %r = alloca ptr, align 8
   %item = alloca ptr, align 8
@@ -62382,24 +62526,24 @@ forbody:                                          ; preds = %forcond
   %27 = sext i32 %26 to i64
   %28 = getelementptr float, ptr %25, i64 %27
   %29 = load float, ptr %28, align 4
-  %30 = getelementptr %156, ptr %4, i32 0, i32 0
+  %30 = getelementptr %157, ptr %4, i32 0, i32 0
   store i32 %22, ptr %30, align 4
-  %31 = getelementptr %156, ptr %4, i32 0, i32 1
+  %31 = getelementptr %157, ptr %4, i32 0, i32 1
   store float %29, ptr %31, align 4
-  %32 = load %156, ptr %4, align 4
-  store %156 %32, ptr %"<structcast>", align 4
-  %33 = getelementptr %155, ptr %3, i32 0, i32 0
-  %34 = getelementptr %156, ptr %"<structcast>", i32 0, i32 0
+  %32 = load %157, ptr %4, align 4
+  store %157 %32, ptr %"<structcast>", align 4
+  %33 = getelementptr %156, ptr %3, i32 0, i32 0
+  %34 = getelementptr %157, ptr %"<structcast>", i32 0, i32 0
   %35 = load i32, ptr %34, align 4
   store i32 %35, ptr %33, align 4
-  %36 = getelementptr %155, ptr %3, i32 0, i32 1
-  %37 = getelementptr %156, ptr %"<structcast>", i32 0, i32 1
+  %36 = getelementptr %156, ptr %3, i32 0, i32 1
+  %37 = getelementptr %157, ptr %"<structcast>", i32 0, i32 1
   %38 = load float, ptr %37, align 4
   store float %38, ptr %36, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.630"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.631"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -62444,9 +62588,9 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.630"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.631"(ptr %0, i64 %1) {
 entry:
-  %value = alloca %155, align 8
+  %value = alloca %156, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = getelementptr { i64 }, ptr %value, i32 0, i32 0
@@ -62456,7 +62600,7 @@ entry:
   %5 = getelementptr %62, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.631"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.632"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -62477,7 +62621,7 @@ merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %62, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  %17 = getelementptr %155, ptr %13, i64 %16
+  %17 = getelementptr %156, ptr %13, i64 %16
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %17, ptr align 4 %value, i64 8, i1 false)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %62, ptr %18, i32 0, i32 1
@@ -62492,7 +62636,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.631"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.632"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -62593,13 +62737,13 @@ dead11:                                           ; No predecessors!
 
 define internal zeroext i1 @"$Sequence.make_early_biases"(ptr %0) {
 entry:
-  %1 = alloca %155, align 8
-  %2 = alloca %155, align 8
-  %3 = alloca %156, align 8
-  %"<structcast>" = alloca %156, align 8
+  %1 = alloca %156, align 8
+  %2 = alloca %156, align 8
+  %3 = alloca %157, align 8
+  %"<structcast>" = alloca %157, align 8
   %i2 = alloca i64, align 8
-  %4 = alloca %155, align 8
-  %bias = alloca %155, align 8
+  %4 = alloca %156, align 8
+  %bias = alloca %156, align 8
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -62625,10 +62769,10 @@ forbody:                                          ; preds = %forcond
   %17 = getelementptr %62, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
   %19 = load i64, ptr %i, align 8
-  %20 = getelementptr %155, ptr %18, i64 %19
+  %20 = getelementptr %156, ptr %18, i64 %19
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %bias, ptr align 4 %20, i64 8, i1 false)
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %155, ptr %bias, i32 0, i32 0
+  %22 = getelementptr %156, ptr %bias, i32 0, i32 0
   %23 = load i32, ptr %22, align 4
   %24 = call zeroext i1 @"$Sequence.is_stop_token"(ptr %21, i32 %23)
   %25 = zext i1 %24 to i8
@@ -62644,7 +62788,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.630"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.631"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -62687,24 +62831,24 @@ forbody4:                                         ; preds = %forcond3
   %51 = load i64, ptr %i2, align 8
   %52 = getelementptr i32, ptr %50, i64 %51
   %53 = load i32, ptr %52, align 4
-  %54 = getelementptr %156, ptr %3, i32 0, i32 0
+  %54 = getelementptr %157, ptr %3, i32 0, i32 0
   store i32 %53, ptr %54, align 4
-  %55 = getelementptr %156, ptr %3, i32 0, i32 1
+  %55 = getelementptr %157, ptr %3, i32 0, i32 1
   store float -1.000000e+09, ptr %55, align 4
-  %56 = load %156, ptr %3, align 4
-  store %156 %56, ptr %"<structcast>", align 4
-  %57 = getelementptr %155, ptr %2, i32 0, i32 0
-  %58 = getelementptr %156, ptr %"<structcast>", i32 0, i32 0
+  %56 = load %157, ptr %3, align 4
+  store %157 %56, ptr %"<structcast>", align 4
+  %57 = getelementptr %156, ptr %2, i32 0, i32 0
+  %58 = getelementptr %157, ptr %"<structcast>", i32 0, i32 0
   %59 = load i32, ptr %58, align 4
   store i32 %59, ptr %57, align 4
-  %60 = getelementptr %155, ptr %2, i32 0, i32 1
-  %61 = getelementptr %156, ptr %"<structcast>", i32 0, i32 1
+  %60 = getelementptr %156, ptr %2, i32 0, i32 1
+  %61 = getelementptr %157, ptr %"<structcast>", i32 0, i32 1
   %62 = load float, ptr %61, align 4
   store float %62, ptr %60, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.630"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.631"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -62757,7 +62901,7 @@ dead:                                             ; No predecessors!
 else:                                             ; preds = %entry
   %11 = load ptr, ptr %item, align 8
   %12 = load ptr, ptr %limits, align 8
-  %13 = getelementptr %153, ptr %12, i32 0, i32 0
+  %13 = getelementptr %154, ptr %12, i32 0, i32 0
   %14 = load i32, ptr %13, align 4
   %15 = call zeroext i1 @"$Sequence.make_mask"(ptr %11, i32 %14)
   %16 = zext i1 %15 to i8
@@ -62841,8 +62985,8 @@ entry:
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
   %num_pages = alloca i32, align 4
-  %limits = alloca %153, align 8
-  %6 = alloca %153, align 8
+  %limits = alloca %154, align 8
+  %6 = alloca %154, align 8
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %item = alloca ptr, align 8
@@ -62872,12 +63016,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits"(ptr noalias sret(%153) %6, ptr %15)
+  call void @"$Loop.limits"(ptr noalias sret(%154) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = call i32 @"$Sequence.most_tokens_computed"(ptr %17)
-  %19 = getelementptr %153, ptr %limits, i32 0, i32 3
+  %19 = getelementptr %154, ptr %limits, i32 0, i32 3
   %20 = load i32, ptr %19, align 4
   %21 = call i32 @"$Sequence.pages_for"(ptr %16, i32 %18, i32 %20)
   store i32 %21, ptr %num_pages, align 4
@@ -63093,7 +63237,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %31, ptr %42, i32 0, i32 2
   %44 = getelementptr %32, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.634", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.635", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -63188,7 +63332,7 @@ then5:                                            ; preds = %then2
   %43 = getelementptr %32, ptr %42, i32 0, i32 8
   %44 = getelementptr %26, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.635", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.636", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -63214,8 +63358,8 @@ define internal i32 @"$Loop.start"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
-  %previous = alloca %157, align 8
-  %all = alloca %157, align 8
+  %previous = alloca %158, align 8
+  %all = alloca %158, align 8
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -63266,7 +63410,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.641", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.642", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -63809,7 +63953,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 216, ptr @"$string.636")
+  call void @"$check.fail"(ptr @"$string.19", i32 216, ptr @"$string.637")
   %13 = load %48, ptr %3, align 1
   br label %merge
 
@@ -65752,7 +65896,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.637", i32 203, ptr @"$string.638")
+  call void @"$check.fail"(ptr @"$string.638", i32 203, ptr @"$string.639")
   %10 = load %48, ptr %4, align 1
   br label %merge
 
@@ -65840,8 +65984,8 @@ entry:
 define internal void @"$Scheduler.push_segment"(ptr %0, ptr %1, i32 %2, i32 %3, i1 zeroext %4) {
 entry:
   %5 = alloca %59, align 8
-  %6 = alloca %158, align 8
-  %"<structcast>" = alloca %158, align 8
+  %6 = alloca %159, align 8
+  %"<structcast>" = alloca %159, align 8
   %is_decode = alloca i8, align 1
   %sample_row = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -65857,30 +66001,30 @@ entry:
   %9 = load i32, ptr %num_tokens, align 4
   %10 = load i32, ptr %sample_row, align 4
   %11 = load i8, ptr %is_decode, align 1
-  %12 = getelementptr %158, ptr %6, i32 0, i32 0
+  %12 = getelementptr %159, ptr %6, i32 0, i32 0
   store ptr %8, ptr %12, align 8
-  %13 = getelementptr %158, ptr %6, i32 0, i32 1
+  %13 = getelementptr %159, ptr %6, i32 0, i32 1
   store i32 %9, ptr %13, align 4
-  %14 = getelementptr %158, ptr %6, i32 0, i32 2
+  %14 = getelementptr %159, ptr %6, i32 0, i32 2
   store i32 %10, ptr %14, align 4
-  %15 = getelementptr %158, ptr %6, i32 0, i32 3
+  %15 = getelementptr %159, ptr %6, i32 0, i32 3
   store i8 %11, ptr %15, align 1
-  %16 = load %158, ptr %6, align 8
-  store %158 %16, ptr %"<structcast>", align 8
+  %16 = load %159, ptr %6, align 8
+  store %159 %16, ptr %"<structcast>", align 8
   %17 = getelementptr %59, ptr %5, i32 0, i32 0
-  %18 = getelementptr %158, ptr %"<structcast>", i32 0, i32 0
+  %18 = getelementptr %159, ptr %"<structcast>", i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   store ptr %19, ptr %17, align 8
   %20 = getelementptr %59, ptr %5, i32 0, i32 1
-  %21 = getelementptr %158, ptr %"<structcast>", i32 0, i32 1
+  %21 = getelementptr %159, ptr %"<structcast>", i32 0, i32 1
   %22 = load i32, ptr %21, align 4
   store i32 %22, ptr %20, align 4
   %23 = getelementptr %59, ptr %5, i32 0, i32 2
-  %24 = getelementptr %158, ptr %"<structcast>", i32 0, i32 2
+  %24 = getelementptr %159, ptr %"<structcast>", i32 0, i32 2
   %25 = load i32, ptr %24, align 4
   store i32 %25, ptr %23, align 4
   %26 = getelementptr %59, ptr %5, i32 0, i32 3
-  %27 = getelementptr %158, ptr %"<structcast>", i32 0, i32 3
+  %27 = getelementptr %159, ptr %"<structcast>", i32 0, i32 3
   %28 = load i8, ptr %27, align 1
   store i8 %28, ptr %26, align 1
   %29 = load ptr, ptr %self, align 8
@@ -65977,15 +66121,15 @@ forbody:                                          ; preds = %forcond
   %41 = getelementptr %62, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = load i64, ptr %i, align 8
-  %44 = getelementptr %155, ptr %42, i64 %43
-  %45 = getelementptr %155, ptr %44, i32 0, i32 0
+  %44 = getelementptr %156, ptr %42, i64 %43
+  %45 = getelementptr %156, ptr %44, i32 0, i32 0
   %46 = load i32, ptr %45, align 4
   %47 = load ptr, ptr %biases, align 8
   %48 = getelementptr %62, ptr %47, i32 0, i32 0
   %49 = load ptr, ptr %48, align 8
   %50 = load i64, ptr %i, align 8
-  %51 = getelementptr %155, ptr %49, i64 %50
-  %52 = getelementptr %155, ptr %51, i32 0, i32 1
+  %51 = getelementptr %156, ptr %49, i64 %50
+  %52 = getelementptr %156, ptr %51, i32 0, i32 1
   %53 = load float, ptr %52, align 4
   call void @"$StepPlan.add_bias"(ptr %39, i32 %46, float %53)
   %54 = load %48, ptr %3, align 1
@@ -66049,7 +66193,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.20", i32 255, ptr @"$string.639")
+  call void @"$check.fail"(ptr @"$string.20", i32 255, ptr @"$string.640")
   %15 = load %48, ptr %5, align 1
   br label %merge
 
@@ -66924,7 +67068,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.34", i32 143, ptr @"$string.640")
+  call void @"$check.fail"(ptr @"$string.34", i32 143, ptr @"$string.641")
   %7 = load %48, ptr %2, align 1
   br label %merge
 
@@ -67670,15 +67814,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %31, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.642"(ptr %41)
+  call void @"$Vector.free.643"(ptr %41)
   %42 = load %48, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %31, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.642"(ptr %44)
+  call void @"$Vector.free.643"(ptr %44)
   %45 = load %48, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %31, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.642"(ptr %47)
+  call void @"$Vector.free.643"(ptr %47)
   %48 = load %48, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %31, ptr %49, i32 0, i32 3
@@ -67780,7 +67924,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.642"(ptr %0) {
+define internal void @"$Vector.free.643"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -67792,12 +67936,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.643"(ptr %7)
+  call void @"$Vector.init.644"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.643"(ptr %0) {
+define internal void @"$Vector.init.644"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -67847,19 +67991,19 @@ entry:
   %24 = load %48, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %33, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.644"(ptr %26)
+  call void @"$Vector.free.645"(ptr %26)
   %27 = load %48, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %33, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.642"(ptr %29)
+  call void @"$Vector.free.643"(ptr %29)
   %30 = load %48, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %33, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.642"(ptr %32)
+  call void @"$Vector.free.643"(ptr %32)
   %33 = load %48, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %33, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.642"(ptr %35)
+  call void @"$Vector.free.643"(ptr %35)
   %36 = load %48, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %33, ptr %37, i32 0, i32 11
@@ -67867,11 +68011,11 @@ entry:
   %39 = load %48, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %33, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.646"(ptr %41)
+  call void @"$Vector.free.647"(ptr %41)
   %42 = load %48, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %33, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.646"(ptr %44)
+  call void @"$Vector.free.647"(ptr %44)
   %45 = load %48, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %33, ptr %46, i32 0, i32 1
@@ -67926,12 +68070,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.642"(ptr %28)
+  call void @"$Vector.free.643"(ptr %28)
   %29 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.644"(ptr %0) {
+define internal void @"$Vector.free.645"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -67943,12 +68087,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.645"(ptr %7)
+  call void @"$Vector.init.646"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.645"(ptr %0) {
+define internal void @"$Vector.init.646"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -67964,7 +68108,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.646"(ptr %0) {
+define internal void @"$Vector.free.647"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -67976,12 +68120,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.647"(ptr %7)
+  call void @"$Vector.init.648"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.647"(ptr %0) {
+define internal void @"$Vector.init.648"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -68663,7 +68807,7 @@ then:                                             ; preds = %or.lhs.false, %or.l
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
   %7 = load ptr, ptr %info, align 8
-  %8 = getelementptr %159, ptr %7, i32 0, i32 0
+  %8 = getelementptr %160, ptr %7, i32 0, i32 0
   %9 = load i32, ptr %8, align 4
   %10 = zext i32 %9 to i64
   %11 = icmp ne i64 %10, 456
@@ -68719,7 +68863,7 @@ entry:
   %13 = getelementptr %6, ptr %12, i32 0, i32 3
   %14 = load i32, ptr %13, align 4
   %15 = load ptr, ptr %info, align 8
-  %16 = getelementptr %159, ptr %15, i32 0, i32 4
+  %16 = getelementptr %160, ptr %15, i32 0, i32 4
   store i32 %14, ptr %16, align 4
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %1, ptr %17, i32 0, i32 2
@@ -68727,7 +68871,7 @@ entry:
   %20 = getelementptr %6, ptr %19, i32 0, i32 1
   %21 = load i32, ptr %20, align 4
   %22 = load ptr, ptr %info, align 8
-  %23 = getelementptr %159, ptr %22, i32 0, i32 5
+  %23 = getelementptr %160, ptr %22, i32 0, i32 5
   store i32 %21, ptr %23, align 4
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %1, ptr %24, i32 0, i32 2
@@ -68735,7 +68879,7 @@ entry:
   %27 = getelementptr %6, ptr %26, i32 0, i32 2
   %28 = load i32, ptr %27, align 4
   %29 = load ptr, ptr %info, align 8
-  %30 = getelementptr %159, ptr %29, i32 0, i32 6
+  %30 = getelementptr %160, ptr %29, i32 0, i32 6
   store i32 %28, ptr %30, align 4
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %1, ptr %31, i32 0, i32 2
@@ -68743,52 +68887,52 @@ entry:
   %34 = getelementptr %6, ptr %33, i32 0, i32 18
   %35 = load i32, ptr %34, align 4
   %36 = load ptr, ptr %info, align 8
-  %37 = getelementptr %159, ptr %36, i32 0, i32 7
+  %37 = getelementptr %160, ptr %36, i32 0, i32 7
   store i32 %35, ptr %37, align 4
   %38 = load ptr, ptr %planned, align 8
   %39 = getelementptr %23, ptr %38, i32 0, i32 2
   %40 = getelementptr %24, ptr %39, i32 0, i32 1
   %41 = load i32, ptr %40, align 4
   %42 = load ptr, ptr %info, align 8
-  %43 = getelementptr %159, ptr %42, i32 0, i32 1
+  %43 = getelementptr %160, ptr %42, i32 0, i32 1
   store i32 %41, ptr %43, align 4
   %44 = load ptr, ptr %planned, align 8
   %45 = getelementptr %23, ptr %44, i32 0, i32 2
   %46 = getelementptr %24, ptr %45, i32 0, i32 5
   %47 = load i32, ptr %46, align 4
   %48 = load ptr, ptr %info, align 8
-  %49 = getelementptr %159, ptr %48, i32 0, i32 8
+  %49 = getelementptr %160, ptr %48, i32 0, i32 8
   store i32 %47, ptr %49, align 4
   %50 = load ptr, ptr %planned, align 8
   %51 = getelementptr %23, ptr %50, i32 0, i32 2
   %52 = getelementptr %24, ptr %51, i32 0, i32 6
   %53 = load i32, ptr %52, align 4
   %54 = load ptr, ptr %info, align 8
-  %55 = getelementptr %159, ptr %54, i32 0, i32 9
+  %55 = getelementptr %160, ptr %54, i32 0, i32 9
   store i32 %53, ptr %55, align 4
   %56 = load ptr, ptr %planned, align 8
   %57 = getelementptr %23, ptr %56, i32 0, i32 2
   %58 = getelementptr %24, ptr %57, i32 0, i32 7
   %59 = load i32, ptr %58, align 4
   %60 = load ptr, ptr %info, align 8
-  %61 = getelementptr %159, ptr %60, i32 0, i32 10
+  %61 = getelementptr %160, ptr %60, i32 0, i32 10
   store i32 %59, ptr %61, align 4
   %62 = load ptr, ptr %planned, align 8
   %63 = getelementptr %23, ptr %62, i32 0, i32 2
   %64 = getelementptr %24, ptr %63, i32 0, i32 9
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %info, align 8
-  %67 = getelementptr %159, ptr %66, i32 0, i32 12
+  %67 = getelementptr %160, ptr %66, i32 0, i32 12
   store i32 %65, ptr %67, align 4
   %68 = load ptr, ptr %planned, align 8
   %69 = getelementptr %23, ptr %68, i32 0, i32 2
   %70 = getelementptr %24, ptr %69, i32 0, i32 11
   %71 = load i32, ptr %70, align 4
   %72 = load ptr, ptr %info, align 8
-  %73 = getelementptr %159, ptr %72, i32 0, i32 13
+  %73 = getelementptr %160, ptr %72, i32 0, i32 13
   store i32 %71, ptr %73, align 4
   %74 = load ptr, ptr %info, align 8
-  %75 = getelementptr %159, ptr %74, i32 0, i32 2
+  %75 = getelementptr %160, ptr %74, i32 0, i32 2
   %76 = getelementptr [128 x i8], ptr %75, i32 0, i32 0
   %77 = getelementptr i8, ptr %76, i64 0
   %78 = load ptr, ptr %self, align 8
@@ -68798,7 +68942,7 @@ entry:
   %82 = getelementptr i8, ptr %81, i64 0
   %83 = call ptr @memcpy(ptr %77, ptr %82, i64 128)
   %84 = load ptr, ptr %info, align 8
-  %85 = getelementptr %159, ptr %84, i32 0, i32 3
+  %85 = getelementptr %160, ptr %84, i32 0, i32 3
   %86 = getelementptr [64 x i8], ptr %85, i32 0, i32 0
   %87 = getelementptr i8, ptr %86, i64 0
   %88 = load ptr, ptr %self, align 8
@@ -68812,14 +68956,14 @@ entry:
   %96 = getelementptr %23, ptr %95, i32 0, i32 4
   %97 = load i32, ptr %96, align 4
   %98 = load ptr, ptr %info, align 8
-  %99 = getelementptr %159, ptr %98, i32 0, i32 11
+  %99 = getelementptr %160, ptr %98, i32 0, i32 11
   store i32 %97, ptr %99, align 4
   %100 = load ptr, ptr %self, align 8
   %101 = getelementptr %1, ptr %100, i32 0, i32 2
   %102 = getelementptr %4, ptr %101, i32 0, i32 10
   %103 = load i64, ptr %102, align 8
   %104 = load ptr, ptr %info, align 8
-  %105 = getelementptr %159, ptr %104, i32 0, i32 22
+  %105 = getelementptr %160, ptr %104, i32 0, i32 22
   store i64 %103, ptr %105, align 8
   %106 = load ptr, ptr %self, align 8
   %107 = getelementptr %1, ptr %106, i32 0, i32 2
@@ -68827,7 +68971,7 @@ entry:
   %109 = getelementptr %16, ptr %108, i32 0, i32 7
   %110 = load i64, ptr %109, align 8
   %111 = load ptr, ptr %info, align 8
-  %112 = getelementptr %159, ptr %111, i32 0, i32 23
+  %112 = getelementptr %160, ptr %111, i32 0, i32 23
   store i64 %110, ptr %112, align 8
   %113 = load ptr, ptr %planned, align 8
   %114 = getelementptr %23, ptr %113, i32 0, i32 14
@@ -68835,7 +68979,7 @@ entry:
   %116 = load i64, ptr %num_ranks, align 8
   %117 = mul i64 %115, %116
   %118 = load ptr, ptr %info, align 8
-  %119 = getelementptr %159, ptr %118, i32 0, i32 24
+  %119 = getelementptr %160, ptr %118, i32 0, i32 24
   store i64 %117, ptr %119, align 8
   %120 = load ptr, ptr %planned, align 8
   %121 = getelementptr %23, ptr %120, i32 0, i32 13
@@ -68848,7 +68992,7 @@ entry:
   %128 = load i64, ptr %num_ranks, align 8
   %129 = mul i64 %127, %128
   %130 = load ptr, ptr %info, align 8
-  %131 = getelementptr %159, ptr %130, i32 0, i32 25
+  %131 = getelementptr %160, ptr %130, i32 0, i32 25
   store i64 %129, ptr %131, align 8
   %132 = load ptr, ptr %planned, align 8
   %133 = getelementptr %23, ptr %132, i32 0, i32 15
@@ -68856,7 +69000,7 @@ entry:
   %135 = load i64, ptr %num_ranks, align 8
   %136 = mul i64 %134, %135
   %137 = load ptr, ptr %info, align 8
-  %138 = getelementptr %159, ptr %137, i32 0, i32 26
+  %138 = getelementptr %160, ptr %137, i32 0, i32 26
   store i64 %136, ptr %138, align 8
   %139 = load ptr, ptr %planned, align 8
   %140 = load ptr, ptr %planned, align 8
@@ -68864,39 +69008,39 @@ entry:
   %142 = load i32, ptr %141, align 4
   %143 = call i64 @"$Plan.kv_bytes_per_token"(ptr %139, i32 %142)
   %144 = load ptr, ptr %info, align 8
-  %145 = getelementptr %159, ptr %144, i32 0, i32 27
+  %145 = getelementptr %160, ptr %144, i32 0, i32 27
   store i64 %143, ptr %145, align 8
   %146 = load ptr, ptr %self, align 8
   %147 = getelementptr %1, ptr %146, i32 0, i32 7
   %148 = load i64, ptr %147, align 8
   %149 = load ptr, ptr %info, align 8
-  %150 = getelementptr %159, ptr %149, i32 0, i32 28
+  %150 = getelementptr %160, ptr %149, i32 0, i32 28
   store i64 %148, ptr %150, align 8
   %151 = load ptr, ptr %self, align 8
   %152 = getelementptr %1, ptr %151, i32 0, i32 4
   %153 = getelementptr %27, ptr %152, i32 0, i32 21
   %154 = load i64, ptr %153, align 8
   %155 = load ptr, ptr %info, align 8
-  %156 = getelementptr %159, ptr %155, i32 0, i32 38
+  %156 = getelementptr %160, ptr %155, i32 0, i32 38
   store i64 %154, ptr %156, align 8
   %157 = load ptr, ptr %self, align 8
   %158 = getelementptr %1, ptr %157, i32 0, i32 4
   %159 = getelementptr %27, ptr %158, i32 0, i32 20
   %160 = load i64, ptr %159, align 8
   %161 = load ptr, ptr %info, align 8
-  %162 = getelementptr %159, ptr %161, i32 0, i32 40
+  %162 = getelementptr %160, ptr %161, i32 0, i32 40
   store i64 %160, ptr %162, align 8
   %163 = load ptr, ptr %self, align 8
   %164 = getelementptr %1, ptr %163, i32 0, i32 8
   %165 = load i64, ptr %164, align 8
   %166 = load ptr, ptr %info, align 8
-  %167 = getelementptr %159, ptr %166, i32 0, i32 42
+  %167 = getelementptr %160, ptr %166, i32 0, i32 42
   store i64 %165, ptr %167, align 8
   %168 = load ptr, ptr %self, align 8
   %169 = getelementptr %1, ptr %168, i32 0, i32 9
   %170 = load i64, ptr %169, align 8
   %171 = load ptr, ptr %info, align 8
-  %172 = getelementptr %159, ptr %171, i32 0, i32 43
+  %172 = getelementptr %160, ptr %171, i32 0, i32 43
   store i64 %170, ptr %172, align 8
   %173 = load ptr, ptr %self, align 8
   %174 = getelementptr %1, ptr %173, i32 0, i32 4
@@ -68906,7 +69050,7 @@ entry:
   %178 = getelementptr %50, ptr %177, i32 0, i32 12
   %179 = load i32, ptr %178, align 4
   %180 = load ptr, ptr %info, align 8
-  %181 = getelementptr %159, ptr %180, i32 0, i32 44
+  %181 = getelementptr %160, ptr %180, i32 0, i32 44
   store i32 %179, ptr %181, align 4
   %182 = load ptr, ptr %planned, align 8
   %183 = getelementptr %23, ptr %182, i32 0, i32 7
@@ -68914,7 +69058,7 @@ entry:
   %185 = trunc i8 %184 to i1
   %186 = select i1 %185, i32 1, i32 0
   %187 = load ptr, ptr %info, align 8
-  %188 = getelementptr %159, ptr %187, i32 0, i32 45
+  %188 = getelementptr %160, ptr %187, i32 0, i32 45
   store i32 %186, ptr %188, align 4
   %189 = load ptr, ptr %self, align 8
   %190 = getelementptr %1, ptr %189, i32 0, i32 5
@@ -68943,25 +69087,25 @@ entry:
   %9 = getelementptr %45, ptr %8, i32 0, i32 1
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %target, align 8
-  %12 = getelementptr %159, ptr %11, i32 0, i32 14
+  %12 = getelementptr %160, ptr %11, i32 0, i32 14
   store i32 %10, ptr %12, align 4
   %13 = load ptr, ptr %p, align 8
   %14 = getelementptr %45, ptr %13, i32 0, i32 2
   %15 = load i32, ptr %14, align 4
   %16 = load ptr, ptr %target, align 8
-  %17 = getelementptr %159, ptr %16, i32 0, i32 15
+  %17 = getelementptr %160, ptr %16, i32 0, i32 15
   store i32 %15, ptr %17, align 4
   %18 = load ptr, ptr %p, align 8
   %19 = getelementptr %45, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = load ptr, ptr %target, align 8
-  %22 = getelementptr %159, ptr %21, i32 0, i32 16
+  %22 = getelementptr %160, ptr %21, i32 0, i32 16
   store i32 %20, ptr %22, align 4
   %23 = load ptr, ptr %p, align 8
   %24 = getelementptr %45, ptr %23, i32 0, i32 3
   %25 = load i32, ptr %24, align 4
   %26 = load ptr, ptr %target, align 8
-  %27 = getelementptr %159, ptr %26, i32 0, i32 17
+  %27 = getelementptr %160, ptr %26, i32 0, i32 17
   store i32 %25, ptr %27, align 4
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %31, ptr %28, i32 0, i32 18
@@ -68969,7 +69113,7 @@ entry:
   %31 = load i64, ptr %30, align 8
   %32 = trunc i64 %31 to i32
   %33 = load ptr, ptr %target, align 8
-  %34 = getelementptr %159, ptr %33, i32 0, i32 18
+  %34 = getelementptr %160, ptr %33, i32 0, i32 18
   store i32 %32, ptr %34, align 4
   %35 = load ptr, ptr %p, align 8
   %36 = getelementptr %45, ptr %35, i32 0, i32 6
@@ -68982,16 +69126,16 @@ entry:
   %43 = add i64 %38, %42
   %44 = trunc i64 %43 to i32
   %45 = load ptr, ptr %target, align 8
-  %46 = getelementptr %159, ptr %45, i32 0, i32 19
+  %46 = getelementptr %160, ptr %45, i32 0, i32 19
   store i32 %44, ptr %46, align 4
   %47 = load ptr, ptr %p, align 8
   %48 = getelementptr %45, ptr %47, i32 0, i32 8
   %49 = load i32, ptr %48, align 4
   %50 = load ptr, ptr %target, align 8
-  %51 = getelementptr %159, ptr %50, i32 0, i32 20
+  %51 = getelementptr %160, ptr %50, i32 0, i32 20
   store i32 %49, ptr %51, align 4
   %52 = load ptr, ptr %target, align 8
-  %53 = getelementptr %159, ptr %52, i32 0, i32 21
+  %53 = getelementptr %160, ptr %52, i32 0, i32 21
   store i32 0, ptr %53, align 4
   %54 = load ptr, ptr %self, align 8
   %55 = getelementptr %31, ptr %54, i32 0, i32 15
@@ -69001,7 +69145,7 @@ entry:
 
 then:                                             ; preds = %entry
   %58 = load ptr, ptr %target, align 8
-  %59 = getelementptr %159, ptr %58, i32 0, i32 21
+  %59 = getelementptr %160, ptr %58, i32 0, i32 21
   store i32 1, ptr %59, align 4
   br label %merge
 
@@ -69014,73 +69158,73 @@ merge:                                            ; preds = %else, %then
   %62 = getelementptr %38, ptr %61, i32 0, i32 0
   %63 = load i64, ptr %62, align 8
   %64 = load ptr, ptr %target, align 8
-  %65 = getelementptr %159, ptr %64, i32 0, i32 29
+  %65 = getelementptr %160, ptr %64, i32 0, i32 29
   store i64 %63, ptr %65, align 8
   %66 = load ptr, ptr %p, align 8
   %67 = getelementptr %45, ptr %66, i32 0, i32 0
   %68 = getelementptr %38, ptr %67, i32 0, i32 1
   %69 = load i64, ptr %68, align 8
   %70 = load ptr, ptr %target, align 8
-  %71 = getelementptr %159, ptr %70, i32 0, i32 30
+  %71 = getelementptr %160, ptr %70, i32 0, i32 30
   store i64 %69, ptr %71, align 8
   %72 = load ptr, ptr %p, align 8
   %73 = getelementptr %45, ptr %72, i32 0, i32 0
   %74 = getelementptr %38, ptr %73, i32 0, i32 2
   %75 = load i64, ptr %74, align 8
   %76 = load ptr, ptr %target, align 8
-  %77 = getelementptr %159, ptr %76, i32 0, i32 31
+  %77 = getelementptr %160, ptr %76, i32 0, i32 31
   store i64 %75, ptr %77, align 8
   %78 = load ptr, ptr %p, align 8
   %79 = getelementptr %45, ptr %78, i32 0, i32 0
   %80 = getelementptr %38, ptr %79, i32 0, i32 3
   %81 = load i64, ptr %80, align 8
   %82 = load ptr, ptr %target, align 8
-  %83 = getelementptr %159, ptr %82, i32 0, i32 32
+  %83 = getelementptr %160, ptr %82, i32 0, i32 32
   store i64 %81, ptr %83, align 8
   %84 = load ptr, ptr %p, align 8
   %85 = getelementptr %45, ptr %84, i32 0, i32 0
   %86 = getelementptr %38, ptr %85, i32 0, i32 4
   %87 = load i64, ptr %86, align 8
   %88 = load ptr, ptr %target, align 8
-  %89 = getelementptr %159, ptr %88, i32 0, i32 33
+  %89 = getelementptr %160, ptr %88, i32 0, i32 33
   store i64 %87, ptr %89, align 8
   %90 = load ptr, ptr %p, align 8
   %91 = getelementptr %45, ptr %90, i32 0, i32 5
   %92 = load i64, ptr %91, align 8
   %93 = load ptr, ptr %target, align 8
-  %94 = getelementptr %159, ptr %93, i32 0, i32 34
+  %94 = getelementptr %160, ptr %93, i32 0, i32 34
   store i64 %92, ptr %94, align 8
   %95 = load ptr, ptr %p, align 8
   %96 = getelementptr %45, ptr %95, i32 0, i32 0
   %97 = getelementptr %38, ptr %96, i32 0, i32 6
   %98 = load i64, ptr %97, align 8
   %99 = load ptr, ptr %target, align 8
-  %100 = getelementptr %159, ptr %99, i32 0, i32 35
+  %100 = getelementptr %160, ptr %99, i32 0, i32 35
   store i64 %98, ptr %100, align 8
   %101 = load ptr, ptr %p, align 8
   %102 = getelementptr %45, ptr %101, i32 0, i32 0
   %103 = getelementptr %38, ptr %102, i32 0, i32 5
   %104 = load i64, ptr %103, align 8
   %105 = load ptr, ptr %target, align 8
-  %106 = getelementptr %159, ptr %105, i32 0, i32 41
+  %106 = getelementptr %160, ptr %105, i32 0, i32 41
   store i64 %104, ptr %106, align 8
   %107 = load ptr, ptr %p, align 8
   %108 = getelementptr %45, ptr %107, i32 0, i32 9
   %109 = load i64, ptr %108, align 8
   %110 = load ptr, ptr %target, align 8
-  %111 = getelementptr %159, ptr %110, i32 0, i32 36
+  %111 = getelementptr %160, ptr %110, i32 0, i32 36
   store i64 %109, ptr %111, align 8
   %112 = load ptr, ptr %p, align 8
   %113 = getelementptr %45, ptr %112, i32 0, i32 11
   %114 = load i64, ptr %113, align 8
   %115 = load ptr, ptr %target, align 8
-  %116 = getelementptr %159, ptr %115, i32 0, i32 39
+  %116 = getelementptr %160, ptr %115, i32 0, i32 39
   store i64 %114, ptr %116, align 8
   %117 = load ptr, ptr %p, align 8
   %118 = getelementptr %45, ptr %117, i32 0, i32 10
   %119 = load i64, ptr %118, align 8
   %120 = load ptr, ptr %target, align 8
-  %121 = getelementptr %159, ptr %120, i32 0, i32 37
+  %121 = getelementptr %160, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock"(ptr %122)
@@ -69126,7 +69270,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %0, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.683", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.684", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -69175,7 +69319,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %0, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.648")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.649")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -69217,7 +69361,7 @@ then9:                                            ; preds = %then5
   %32 = getelementptr %0, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.649")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.650")
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -69738,7 +69882,7 @@ then2:                                            ; preds = %merge
   %21 = getelementptr %23, ptr %20, i32 0, i32 21
   %22 = getelementptr [512 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.650", ptr %19, ptr %23)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %14, i64 1024, ptr @"$string.651", ptr %19, ptr %23)
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -69860,7 +70004,7 @@ then4:                                            ; preds = %then
   %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
   %75 = getelementptr i8, ptr %74, i64 0
   %76 = load i32, ptr %world_size, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.651", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.652", i32 %76)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -70028,7 +70172,7 @@ then3:                                            ; preds = %then
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %i, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.652", i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.653", i32 %26)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -70046,11 +70190,11 @@ else:                                             ; preds = %forbody
 merge1:                                           ; preds = %else, %dead
   %28 = load ptr, ptr %self, align 8
   %29 = load ptr, ptr %thread, align 8
-  %30 = getelementptr %160, ptr %29, i32 0, i32 0
+  %30 = getelementptr %161, ptr %29, i32 0, i32 0
   store ptr %28, ptr %30, align 8
   %31 = load i32, ptr %i, align 4
   %32 = load ptr, ptr %thread, align 8
-  %33 = getelementptr %160, ptr %32, i32 0, i32 1
+  %33 = getelementptr %161, ptr %32, i32 0, i32 1
   store i32 %31, ptr %33, align 4
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %27, ptr %34, i32 0, i32 4
@@ -70087,7 +70231,7 @@ then10:                                           ; preds = %then6
   %57 = load i32, ptr %i, align 4
   %58 = load i32, ptr %code, align 4
   %59 = call ptr @strerror(i32 %58)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.653", i32 %57, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.654", i32 %57, ptr %59)
   br label %merge9
 
 else11:                                           ; preds = %then6
@@ -70133,10 +70277,10 @@ entry:
   %4 = load ptr, ptr %argument, align 8
   store ptr %4, ptr %thread, align 8
   %5 = load ptr, ptr %thread, align 8
-  %6 = getelementptr %160, ptr %5, i32 0, i32 0
+  %6 = getelementptr %161, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = load ptr, ptr %thread, align 8
-  %9 = getelementptr %160, ptr %8, i32 0, i32 1
+  %9 = getelementptr %161, ptr %8, i32 0, i32 1
   %10 = load i32, ptr %9, align 4
   store ptr %7, ptr %group, align 8
   store i32 %10, ptr %index, align 4
@@ -70269,10 +70413,10 @@ merge:                                            ; preds = %else, %then
 
 define internal i32 @"$load.ranks"(ptr %0, ptr %1, ptr %2) {
 entry:
-  %loading = alloca %161, align 8
-  %3 = alloca %161, align 8
-  %4 = alloca %162, align 8
-  %"<structcast>" = alloca %162, align 8
+  %loading = alloca %162, align 8
+  %3 = alloca %162, align 8
+  %4 = alloca %163, align 8
+  %"<structcast>" = alloca %163, align 8
   %message = alloca ptr, align 8
   %planned = alloca ptr, align 8
   %group = alloca ptr, align 8
@@ -70291,24 +70435,24 @@ entry:
   %14 = getelementptr %27, ptr %13, i32 0, i32 0
   %15 = load i32, ptr %14, align 4
   %16 = call i32 @"$threads_per_rank"(i32 %12, i32 %15)
-  %17 = getelementptr %162, ptr %4, i32 0, i32 0
+  %17 = getelementptr %163, ptr %4, i32 0, i32 0
   store ptr %5, ptr %17, align 8
-  %18 = getelementptr %162, ptr %4, i32 0, i32 1
+  %18 = getelementptr %163, ptr %4, i32 0, i32 1
   store ptr %8, ptr %18, align 8
-  %19 = getelementptr %162, ptr %4, i32 0, i32 2
+  %19 = getelementptr %163, ptr %4, i32 0, i32 2
   store i32 %16, ptr %19, align 4
-  %20 = load %162, ptr %4, align 8
-  store %162 %20, ptr %"<structcast>", align 8
-  %21 = getelementptr %161, ptr %3, i32 0, i32 0
-  %22 = getelementptr %162, ptr %"<structcast>", i32 0, i32 0
+  %20 = load %163, ptr %4, align 8
+  store %163 %20, ptr %"<structcast>", align 8
+  %21 = getelementptr %162, ptr %3, i32 0, i32 0
+  %22 = getelementptr %163, ptr %"<structcast>", i32 0, i32 0
   %23 = load ptr, ptr %22, align 8
   store ptr %23, ptr %21, align 8
-  %24 = getelementptr %161, ptr %3, i32 0, i32 1
-  %25 = getelementptr %162, ptr %"<structcast>", i32 0, i32 1
+  %24 = getelementptr %162, ptr %3, i32 0, i32 1
+  %25 = getelementptr %163, ptr %"<structcast>", i32 0, i32 1
   %26 = load ptr, ptr %25, align 8
   store ptr %26, ptr %24, align 8
-  %27 = getelementptr %161, ptr %3, i32 0, i32 2
-  %28 = getelementptr %162, ptr %"<structcast>", i32 0, i32 2
+  %27 = getelementptr %162, ptr %3, i32 0, i32 2
+  %28 = getelementptr %163, ptr %"<structcast>", i32 0, i32 2
   %29 = load i32, ptr %28, align 4
   store i32 %29, ptr %27, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %loading, ptr align 8 %3, i64 24, i1 false)
@@ -70392,7 +70536,7 @@ entry:
   %3 = load ptr, ptr %context, align 8
   store ptr %3, ptr %loading, align 8
   %4 = load ptr, ptr %loading, align 8
-  %5 = getelementptr %161, ptr %4, i32 0, i32 0
+  %5 = getelementptr %162, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %23, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
@@ -70401,7 +70545,7 @@ entry:
   %11 = getelementptr %50, ptr %10, i32 0, i32 5
   store ptr %9, ptr %11, align 8
   %12 = load ptr, ptr %loading, align 8
-  %13 = getelementptr %161, ptr %12, i32 0, i32 0
+  %13 = getelementptr %162, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = getelementptr %23, ptr %14, i32 0, i32 3
   %16 = load i32, ptr %15, align 4
@@ -70409,7 +70553,7 @@ entry:
   %18 = getelementptr %50, ptr %17, i32 0, i32 2
   store i32 %16, ptr %18, align 4
   %19 = load ptr, ptr %loading, align 8
-  %20 = getelementptr %161, ptr %19, i32 0, i32 0
+  %20 = getelementptr %162, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   %22 = getelementptr %23, ptr %21, i32 0, i32 7
   %23 = load i8, ptr %22, align 1
@@ -70432,7 +70576,7 @@ and.end:                                          ; preds = %and.rhs, %entry
   %34 = getelementptr %50, ptr %33, i32 0, i32 15
   store i8 %32, ptr %34, align 1
   %35 = load ptr, ptr %loading, align 8
-  %36 = getelementptr %161, ptr %35, i32 0, i32 0
+  %36 = getelementptr %162, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
   %38 = getelementptr %23, ptr %37, i32 0, i32 2
   %39 = getelementptr %24, ptr %38, i32 0, i32 22
@@ -70509,7 +70653,7 @@ else9:                                            ; preds = %merge2
 merge7:                                           ; preds = %else9, %dead10
   %71 = load ptr, ptr %self, align 8
   %72 = load ptr, ptr %loading, align 8
-  %73 = getelementptr %161, ptr %72, i32 0, i32 0
+  %73 = getelementptr %162, ptr %72, i32 0, i32 0
   %74 = load ptr, ptr %73, align 8
   %75 = load ptr, ptr %message, align 8
   %76 = call i32 @"$fill_rope_table"(ptr %71, ptr %74, ptr %75)
@@ -70533,7 +70677,7 @@ else14:                                           ; preds = %merge7
 merge12:                                          ; preds = %else14, %dead15
   %82 = load ptr, ptr %self, align 8
   %83 = load ptr, ptr %loading, align 8
-  %84 = getelementptr %161, ptr %83, i32 0, i32 0
+  %84 = getelementptr %162, ptr %83, i32 0, i32 0
   %85 = load ptr, ptr %84, align 8
   %86 = load ptr, ptr %message, align 8
   %87 = call i32 @"$place_weights"(ptr %82, ptr %85, ptr %86)
@@ -70565,12 +70709,12 @@ entry:
   %11 = getelementptr %139, ptr %options, i32 0, i32 2
   store i32 %10, ptr %11, align 4
   %12 = load ptr, ptr %loading, align 8
-  %13 = getelementptr %161, ptr %12, i32 0, i32 2
+  %13 = getelementptr %162, ptr %12, i32 0, i32 2
   %14 = load i32, ptr %13, align 4
   %15 = getelementptr %139, ptr %options, i32 0, i32 3
   store i32 %14, ptr %15, align 4
   %16 = load ptr, ptr %loading, align 8
-  %17 = getelementptr %161, ptr %16, i32 0, i32 1
+  %17 = getelementptr %162, ptr %16, i32 0, i32 1
   %18 = load ptr, ptr %17, align 8
   %19 = getelementptr %139, ptr %options, i32 0, i32 4
   store ptr %18, ptr %19, align 8
@@ -70638,7 +70782,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.654", i32 -1, ptr %30)
+  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.655", i32 -1, ptr %30)
   %31 = load %48, ptr %3, align 1
   %32 = load i32, ptr %code, align 4
   ret i32 %32
@@ -70675,7 +70819,7 @@ merge1:                                           ; preds = %else, %dead
 then4:                                            ; preds = %merge1
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.654", i32 -1, ptr %53)
+  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.655", i32 -1, ptr %53)
   %54 = load %48, ptr %2, align 1
   %55 = load i32, ptr %code2, align 4
   ret i32 %55
@@ -70718,7 +70862,7 @@ entry:
   store ptr %1, ptr %loading, align 8
   store ptr %2, ptr %message, align 8
   %8 = load ptr, ptr %loading, align 8
-  %9 = getelementptr %161, ptr %8, i32 0, i32 0
+  %9 = getelementptr %162, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   store ptr %10, ptr %planned, align 8
   %11 = load ptr, ptr %planned, align 8
@@ -70787,7 +70931,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.656", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.657", i32 -1, ptr %56)
   %57 = load %48, ptr %6, align 1
   %58 = load i32, ptr %code1, align 4
   ret i32 %58
@@ -70832,7 +70976,7 @@ then7:                                            ; preds = %merge2
 then11:                                           ; preds = %then7
   %83 = load ptr, ptr %self, align 8
   %84 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.657", i32 -1, ptr %84)
+  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.658", i32 -1, ptr %84)
   %85 = load %48, ptr %5, align 1
   %86 = load i32, ptr %code9, align 4
   ret i32 %86
@@ -70925,7 +71069,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %20, ptr @"$string.655", i32 -1, ptr %21)
+  call void @"$Rank.describe_failure"(ptr %20, ptr @"$string.656", i32 -1, ptr %21)
   %22 = load %48, ptr %4, align 1
   %23 = load i32, ptr %code, align 4
   ret i32 %23
@@ -71033,7 +71177,7 @@ define internal i32 @"$fill_rope_table"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
-  %args = alloca %163, align 8
+  %args = alloca %164, align 8
   %message = alloca ptr, align 8
   %planned = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -71045,32 +71189,32 @@ entry:
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %6, ptr %6, i32 0, i32 8
   %8 = load double, ptr %7, align 8
-  %9 = getelementptr %163, ptr %args, i32 0, i32 0
+  %9 = getelementptr %164, ptr %args, i32 0, i32 0
   store double %8, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %50, ptr %10, i32 0, i32 5
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %6, ptr %12, i32 0, i32 7
   %14 = load i32, ptr %13, align 4
-  %15 = getelementptr %163, ptr %args, i32 0, i32 1
+  %15 = getelementptr %164, ptr %args, i32 0, i32 1
   store i32 %14, ptr %15, align 4
   %16 = load ptr, ptr %planned, align 8
   %17 = getelementptr %23, ptr %16, i32 0, i32 2
   %18 = getelementptr %24, ptr %17, i32 0, i32 6
   %19 = load i32, ptr %18, align 4
-  %20 = getelementptr %163, ptr %args, i32 0, i32 2
+  %20 = getelementptr %164, ptr %args, i32 0, i32 2
   store i32 %19, ptr %20, align 4
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %50, ptr %21, i32 0, i32 7
   %23 = getelementptr %53, ptr %22, i32 0, i32 24
   %24 = load ptr, ptr %23, align 8
-  %25 = getelementptr %163, ptr %args, i32 0, i32 3
+  %25 = getelementptr %164, ptr %args, i32 0, i32 3
   store ptr %24, ptr %25, align 8
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %50, ptr %26, i32 0, i32 7
   %28 = getelementptr %53, ptr %27, i32 0, i32 25
   %29 = load ptr, ptr %28, align 8
-  %30 = getelementptr %163, ptr %args, i32 0, i32 4
+  %30 = getelementptr %164, ptr %args, i32 0, i32 4
   store ptr %29, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %50, ptr %31, i32 0, i32 3
@@ -71091,7 +71235,7 @@ entry:
 then:                                             ; preds = %entry
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.658", i32 -1, ptr %45)
+  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.659", i32 -1, ptr %45)
   %46 = load %48, ptr %3, align 1
   %47 = load i32, ptr %code, align 4
   ret i32 %47
@@ -71116,10 +71260,10 @@ entry:
   %code27 = alloca i32, align 4
   %code22 = alloca i32, align 4
   %code17 = alloca i32, align 4
-  %progress = alloca %164, align 8
-  %5 = alloca %164, align 8
-  %6 = alloca %165, align 8
-  %"<structcast>" = alloca %165, align 8
+  %progress = alloca %165, align 8
+  %5 = alloca %165, align 8
+  %6 = alloca %166, align 8
+  %"<structcast>" = alloca %166, align 8
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
   %7 = alloca %48, align 8
@@ -71220,31 +71364,31 @@ else9:                                            ; preds = %merge2
 
 merge7:                                           ; preds = %else9, %dead10
   %51 = load i64, ptr %bytes, align 8
-  %52 = getelementptr %165, ptr %6, i32 0, i32 0
+  %52 = getelementptr %166, ptr %6, i32 0, i32 0
   store ptr null, ptr %52, align 8
-  %53 = getelementptr %165, ptr %6, i32 0, i32 1
+  %53 = getelementptr %166, ptr %6, i32 0, i32 1
   store ptr null, ptr %53, align 8
-  %54 = getelementptr %165, ptr %6, i32 0, i32 2
+  %54 = getelementptr %166, ptr %6, i32 0, i32 2
   store i32 0, ptr %54, align 4
-  %55 = getelementptr %165, ptr %6, i32 0, i32 3
+  %55 = getelementptr %166, ptr %6, i32 0, i32 3
   store i64 %51, ptr %55, align 8
-  %56 = load %165, ptr %6, align 8
-  store %165 %56, ptr %"<structcast>", align 8
-  %57 = getelementptr %164, ptr %5, i32 0, i32 0
-  %58 = getelementptr %165, ptr %"<structcast>", i32 0, i32 0
+  %56 = load %166, ptr %6, align 8
+  store %166 %56, ptr %"<structcast>", align 8
+  %57 = getelementptr %165, ptr %5, i32 0, i32 0
+  %58 = getelementptr %166, ptr %"<structcast>", i32 0, i32 0
   %59 = load ptr, ptr %58, align 8
   store ptr %59, ptr %57, align 8
-  %60 = getelementptr %164, ptr %5, i32 0, i32 1
-  %61 = getelementptr %165, ptr %"<structcast>", i32 0, i32 1
+  %60 = getelementptr %165, ptr %5, i32 0, i32 1
+  %61 = getelementptr %166, ptr %"<structcast>", i32 0, i32 1
   %62 = load ptr, ptr %61, align 8
   store ptr %62, ptr %60, align 8
-  %63 = getelementptr %164, ptr %5, i32 0, i32 2
-  %64 = getelementptr %165, ptr %"<structcast>", i32 0, i32 2
+  %63 = getelementptr %165, ptr %5, i32 0, i32 2
+  %64 = getelementptr %166, ptr %"<structcast>", i32 0, i32 2
   %65 = load i32, ptr %64, align 4
   %66 = sext i32 %65 to i64
   store i64 %66, ptr %63, align 8
-  %67 = getelementptr %164, ptr %5, i32 0, i32 3
-  %68 = getelementptr %165, ptr %"<structcast>", i32 0, i32 3
+  %67 = getelementptr %165, ptr %5, i32 0, i32 3
+  %68 = getelementptr %166, ptr %"<structcast>", i32 0, i32 3
   %69 = load i64, ptr %68, align 8
   store i64 %69, ptr %67, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %progress, ptr align 8 %5, i64 32, i1 false)
@@ -71261,13 +71405,13 @@ then12:                                           ; preds = %merge7
   %77 = getelementptr %23, ptr %76, i32 0, i32 2
   %78 = getelementptr %24, ptr %77, i32 0, i32 18
   %79 = load ptr, ptr %78, align 8
-  %80 = getelementptr %164, ptr %progress, i32 0, i32 0
+  %80 = getelementptr %165, ptr %progress, i32 0, i32 0
   store ptr %79, ptr %80, align 8
   %81 = load ptr, ptr %planned, align 8
   %82 = getelementptr %23, ptr %81, i32 0, i32 2
   %83 = getelementptr %24, ptr %82, i32 0, i32 19
   %84 = load ptr, ptr %83, align 8
-  %85 = getelementptr %164, ptr %progress, i32 0, i32 1
+  %85 = getelementptr %165, ptr %progress, i32 0, i32 1
   store ptr %84, ptr %85, align 8
   br label %merge11
 
@@ -71380,7 +71524,7 @@ merge14:                                          ; preds = %merge23, %merge18
 then29:                                           ; preds = %merge14
   %148 = load ptr, ptr %self, align 8
   %149 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %148, ptr @"$string.669", i32 -1, ptr %149)
+  call void @"$Rank.describe_failure"(ptr %148, ptr @"$string.670", i32 -1, ptr %149)
   %150 = load %48, ptr %4, align 1
   %151 = load i32, ptr %code27, align 4
   ret i32 %151
@@ -71393,7 +71537,7 @@ else30:                                           ; preds = %merge14
 
 merge28:                                          ; preds = %else30, %dead31
   %152 = load i64, ptr %bytes, align 8
-  %153 = getelementptr %164, ptr %progress, i32 0, i32 2
+  %153 = getelementptr %165, ptr %progress, i32 0, i32 2
   %154 = load i64, ptr %153, align 8
   %155 = sub i64 %152, %154
   call void @"$Progress.add"(ptr %progress, i64 %155)
@@ -71409,10 +71553,10 @@ entry:
   %5 = alloca %48, align 8
   %6 = alloca %48, align 8
   %code = alloca i32, align 4
-  %placer = alloca %166, align 8
-  %7 = alloca %166, align 8
-  %8 = alloca %167, align 8
-  %"<structcast>" = alloca %167, align 8
+  %placer = alloca %167, align 8
+  %7 = alloca %167, align 8
+  %8 = alloca %168, align 8
+  %"<structcast>" = alloca %168, align 8
   %message = alloca ptr, align 8
   %progress = alloca ptr, align 8
   %device = alloca ptr, align 8
@@ -71431,49 +71575,49 @@ entry:
   %14 = getelementptr %141, ptr %13, i32 0, i32 4
   %15 = load i32, ptr %14, align 4
   %16 = mul i32 %15, 1048576
-  %17 = getelementptr %167, ptr %8, i32 0, i32 0
+  %17 = getelementptr %168, ptr %8, i32 0, i32 0
   store ptr %9, ptr %17, align 8
-  %18 = getelementptr %167, ptr %8, i32 0, i32 1
+  %18 = getelementptr %168, ptr %8, i32 0, i32 1
   store ptr %10, ptr %18, align 8
-  %19 = getelementptr %167, ptr %8, i32 0, i32 2
+  %19 = getelementptr %168, ptr %8, i32 0, i32 2
   store ptr %11, ptr %19, align 8
-  %20 = getelementptr %167, ptr %8, i32 0, i32 3
+  %20 = getelementptr %168, ptr %8, i32 0, i32 3
   store ptr %12, ptr %20, align 8
-  %21 = getelementptr %167, ptr %8, i32 0, i32 4
+  %21 = getelementptr %168, ptr %8, i32 0, i32 4
   store i32 %16, ptr %21, align 4
-  %22 = getelementptr %167, ptr %8, i32 0, i32 5
+  %22 = getelementptr %168, ptr %8, i32 0, i32 5
   store ptr null, ptr %22, align 8
-  %23 = getelementptr %167, ptr %8, i32 0, i32 6
+  %23 = getelementptr %168, ptr %8, i32 0, i32 6
   store ptr null, ptr %23, align 8
-  %24 = load %167, ptr %8, align 8
-  store %167 %24, ptr %"<structcast>", align 8
-  %25 = getelementptr %166, ptr %7, i32 0, i32 0
-  %26 = getelementptr %167, ptr %"<structcast>", i32 0, i32 0
+  %24 = load %168, ptr %8, align 8
+  store %168 %24, ptr %"<structcast>", align 8
+  %25 = getelementptr %167, ptr %7, i32 0, i32 0
+  %26 = getelementptr %168, ptr %"<structcast>", i32 0, i32 0
   %27 = load ptr, ptr %26, align 8
   store ptr %27, ptr %25, align 8
-  %28 = getelementptr %166, ptr %7, i32 0, i32 1
-  %29 = getelementptr %167, ptr %"<structcast>", i32 0, i32 1
+  %28 = getelementptr %167, ptr %7, i32 0, i32 1
+  %29 = getelementptr %168, ptr %"<structcast>", i32 0, i32 1
   %30 = load ptr, ptr %29, align 8
   store ptr %30, ptr %28, align 8
-  %31 = getelementptr %166, ptr %7, i32 0, i32 2
-  %32 = getelementptr %167, ptr %"<structcast>", i32 0, i32 2
+  %31 = getelementptr %167, ptr %7, i32 0, i32 2
+  %32 = getelementptr %168, ptr %"<structcast>", i32 0, i32 2
   %33 = load ptr, ptr %32, align 8
   store ptr %33, ptr %31, align 8
-  %34 = getelementptr %166, ptr %7, i32 0, i32 3
-  %35 = getelementptr %167, ptr %"<structcast>", i32 0, i32 3
+  %34 = getelementptr %167, ptr %7, i32 0, i32 3
+  %35 = getelementptr %168, ptr %"<structcast>", i32 0, i32 3
   %36 = load ptr, ptr %35, align 8
   store ptr %36, ptr %34, align 8
-  %37 = getelementptr %166, ptr %7, i32 0, i32 4
-  %38 = getelementptr %167, ptr %"<structcast>", i32 0, i32 4
+  %37 = getelementptr %167, ptr %7, i32 0, i32 4
+  %38 = getelementptr %168, ptr %"<structcast>", i32 0, i32 4
   %39 = load i32, ptr %38, align 4
   %40 = sext i32 %39 to i64
   store i64 %40, ptr %37, align 8
-  %41 = getelementptr %166, ptr %7, i32 0, i32 5
-  %42 = getelementptr %167, ptr %"<structcast>", i32 0, i32 5
+  %41 = getelementptr %167, ptr %7, i32 0, i32 5
+  %42 = getelementptr %168, ptr %"<structcast>", i32 0, i32 5
   %43 = load ptr, ptr %42, align 8
   store ptr %43, ptr %41, align 8
-  %44 = getelementptr %166, ptr %7, i32 0, i32 6
-  %45 = getelementptr %167, ptr %"<structcast>", i32 0, i32 6
+  %44 = getelementptr %167, ptr %7, i32 0, i32 6
+  %45 = getelementptr %168, ptr %"<structcast>", i32 0, i32 6
   %46 = load ptr, ptr %45, align 8
   store ptr %46, ptr %44, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %7, i64 56, i1 false)
@@ -71532,11 +71676,11 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %merge4
-  %71 = getelementptr %166, ptr %placer, i32 0, i32 5
+  %71 = getelementptr %167, ptr %placer, i32 0, i32 5
   %72 = load ptr, ptr %71, align 8
   call void @free(ptr %72)
   %73 = load %48, ptr %6, align 1
-  %74 = getelementptr %166, ptr %placer, i32 0, i32 6
+  %74 = getelementptr %167, ptr %placer, i32 0, i32 6
   %75 = load ptr, ptr %74, align 8
   call void @free(ptr %75)
   %76 = load %48, ptr %5, align 1
@@ -71555,7 +71699,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %166, ptr %1, i32 0, i32 0
+  %2 = getelementptr %167, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = getelementptr %141, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
@@ -71566,16 +71710,16 @@ entry:
   %9 = mul i64 %8, 4
   %10 = call ptr @malloc(i64 %9)
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %166, ptr %11, i32 0, i32 5
+  %12 = getelementptr %167, ptr %11, i32 0, i32 5
   store ptr %10, ptr %12, align 8
   %13 = load i32, ptr %count, align 4
   %14 = sext i32 %13 to i64
   %15 = call ptr @calloc(i64 %14, i64 4)
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %166, ptr %16, i32 0, i32 6
+  %17 = getelementptr %167, ptr %16, i32 0, i32 6
   store ptr %15, ptr %17, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %166, ptr %18, i32 0, i32 5
+  %19 = getelementptr %167, ptr %18, i32 0, i32 5
   %20 = load ptr, ptr %19, align 8
   %21 = icmp eq ptr %20, null
   %22 = zext i1 %21 to i8
@@ -71584,7 +71728,7 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %166, ptr %24, i32 0, i32 3
+  %25 = getelementptr %167, ptr %24, i32 0, i32 3
   %26 = load ptr, ptr %25, align 8
   store ptr %26, ptr %target, align 8
   %27 = load ptr, ptr %target, align 8
@@ -71595,7 +71739,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 
 or.lhs.false:                                     ; preds = %entry
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %166, ptr %31, i32 0, i32 6
+  %32 = getelementptr %167, ptr %31, i32 0, i32 6
   %33 = load ptr, ptr %32, align 8
   %34 = icmp eq ptr %33, null
   %35 = zext i1 %34 to i8
@@ -71608,7 +71752,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
   %41 = load i32, ptr %count, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.659", i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.660", i32 %41)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -71639,7 +71783,7 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %166, ptr %50, i32 0, i32 5
+  %51 = getelementptr %167, ptr %50, i32 0, i32 5
   %52 = load ptr, ptr %51, align 8
   %53 = load i32, ptr %i, align 4
   %54 = sext i32 %53 to i64
@@ -71710,7 +71854,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %model, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %166, ptr %2, i32 0, i32 0
+  %3 = getelementptr %167, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr %141, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
@@ -71745,7 +71889,7 @@ merge:                                            ; preds = %else, %dead
   %21 = getelementptr %6, ptr %20, i32 0, i32 1
   %22 = load i32, ptr %21, align 4
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %166, ptr %23, i32 0, i32 5
+  %24 = getelementptr %167, ptr %23, i32 0, i32 5
   %25 = load ptr, ptr %24, align 8
   %26 = call i32 @"$RandomPlacer.vector"(ptr %16, ptr %19, i32 %22, ptr %25)
   store i32 %26, ptr %code1, align 4
@@ -71846,7 +71990,7 @@ entry:
   %3 = alloca %48, align 8
   %bytes = alloca i64, align 8
   %code = alloca i32, align 4
-  %args = alloca %168, align 8
+  %args = alloca %169, align 8
   %deviation = alloca float, align 4
   %matrix = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -71854,32 +71998,32 @@ entry:
   store ptr %1, ptr %matrix, align 8
   store float %2, ptr %deviation, align 4
   %4 = load ptr, ptr %matrix, align 8
-  %5 = getelementptr %168, ptr %args, i32 0, i32 0
+  %5 = getelementptr %169, ptr %args, i32 0, i32 0
   store ptr %4, ptr %5, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %166, ptr %6, i32 0, i32 4
+  %7 = getelementptr %167, ptr %6, i32 0, i32 4
   %8 = load i64, ptr %7, align 8
-  %9 = getelementptr %168, ptr %args, i32 0, i32 1
+  %9 = getelementptr %169, ptr %args, i32 0, i32 1
   store i64 %8, ptr %9, align 8
   %10 = load float, ptr %deviation, align 4
-  %11 = getelementptr %168, ptr %args, i32 0, i32 2
+  %11 = getelementptr %169, ptr %args, i32 0, i32 2
   store float %10, ptr %11, align 4
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %166, ptr %12, i32 0, i32 4
+  %13 = getelementptr %167, ptr %12, i32 0, i32 4
   %14 = load i64, ptr %13, align 8
   %15 = add i64 %14, 1
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %166, ptr %16, i32 0, i32 4
+  %17 = getelementptr %167, ptr %16, i32 0, i32 4
   store i64 %15, ptr %17, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %166, ptr %18, i32 0, i32 0
+  %19 = getelementptr %167, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
   %21 = getelementptr %141, ptr %20, i32 0, i32 2
   %22 = load ptr, ptr %21, align 8
   %23 = getelementptr %56, ptr %22, i32 0, i32 54
   %24 = load ptr, ptr %23, align 8
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %166, ptr %25, i32 0, i32 1
+  %26 = getelementptr %167, ptr %25, i32 0, i32 1
   %27 = load ptr, ptr %26, align 8
   %28 = call i32 %24(ptr %27, ptr %args)
   store i32 %28, ptr %code, align 4
@@ -71904,7 +72048,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   store i64 0, ptr %bytes, align 8
   %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %166, ptr %36, i32 0, i32 0
+  %37 = getelementptr %167, ptr %36, i32 0, i32 0
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr %141, ptr %38, i32 0, i32 2
   %40 = load ptr, ptr %39, align 8
@@ -71913,7 +72057,7 @@ merge:                                            ; preds = %else, %dead
   %43 = load ptr, ptr %matrix, align 8
   %44 = call i32 %42(ptr %43, ptr %bytes)
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %166, ptr %45, i32 0, i32 2
+  %46 = getelementptr %167, ptr %45, i32 0, i32 2
   %47 = load ptr, ptr %46, align 8
   %48 = load i64, ptr %bytes, align 8
   call void @"$Progress.add"(ptr %47, i64 %48)
@@ -71940,19 +72084,19 @@ entry:
   %6 = getelementptr i8, ptr %5, i64 0
   store i8 0, ptr %6, align 1
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %166, ptr %7, i32 0, i32 0
+  %8 = getelementptr %167, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
   %10 = getelementptr %141, ptr %9, i32 0, i32 2
   %11 = load ptr, ptr %10, align 8
   %12 = getelementptr %56, ptr %11, i32 0, i32 9
   %13 = load ptr, ptr %12, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %166, ptr %14, i32 0, i32 1
+  %15 = getelementptr %167, ptr %14, i32 0, i32 1
   %16 = load ptr, ptr %15, align 8
   call void %13(ptr %16, ptr %cause)
   %17 = load %48, ptr %3, align 1
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %166, ptr %18, i32 0, i32 3
+  %19 = getelementptr %167, ptr %18, i32 0, i32 3
   %20 = load ptr, ptr %19, align 8
   store ptr %20, ptr %target, align 8
   %21 = load ptr, ptr %target, align 8
@@ -71968,14 +72112,14 @@ then:                                             ; preds = %entry
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %what, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %166, ptr %30, i32 0, i32 0
+  %31 = getelementptr %167, ptr %30, i32 0, i32 0
   %32 = load ptr, ptr %31, align 8
   %33 = getelementptr %141, ptr %32, i32 0, i32 4
   %34 = load i32, ptr %33, align 4
   %35 = getelementptr %0, ptr %cause, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
   %37 = getelementptr i8, ptr %36, i64 0
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.660", ptr %29, i32 %34, ptr %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.661", ptr %29, i32 %34, ptr %37)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -71997,15 +72141,15 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %bytes, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %164, ptr %3, i32 0, i32 2
+  %4 = getelementptr %165, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %4, align 8
   %6 = load i64, ptr %bytes, align 8
   %7 = add i64 %5, %6
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %164, ptr %8, i32 0, i32 2
+  %9 = getelementptr %165, ptr %8, i32 0, i32 2
   store i64 %7, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %164, ptr %10, i32 0, i32 0
+  %11 = getelementptr %165, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = icmp ne ptr %12, null
   %14 = zext i1 %13 to i8
@@ -72014,16 +72158,16 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %164, ptr %16, i32 0, i32 0
+  %17 = getelementptr %165, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %164, ptr %19, i32 0, i32 1
+  %20 = getelementptr %165, ptr %19, i32 0, i32 1
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %164, ptr %22, i32 0, i32 2
+  %23 = getelementptr %165, ptr %22, i32 0, i32 2
   %24 = load i64, ptr %23, align 8
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %164, ptr %25, i32 0, i32 3
+  %26 = getelementptr %165, ptr %25, i32 0, i32 3
   %27 = load i64, ptr %26, align 8
   call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.225")
   %28 = load %48, ptr %2, align 1
@@ -72039,7 +72183,7 @@ merge:                                            ; preds = %else, %then
 define internal i32 @"$RandomPlacer.vector"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
-  %args = alloca %169, align 8
+  %args = alloca %170, align 8
   %source = alloca ptr, align 8
   %count = alloca i32, align 4
   %destination = alloca ptr, align 8
@@ -72049,25 +72193,25 @@ entry:
   store i32 %2, ptr %count, align 4
   store ptr %3, ptr %source, align 8
   %4 = load ptr, ptr %source, align 8
-  %5 = getelementptr %169, ptr %args, i32 0, i32 0
+  %5 = getelementptr %170, ptr %args, i32 0, i32 0
   store ptr %4, ptr %5, align 8
-  %6 = getelementptr %169, ptr %args, i32 0, i32 1
+  %6 = getelementptr %170, ptr %args, i32 0, i32 1
   store i32 0, ptr %6, align 4
   %7 = load i32, ptr %count, align 4
-  %8 = getelementptr %169, ptr %args, i32 0, i32 2
+  %8 = getelementptr %170, ptr %args, i32 0, i32 2
   store i32 %7, ptr %8, align 4
   %9 = load ptr, ptr %destination, align 8
-  %10 = getelementptr %169, ptr %args, i32 0, i32 3
+  %10 = getelementptr %170, ptr %args, i32 0, i32 3
   store ptr %9, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %166, ptr %11, i32 0, i32 0
+  %12 = getelementptr %167, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
   %14 = getelementptr %141, ptr %13, i32 0, i32 2
   %15 = load ptr, ptr %14, align 8
   %16 = getelementptr %56, ptr %15, i32 0, i32 24
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %166, ptr %18, i32 0, i32 1
+  %19 = getelementptr %167, ptr %18, i32 0, i32 1
   %20 = load ptr, ptr %19, align 8
   %21 = call i32 %17(ptr %20, ptr %args)
   store i32 %21, ptr %code, align 4
@@ -72080,7 +72224,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.661")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.662")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -72246,7 +72390,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %166, ptr %2, i32 0, i32 0
+  %3 = getelementptr %167, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr %141, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
@@ -72259,7 +72403,7 @@ entry:
   %12 = getelementptr %6, ptr %11, i32 0, i32 1
   %13 = load i32, ptr %12, align 4
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %166, ptr %14, i32 0, i32 5
+  %15 = getelementptr %167, ptr %14, i32 0, i32 5
   %16 = load ptr, ptr %15, align 8
   %17 = call i32 @"$RandomPlacer.vector"(ptr %7, ptr %10, i32 %13, ptr %16)
   store i32 %17, ptr %code, align 4
@@ -72288,7 +72432,7 @@ merge:                                            ; preds = %else, %dead
   %28 = getelementptr %6, ptr %27, i32 0, i32 1
   %29 = load i32, ptr %28, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %166, ptr %30, i32 0, i32 5
+  %31 = getelementptr %167, ptr %30, i32 0, i32 5
   %32 = load ptr, ptr %31, align 8
   %33 = call i32 @"$RandomPlacer.vector"(ptr %23, ptr %26, i32 %29, ptr %32)
   store i32 %33, ptr %code1, align 4
@@ -72324,7 +72468,7 @@ then7:                                            ; preds = %merge2
   %48 = getelementptr %6, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %166, ptr %50, i32 0, i32 5
+  %51 = getelementptr %167, ptr %50, i32 0, i32 5
   %52 = load ptr, ptr %51, align 8
   %53 = call i32 @"$RandomPlacer.vector"(ptr %43, ptr %46, i32 %49, ptr %52)
   store i32 %53, ptr %code9, align 4
@@ -72353,7 +72497,7 @@ merge10:                                          ; preds = %else12, %dead13
   %64 = getelementptr %6, ptr %63, i32 0, i32 6
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %self, align 8
-  %67 = getelementptr %166, ptr %66, i32 0, i32 5
+  %67 = getelementptr %167, ptr %66, i32 0, i32 5
   %68 = load ptr, ptr %67, align 8
   %69 = call i32 @"$RandomPlacer.vector"(ptr %59, ptr %62, i32 %65, ptr %68)
   store i32 %69, ptr %code14, align 4
@@ -72425,7 +72569,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %166, ptr %4, i32 0, i32 0
+  %5 = getelementptr %167, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = call i32 @"$Layout.num_local_experts"(ptr %6)
   store i32 %7, ptr %count, align 4
@@ -72460,7 +72604,7 @@ merge:                                            ; preds = %else, %dead
   %23 = getelementptr %52, ptr %22, i32 0, i32 2
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %166, ptr %25, i32 0, i32 6
+  %26 = getelementptr %167, ptr %25, i32 0, i32 6
   %27 = load ptr, ptr %26, align 8
   %28 = call i32 @"$RandomPlacer.vector"(ptr %17, ptr %20, i32 %24, ptr %27)
   store i32 %28, ptr %code1, align 4
@@ -72624,10 +72768,10 @@ dead5:                                            ; No predecessors!
 
 define internal i32 @"$layout.place"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) {
 entry:
-  %placer = alloca %170, align 8
-  %6 = alloca %170, align 8
-  %7 = alloca %171, align 8
-  %"<structcast>" = alloca %171, align 8
+  %placer = alloca %171, align 8
+  %6 = alloca %171, align 8
+  %7 = alloca %172, align 8
+  %"<structcast>" = alloca %172, align 8
   %message = alloca ptr, align 8
   %progress = alloca ptr, align 8
   %device = alloca ptr, align 8
@@ -72645,60 +72789,60 @@ entry:
   %10 = load ptr, ptr %device, align 8
   %11 = load ptr, ptr %progress, align 8
   %12 = load ptr, ptr %message, align 8
-  %13 = getelementptr %171, ptr %7, i32 0, i32 0
+  %13 = getelementptr %172, ptr %7, i32 0, i32 0
   store ptr %8, ptr %13, align 8
-  %14 = getelementptr %171, ptr %7, i32 0, i32 1
+  %14 = getelementptr %172, ptr %7, i32 0, i32 1
   store ptr %9, ptr %14, align 8
-  %15 = getelementptr %171, ptr %7, i32 0, i32 2
+  %15 = getelementptr %172, ptr %7, i32 0, i32 2
   store ptr %10, ptr %15, align 8
-  %16 = getelementptr %171, ptr %7, i32 0, i32 3
+  %16 = getelementptr %172, ptr %7, i32 0, i32 3
   store ptr %11, ptr %16, align 8
-  %17 = getelementptr %171, ptr %7, i32 0, i32 4
+  %17 = getelementptr %172, ptr %7, i32 0, i32 4
   store ptr %12, ptr %17, align 8
-  %18 = getelementptr %171, ptr %7, i32 0, i32 5
+  %18 = getelementptr %172, ptr %7, i32 0, i32 5
   store i32 0, ptr %18, align 4
-  %19 = getelementptr %171, ptr %7, i32 0, i32 6
+  %19 = getelementptr %172, ptr %7, i32 0, i32 6
   store i32 0, ptr %19, align 4
-  %20 = load %171, ptr %7, align 8
-  store %171 %20, ptr %"<structcast>", align 8
-  %21 = getelementptr %170, ptr %6, i32 0, i32 0
-  %22 = getelementptr %171, ptr %"<structcast>", i32 0, i32 0
+  %20 = load %172, ptr %7, align 8
+  store %172 %20, ptr %"<structcast>", align 8
+  %21 = getelementptr %171, ptr %6, i32 0, i32 0
+  %22 = getelementptr %172, ptr %"<structcast>", i32 0, i32 0
   %23 = load ptr, ptr %22, align 8
   store ptr %23, ptr %21, align 8
-  %24 = getelementptr %170, ptr %6, i32 0, i32 1
-  %25 = getelementptr %171, ptr %"<structcast>", i32 0, i32 1
+  %24 = getelementptr %171, ptr %6, i32 0, i32 1
+  %25 = getelementptr %172, ptr %"<structcast>", i32 0, i32 1
   %26 = load ptr, ptr %25, align 8
   store ptr %26, ptr %24, align 8
-  %27 = getelementptr %170, ptr %6, i32 0, i32 2
-  %28 = getelementptr %171, ptr %"<structcast>", i32 0, i32 2
+  %27 = getelementptr %171, ptr %6, i32 0, i32 2
+  %28 = getelementptr %172, ptr %"<structcast>", i32 0, i32 2
   %29 = load ptr, ptr %28, align 8
   store ptr %29, ptr %27, align 8
-  %30 = getelementptr %170, ptr %6, i32 0, i32 3
-  %31 = getelementptr %171, ptr %"<structcast>", i32 0, i32 3
+  %30 = getelementptr %171, ptr %6, i32 0, i32 3
+  %31 = getelementptr %172, ptr %"<structcast>", i32 0, i32 3
   %32 = load ptr, ptr %31, align 8
   store ptr %32, ptr %30, align 8
-  %33 = getelementptr %170, ptr %6, i32 0, i32 4
-  %34 = getelementptr %171, ptr %"<structcast>", i32 0, i32 4
+  %33 = getelementptr %171, ptr %6, i32 0, i32 4
+  %34 = getelementptr %172, ptr %"<structcast>", i32 0, i32 4
   %35 = load ptr, ptr %34, align 8
   store ptr %35, ptr %33, align 8
-  %36 = getelementptr %170, ptr %6, i32 0, i32 5
-  %37 = getelementptr %171, ptr %"<structcast>", i32 0, i32 5
+  %36 = getelementptr %171, ptr %6, i32 0, i32 5
+  %37 = getelementptr %172, ptr %"<structcast>", i32 0, i32 5
   %38 = load i32, ptr %37, align 4
   store i32 %38, ptr %36, align 4
-  %39 = getelementptr %170, ptr %6, i32 0, i32 6
-  %40 = getelementptr %171, ptr %"<structcast>", i32 0, i32 6
+  %39 = getelementptr %171, ptr %6, i32 0, i32 6
+  %40 = getelementptr %172, ptr %"<structcast>", i32 0, i32 6
   %41 = load i32, ptr %40, align 4
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.662"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.663"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.662"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.663"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -72720,7 +72864,7 @@ entry:
 
 then:                                             ; preds = %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %170, ptr %6, i32 0, i32 0
+  %7 = getelementptr %171, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
   %9 = getelementptr %141, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
@@ -72733,7 +72877,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   store ptr @"$string.287", ptr %head_name, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %170, ptr %11, i32 0, i32 0
+  %12 = getelementptr %171, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
   %14 = getelementptr %141, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
@@ -72828,7 +72972,7 @@ else15:                                           ; preds = %merge8
 
 merge13:                                          ; preds = %else15, %dead16
   %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %170, ptr %57, i32 0, i32 0
+  %58 = getelementptr %171, ptr %57, i32 0, i32 0
   %59 = load ptr, ptr %58, align 8
   %60 = getelementptr %141, ptr %59, i32 0, i32 0
   %61 = load ptr, ptr %60, align 8
@@ -72849,7 +72993,7 @@ forcond:                                          ; preds = %merge19, %merge13
 forbody:                                          ; preds = %forcond
   %70 = load i32, ptr %layer, align 4
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %170, ptr %71, i32 0, i32 5
+  %72 = getelementptr %171, ptr %71, i32 0, i32 5
   store i32 %70, ptr %72, align 4
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %model, align 8
@@ -72858,7 +73002,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %67, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.665"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.666"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -72883,7 +73027,7 @@ merge19:                                          ; preds = %else21, %dead22
 
 merge17:                                          ; preds = %forcond
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %170, ptr %87, i32 0, i32 0
+  %88 = getelementptr %171, ptr %87, i32 0, i32 0
   %89 = load ptr, ptr %88, align 8
   %90 = getelementptr %141, ptr %89, i32 0, i32 7
   %91 = load i8, ptr %90, align 1
@@ -72911,10 +73055,10 @@ dead27:                                           ; No predecessors!
 
 define internal i32 @"$Placer.row_slice"(ptr %0, ptr %1, ptr %2, i32 %3, i32 %4, i32 %5) {
 entry:
-  %part = alloca %172, align 8
-  %6 = alloca %172, align 8
-  %7 = alloca %173, align 8
-  %"<structcast>" = alloca %173, align 8
+  %part = alloca %173, align 8
+  %6 = alloca %173, align 8
+  %7 = alloca %174, align 8
+  %"<structcast>" = alloca %174, align 8
   %part_rank = alloca i32, align 4
   %num_rows = alloca i32, align 4
   %row_begin = alloca i32, align 4
@@ -72935,36 +73079,36 @@ entry:
   %13 = load i32, ptr %num_rows, align 4
   %14 = sext i32 %13 to i64
   %15 = mul i64 %12, %14
-  %16 = getelementptr %173, ptr %7, i32 0, i32 0
+  %16 = getelementptr %174, ptr %7, i32 0, i32 0
   store ptr %8, ptr %16, align 8
-  %17 = getelementptr %173, ptr %7, i32 0, i32 1
+  %17 = getelementptr %174, ptr %7, i32 0, i32 1
   store i32 %9, ptr %17, align 4
-  %18 = getelementptr %173, ptr %7, i32 0, i32 2
+  %18 = getelementptr %174, ptr %7, i32 0, i32 2
   store i32 %10, ptr %18, align 4
-  %19 = getelementptr %173, ptr %7, i32 0, i32 3
+  %19 = getelementptr %174, ptr %7, i32 0, i32 3
   store i64 %15, ptr %19, align 8
-  %20 = getelementptr %173, ptr %7, i32 0, i32 4
+  %20 = getelementptr %174, ptr %7, i32 0, i32 4
   store i32 0, ptr %20, align 4
-  %21 = load %173, ptr %7, align 8
-  store %173 %21, ptr %"<structcast>", align 8
-  %22 = getelementptr %172, ptr %6, i32 0, i32 0
-  %23 = getelementptr %173, ptr %"<structcast>", i32 0, i32 0
+  %21 = load %174, ptr %7, align 8
+  store %174 %21, ptr %"<structcast>", align 8
+  %22 = getelementptr %173, ptr %6, i32 0, i32 0
+  %23 = getelementptr %174, ptr %"<structcast>", i32 0, i32 0
   %24 = load ptr, ptr %23, align 8
   store ptr %24, ptr %22, align 8
-  %25 = getelementptr %172, ptr %6, i32 0, i32 1
-  %26 = getelementptr %173, ptr %"<structcast>", i32 0, i32 1
+  %25 = getelementptr %173, ptr %6, i32 0, i32 1
+  %26 = getelementptr %174, ptr %"<structcast>", i32 0, i32 1
   %27 = load i32, ptr %26, align 4
   store i32 %27, ptr %25, align 4
-  %28 = getelementptr %172, ptr %6, i32 0, i32 2
-  %29 = getelementptr %173, ptr %"<structcast>", i32 0, i32 2
+  %28 = getelementptr %173, ptr %6, i32 0, i32 2
+  %29 = getelementptr %174, ptr %"<structcast>", i32 0, i32 2
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %28, align 4
-  %31 = getelementptr %172, ptr %6, i32 0, i32 3
-  %32 = getelementptr %173, ptr %"<structcast>", i32 0, i32 3
+  %31 = getelementptr %173, ptr %6, i32 0, i32 3
+  %32 = getelementptr %174, ptr %"<structcast>", i32 0, i32 3
   %33 = load i64, ptr %32, align 8
   store i64 %33, ptr %31, align 8
-  %34 = getelementptr %172, ptr %6, i32 0, i32 4
-  %35 = getelementptr %173, ptr %"<structcast>", i32 0, i32 4
+  %34 = getelementptr %173, ptr %6, i32 0, i32 4
+  %35 = getelementptr %174, ptr %"<structcast>", i32 0, i32 4
   %36 = load i32, ptr %35, align 4
   %37 = sext i32 %36 to i64
   store i64 %37, ptr %34, align 8
@@ -72983,7 +73127,7 @@ entry:
   %3 = alloca %48, align 8
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
-  %args = alloca %174, align 8
+  %args = alloca %175, align 8
   %columns = alloca i64, align 8
   %code = alloca i32, align 4
   %view = alloca ptr, align 8
@@ -73021,35 +73165,35 @@ merge:                                            ; preds = %else, %dead
   %16 = load i64, ptr %15, align 8
   store i64 %16, ptr %columns, align 8
   %17 = load ptr, ptr %part, align 8
-  %18 = getelementptr %172, ptr %17, i32 0, i32 0
+  %18 = getelementptr %173, ptr %17, i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
-  %20 = getelementptr %174, ptr %args, i32 0, i32 0
+  %20 = getelementptr %175, ptr %args, i32 0, i32 0
   store ptr %19, ptr %20, align 8
   %21 = load ptr, ptr %part, align 8
-  %22 = getelementptr %172, ptr %21, i32 0, i32 1
+  %22 = getelementptr %173, ptr %21, i32 0, i32 1
   %23 = load i32, ptr %22, align 4
-  %24 = getelementptr %174, ptr %args, i32 0, i32 1
+  %24 = getelementptr %175, ptr %args, i32 0, i32 1
   store i32 %23, ptr %24, align 4
   %25 = load ptr, ptr %part, align 8
-  %26 = getelementptr %172, ptr %25, i32 0, i32 2
+  %26 = getelementptr %173, ptr %25, i32 0, i32 2
   %27 = load i32, ptr %26, align 4
-  %28 = getelementptr %174, ptr %args, i32 0, i32 2
+  %28 = getelementptr %175, ptr %args, i32 0, i32 2
   store i32 %27, ptr %28, align 4
   %29 = load ptr, ptr %view, align 8
   %30 = load ptr, ptr %part, align 8
-  %31 = getelementptr %172, ptr %30, i32 0, i32 3
+  %31 = getelementptr %173, ptr %30, i32 0, i32 3
   %32 = load i64, ptr %31, align 8
   %33 = load i64, ptr %columns, align 8
   %34 = mul i64 %32, %33
   %35 = load ptr, ptr %part, align 8
-  %36 = getelementptr %172, ptr %35, i32 0, i32 4
+  %36 = getelementptr %173, ptr %35, i32 0, i32 4
   %37 = load i64, ptr %36, align 8
   %38 = add i64 %34, %37
   %39 = call ptr @"$element"(ptr %29, i64 %38)
-  %40 = getelementptr %174, ptr %args, i32 0, i32 3
+  %40 = getelementptr %175, ptr %args, i32 0, i32 3
   store ptr %39, ptr %40, align 8
   %41 = load i64, ptr %columns, align 8
-  %42 = getelementptr %174, ptr %args, i32 0, i32 4
+  %42 = getelementptr %175, ptr %args, i32 0, i32 4
   store i64 %41, ptr %42, align 8
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %format, align 8
@@ -73074,14 +73218,14 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %170, ptr %52, i32 0, i32 0
+  %53 = getelementptr %171, ptr %52, i32 0, i32 0
   %54 = load ptr, ptr %53, align 8
   %55 = getelementptr %141, ptr %54, i32 0, i32 2
   %56 = load ptr, ptr %55, align 8
   %57 = getelementptr %56, ptr %56, i32 0, i32 23
   %58 = load ptr, ptr %57, align 8
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %170, ptr %59, i32 0, i32 2
+  %60 = getelementptr %171, ptr %59, i32 0, i32 2
   %61 = load ptr, ptr %60, align 8
   %62 = call i32 %58(ptr %61, ptr %args)
   store i32 %62, ptr %code6, align 4
@@ -73106,14 +73250,14 @@ else9:                                            ; preds = %merge2
 
 merge7:                                           ; preds = %else9, %dead10
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %170, ptr %71, i32 0, i32 3
+  %72 = getelementptr %171, ptr %71, i32 0, i32 3
   %73 = load ptr, ptr %72, align 8
   %74 = load ptr, ptr %part, align 8
-  %75 = getelementptr %172, ptr %74, i32 0, i32 2
+  %75 = getelementptr %173, ptr %74, i32 0, i32 2
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
   %78 = load ptr, ptr %part, align 8
-  %79 = getelementptr %172, ptr %78, i32 0, i32 0
+  %79 = getelementptr %173, ptr %78, i32 0, i32 0
   %80 = load ptr, ptr %79, align 8
   %81 = getelementptr %52, ptr %80, i32 0, i32 3
   %82 = load i32, ptr %81, align 4
@@ -73153,7 +73297,7 @@ entry:
   call void @"$Placer.name"(ptr %5, ptr %7, i64 128, ptr %8, ptr %9)
   %10 = load %48, ptr %4, align 1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %170, ptr %11, i32 0, i32 1
+  %12 = getelementptr %171, ptr %11, i32 0, i32 1
   %13 = load ptr, ptr %12, align 8
   %14 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
@@ -73169,7 +73313,7 @@ entry:
 
 then:                                             ; preds = %entry
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %170, ptr %23, i32 0, i32 4
+  %24 = getelementptr %171, ptr %23, i32 0, i32 4
   %25 = load ptr, ptr %24, align 8
   store ptr %25, ptr %target, align 8
   %26 = load ptr, ptr %target, align 8
@@ -73184,13 +73328,13 @@ then2:                                            ; preds = %then
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %170, ptr %34, i32 0, i32 1
+  %35 = getelementptr %171, ptr %34, i32 0, i32 1
   %36 = load ptr, ptr %35, align 8
   %37 = getelementptr %16, ptr %36, i32 0, i32 0
   %38 = load ptr, ptr %37, align 8
   %39 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.663", ptr %38, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.664", ptr %38, ptr %40)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -73229,10 +73373,10 @@ entry:
   %6 = load i64, ptr %capacity, align 8
   %7 = load ptr, ptr %format, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %170, ptr %8, i32 0, i32 5
+  %9 = getelementptr %171, ptr %8, i32 0, i32 5
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %170, ptr %11, i32 0, i32 6
+  %12 = getelementptr %171, ptr %11, i32 0, i32 6
   %13 = load i32, ptr %12, align 4
   %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %5, i64 %6, ptr %7, i32 %10, i32 %13)
   store i32 %14, ptr %size, align 4
@@ -73307,19 +73451,19 @@ entry:
   store ptr %2, ptr %part, align 8
   store ptr %3, ptr %args, align 8
   %4 = load ptr, ptr %args, align 8
-  %5 = getelementptr %174, ptr %4, i32 0, i32 5
+  %5 = getelementptr %175, ptr %4, i32 0, i32 5
   store ptr null, ptr %5, align 8
   %6 = load ptr, ptr %args, align 8
-  %7 = getelementptr %174, ptr %6, i32 0, i32 6
+  %7 = getelementptr %175, ptr %6, i32 0, i32 6
   store i32 0, ptr %7, align 4
   %8 = load ptr, ptr %args, align 8
-  %9 = getelementptr %174, ptr %8, i32 0, i32 7
+  %9 = getelementptr %175, ptr %8, i32 0, i32 7
   store ptr null, ptr %9, align 8
   %10 = load ptr, ptr %args, align 8
-  %11 = getelementptr %174, ptr %10, i32 0, i32 8
+  %11 = getelementptr %175, ptr %10, i32 0, i32 8
   store i32 0, ptr %11, align 4
   %12 = load ptr, ptr %part, align 8
-  %13 = getelementptr %172, ptr %12, i32 0, i32 0
+  %13 = getelementptr %173, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = getelementptr %52, ptr %14, i32 0, i32 5
   %16 = load ptr, ptr %15, align 8
@@ -73352,17 +73496,17 @@ else3:                                            ; preds = %then
 merge1:                                           ; preds = %else3, %dead
   %28 = load ptr, ptr %view, align 8
   %29 = load ptr, ptr %part, align 8
-  %30 = getelementptr %172, ptr %29, i32 0, i32 3
+  %30 = getelementptr %173, ptr %29, i32 0, i32 3
   %31 = load i64, ptr %30, align 8
   %32 = call ptr @"$element"(ptr %28, i64 %31)
   %33 = load ptr, ptr %args, align 8
-  %34 = getelementptr %174, ptr %33, i32 0, i32 5
+  %34 = getelementptr %175, ptr %33, i32 0, i32 5
   store ptr %32, ptr %34, align 8
   %35 = load ptr, ptr %view, align 8
   %36 = getelementptr %133, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   %38 = load ptr, ptr %args, align 8
-  %39 = getelementptr %174, ptr %38, i32 0, i32 6
+  %39 = getelementptr %175, ptr %38, i32 0, i32 6
   store i32 %37, ptr %39, align 4
   br label %merge
 
@@ -73371,7 +73515,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %40 = load ptr, ptr %part, align 8
-  %41 = getelementptr %172, ptr %40, i32 0, i32 0
+  %41 = getelementptr %173, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = getelementptr %52, ptr %42, i32 0, i32 6
   %44 = load ptr, ptr %43, align 8
@@ -73404,17 +73548,17 @@ else10:                                           ; preds = %then5
 merge8:                                           ; preds = %else10, %dead11
   %56 = load ptr, ptr %view, align 8
   %57 = load ptr, ptr %part, align 8
-  %58 = getelementptr %172, ptr %57, i32 0, i32 3
+  %58 = getelementptr %173, ptr %57, i32 0, i32 3
   %59 = load i64, ptr %58, align 8
   %60 = call ptr @"$element"(ptr %56, i64 %59)
   %61 = load ptr, ptr %args, align 8
-  %62 = getelementptr %174, ptr %61, i32 0, i32 7
+  %62 = getelementptr %175, ptr %61, i32 0, i32 7
   store ptr %60, ptr %62, align 8
   %63 = load ptr, ptr %view, align 8
   %64 = getelementptr %133, ptr %63, i32 0, i32 1
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %args, align 8
-  %67 = getelementptr %174, ptr %66, i32 0, i32 8
+  %67 = getelementptr %175, ptr %66, i32 0, i32 8
   store i32 %65, ptr %67, align 4
   br label %merge4
 
@@ -73444,19 +73588,19 @@ entry:
   %6 = getelementptr i8, ptr %5, i64 0
   store i8 0, ptr %6, align 1
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %170, ptr %7, i32 0, i32 0
+  %8 = getelementptr %171, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
   %10 = getelementptr %141, ptr %9, i32 0, i32 2
   %11 = load ptr, ptr %10, align 8
   %12 = getelementptr %56, ptr %11, i32 0, i32 9
   %13 = load ptr, ptr %12, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %170, ptr %14, i32 0, i32 2
+  %15 = getelementptr %171, ptr %14, i32 0, i32 2
   %16 = load ptr, ptr %15, align 8
   call void %13(ptr %16, ptr %cause)
   %17 = load %48, ptr %3, align 1
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %170, ptr %18, i32 0, i32 4
+  %19 = getelementptr %171, ptr %18, i32 0, i32 4
   %20 = load ptr, ptr %19, align 8
   store ptr %20, ptr %target, align 8
   %21 = load ptr, ptr %target, align 8
@@ -73471,7 +73615,7 @@ then:                                             ; preds = %entry
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %170, ptr %29, i32 0, i32 1
+  %30 = getelementptr %171, ptr %29, i32 0, i32 1
   %31 = load ptr, ptr %30, align 8
   %32 = load ptr, ptr %view, align 8
   %33 = call ptr @"$Checkpoint.file_of"(ptr %31, ptr %32)
@@ -73479,14 +73623,14 @@ then:                                             ; preds = %entry
   %35 = getelementptr %133, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %170, ptr %37, i32 0, i32 0
+  %38 = getelementptr %171, ptr %37, i32 0, i32 0
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr %141, ptr %39, i32 0, i32 4
   %41 = load i32, ptr %40, align 4
   %42 = getelementptr %0, ptr %cause, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
   %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.664", ptr %33, ptr %36, i32 %41, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.665", ptr %33, ptr %36, i32 %41, ptr %44)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -73504,7 +73648,7 @@ define internal i32 @"$Placer.vector"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %code1 = alloca i32, align 4
-  %args = alloca %169, align 8
+  %args = alloca %170, align 8
   %code = alloca i32, align 4
   %view = alloca ptr, align 8
   %destination = alloca ptr, align 8
@@ -73540,30 +73684,30 @@ merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %view, align 8
   %15 = getelementptr %133, ptr %14, i32 0, i32 4
   %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr %169, ptr %args, i32 0, i32 0
+  %17 = getelementptr %170, ptr %args, i32 0, i32 0
   store ptr %16, ptr %17, align 8
   %18 = load ptr, ptr %view, align 8
   %19 = getelementptr %133, ptr %18, i32 0, i32 1
   %20 = load i32, ptr %19, align 4
-  %21 = getelementptr %169, ptr %args, i32 0, i32 1
+  %21 = getelementptr %170, ptr %args, i32 0, i32 1
   store i32 %20, ptr %21, align 4
   %22 = load ptr, ptr %view, align 8
   %23 = call i64 @"$TensorView.num_elements"(ptr %22)
   %24 = trunc i64 %23 to i32
-  %25 = getelementptr %169, ptr %args, i32 0, i32 2
+  %25 = getelementptr %170, ptr %args, i32 0, i32 2
   store i32 %24, ptr %25, align 4
   %26 = load ptr, ptr %destination, align 8
-  %27 = getelementptr %169, ptr %args, i32 0, i32 3
+  %27 = getelementptr %170, ptr %args, i32 0, i32 3
   store ptr %26, ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %170, ptr %28, i32 0, i32 0
+  %29 = getelementptr %171, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
   %31 = getelementptr %141, ptr %30, i32 0, i32 2
   %32 = load ptr, ptr %31, align 8
   %33 = getelementptr %56, ptr %32, i32 0, i32 24
   %34 = load ptr, ptr %33, align 8
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %170, ptr %35, i32 0, i32 2
+  %36 = getelementptr %171, ptr %35, i32 0, i32 2
   %37 = load ptr, ptr %36, align 8
   %38 = call i32 %34(ptr %37, ptr %args)
   store i32 %38, ptr %code1, align 4
@@ -73588,7 +73732,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %170, ptr %47, i32 0, i32 3
+  %48 = getelementptr %171, ptr %47, i32 0, i32 3
   %49 = load ptr, ptr %48, align 8
   %50 = load ptr, ptr %view, align 8
   %51 = getelementptr %133, ptr %50, i32 0, i32 5
@@ -73601,7 +73745,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.665"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.666"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -73611,7 +73755,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.666"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.667"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -73643,7 +73787,7 @@ then2:                                            ; preds = %merge
   %17 = load ptr, ptr %weights, align 8
   %18 = getelementptr %67, ptr %17, i32 0, i32 9
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %170, ptr %19, i32 0, i32 0
+  %20 = getelementptr %171, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   %22 = getelementptr %141, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
@@ -73679,7 +73823,7 @@ else8:                                            ; preds = %merge1
 
 merge6:                                           ; preds = %else8, %dead9
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %170, ptr %33, i32 0, i32 0
+  %34 = getelementptr %171, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
   %36 = getelementptr %141, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
@@ -73706,18 +73850,18 @@ merge10:                                          ; preds = %else12, %dead13
   %46 = load ptr, ptr %weights, align 8
   %47 = getelementptr %67, ptr %46, i32 0, i32 9
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %170, ptr %48, i32 0, i32 0
+  %49 = getelementptr %171, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %141, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).668"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).669"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.666"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.667"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -73735,12 +73879,12 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %170, ptr %2, i32 0, i32 0
+  %3 = getelementptr %171, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr %141, ptr %4, i32 0, i32 4
   %6 = load i32, ptr %5, align 4
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %170, ptr %7, i32 0, i32 0
+  %8 = getelementptr %171, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
   %10 = getelementptr %141, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
@@ -73749,14 +73893,14 @@ entry:
   store i32 %6, ptr %rank, align 4
   store i32 %13, ptr %head_dim, align 4
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %170, ptr %14, i32 0, i32 0
+  %15 = getelementptr %171, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = call i32 @"$Layout.num_local_heads"(ptr %16)
   %18 = load i32, ptr %head_dim, align 4
   %19 = mul i32 %17, %18
   store i32 %19, ptr %query_rows, align 4
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %170, ptr %20, i32 0, i32 0
+  %21 = getelementptr %171, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
   %23 = call i32 @"$Layout.num_local_kv_heads"(ptr %22)
   %24 = load i32, ptr %head_dim, align 4
@@ -73809,7 +73953,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %170, ptr %46, i32 0, i32 0
+  %47 = getelementptr %171, ptr %46, i32 0, i32 0
   %48 = load ptr, ptr %47, align 8
   %49 = getelementptr %141, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
@@ -73960,10 +74104,10 @@ dead34:                                           ; No predecessors!
 
 define internal i32 @"$Placer.column_slice"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
-  %part = alloca %172, align 8
-  %4 = alloca %172, align 8
-  %5 = alloca %175, align 8
-  %"<structcast>" = alloca %175, align 8
+  %part = alloca %173, align 8
+  %4 = alloca %173, align 8
+  %5 = alloca %176, align 8
+  %"<structcast>" = alloca %176, align 8
   %part_rank = alloca i32, align 4
   %matrix = alloca ptr, align 8
   %format = alloca ptr, align 8
@@ -73983,37 +74127,37 @@ entry:
   %14 = load i32, ptr %13, align 4
   %15 = sext i32 %14 to i64
   %16 = mul i64 %11, %15
-  %17 = getelementptr %175, ptr %5, i32 0, i32 0
+  %17 = getelementptr %176, ptr %5, i32 0, i32 0
   store ptr %6, ptr %17, align 8
-  %18 = getelementptr %175, ptr %5, i32 0, i32 1
+  %18 = getelementptr %176, ptr %5, i32 0, i32 1
   store i32 0, ptr %18, align 4
-  %19 = getelementptr %175, ptr %5, i32 0, i32 2
+  %19 = getelementptr %176, ptr %5, i32 0, i32 2
   store i32 %9, ptr %19, align 4
-  %20 = getelementptr %175, ptr %5, i32 0, i32 3
+  %20 = getelementptr %176, ptr %5, i32 0, i32 3
   store i32 0, ptr %20, align 4
-  %21 = getelementptr %175, ptr %5, i32 0, i32 4
+  %21 = getelementptr %176, ptr %5, i32 0, i32 4
   store i64 %16, ptr %21, align 8
-  %22 = load %175, ptr %5, align 8
-  store %175 %22, ptr %"<structcast>", align 8
-  %23 = getelementptr %172, ptr %4, i32 0, i32 0
-  %24 = getelementptr %175, ptr %"<structcast>", i32 0, i32 0
+  %22 = load %176, ptr %5, align 8
+  store %176 %22, ptr %"<structcast>", align 8
+  %23 = getelementptr %173, ptr %4, i32 0, i32 0
+  %24 = getelementptr %176, ptr %"<structcast>", i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
   store ptr %25, ptr %23, align 8
-  %26 = getelementptr %172, ptr %4, i32 0, i32 1
-  %27 = getelementptr %175, ptr %"<structcast>", i32 0, i32 1
+  %26 = getelementptr %173, ptr %4, i32 0, i32 1
+  %27 = getelementptr %176, ptr %"<structcast>", i32 0, i32 1
   %28 = load i32, ptr %27, align 4
   store i32 %28, ptr %26, align 4
-  %29 = getelementptr %172, ptr %4, i32 0, i32 2
-  %30 = getelementptr %175, ptr %"<structcast>", i32 0, i32 2
+  %29 = getelementptr %173, ptr %4, i32 0, i32 2
+  %30 = getelementptr %176, ptr %"<structcast>", i32 0, i32 2
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %29, align 4
-  %32 = getelementptr %172, ptr %4, i32 0, i32 3
-  %33 = getelementptr %175, ptr %"<structcast>", i32 0, i32 3
+  %32 = getelementptr %173, ptr %4, i32 0, i32 3
+  %33 = getelementptr %176, ptr %"<structcast>", i32 0, i32 3
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
   store i64 %35, ptr %32, align 8
-  %36 = getelementptr %172, ptr %4, i32 0, i32 4
-  %37 = getelementptr %175, ptr %"<structcast>", i32 0, i32 4
+  %36 = getelementptr %173, ptr %4, i32 0, i32 4
+  %37 = getelementptr %176, ptr %"<structcast>", i32 0, i32 4
   %38 = load i64, ptr %37, align 8
   store i64 %38, ptr %36, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %part, ptr align 8 %4, i64 32, i1 false)
@@ -74119,13 +74263,13 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %170, ptr %6, i32 0, i32 0
+  %7 = getelementptr %171, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
   %9 = getelementptr %141, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   store i32 %10, ptr %part_rank, align 4
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %170, ptr %11, i32 0, i32 0
+  %12 = getelementptr %171, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
   %14 = call zeroext i1 @"$Layout.is_expert_parallel"(ptr %13)
   %15 = zext i1 %14 to i8
@@ -74190,7 +74334,7 @@ else7:                                            ; preds = %merge1
 
 merge5:                                           ; preds = %else7, %dead8
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %170, ptr %40, i32 0, i32 0
+  %41 = getelementptr %171, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = call i32 @"$Layout.num_local_experts"(ptr %42)
   store i32 0, ptr %i, align 4
@@ -74233,17 +74377,17 @@ forbody:                                          ; preds = %forcond
   call void @"$shift"(ptr noalias sret(%52) %3, ptr byval(%52) %2, i64 %63, i64 %66, i64 %69)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %down, ptr align 8 %3, i64 40, i1 false)
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %170, ptr %70, i32 0, i32 0
+  %71 = getelementptr %171, ptr %70, i32 0, i32 0
   %72 = load ptr, ptr %71, align 8
   %73 = call i32 @"$Layout.experts_begin"(ptr %72)
   %74 = load i32, ptr %i, align 4
   %75 = add i32 %73, %74
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %170, ptr %76, i32 0, i32 6
+  %77 = getelementptr %171, ptr %76, i32 0, i32 6
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).667"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).668"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -74320,7 +74464,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).667"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).668"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -74395,7 +74539,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).668"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).669"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -74481,7 +74625,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %model, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %170, ptr %2, i32 0, i32 0
+  %3 = getelementptr %171, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr %141, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
@@ -74502,14 +74646,14 @@ forcond:                                          ; preds = %merge3, %entry
 forbody:                                          ; preds = %forcond
   %15 = load i32, ptr %layer, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %170, ptr %16, i32 0, i32 0
+  %17 = getelementptr %171, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
   %19 = call i32 @"$Layout.num_local_kv_heads"(ptr %18)
   %20 = mul i32 %15, %19
   store i32 %20, ptr %first, align 4
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %170, ptr %22, i32 0, i32 1
+  %23 = getelementptr %171, ptr %22, i32 0, i32 1
   %24 = load ptr, ptr %23, align 8
   %25 = load i32, ptr %layer, align 4
   %26 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %24, i32 %25)
@@ -74540,7 +74684,7 @@ else:                                             ; preds = %forbody
 merge1:                                           ; preds = %else, %dead
   %39 = load ptr, ptr %self, align 8
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %170, ptr %40, i32 0, i32 1
+  %41 = getelementptr %171, ptr %40, i32 0, i32 1
   %42 = load ptr, ptr %41, align 8
   %43 = load i32, ptr %layer, align 4
   %44 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).405"(ptr %42, i32 %43)
@@ -74583,7 +74727,7 @@ dead7:                                            ; No predecessors!
 define internal i32 @"$Placer.spread_scales"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
-  %args = alloca %169, align 8
+  %args = alloca %170, align 8
   %index = alloca i32, align 4
   %head = alloca i32, align 4
   %num_heads = alloca i32, align 4
@@ -74594,7 +74738,7 @@ entry:
   store ptr %1, ptr %view, align 8
   store ptr %2, ptr %destination, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %170, ptr %3, i32 0, i32 0
+  %4 = getelementptr %171, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = call i32 @"$Layout.num_local_kv_heads"(ptr %5)
   store i32 %6, ptr %num_heads, align 4
@@ -74617,7 +74761,7 @@ forbody:                                          ; preds = %forcond
   %16 = icmp eq i64 %15, 1
   %17 = zext i1 %16 to i8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %170, ptr %18, i32 0, i32 0
+  %19 = getelementptr %171, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
   %21 = getelementptr %141, ptr %20, i32 0, i32 4
   %22 = load i32, ptr %21, align 4
@@ -74632,30 +74776,30 @@ forbody:                                          ; preds = %forcond
   %30 = load i32, ptr %index, align 4
   %31 = sext i32 %30 to i64
   %32 = call ptr @"$element"(ptr %29, i64 %31)
-  %33 = getelementptr %169, ptr %args, i32 0, i32 0
+  %33 = getelementptr %170, ptr %args, i32 0, i32 0
   store ptr %32, ptr %33, align 8
   %34 = load ptr, ptr %view, align 8
   %35 = getelementptr %133, ptr %34, i32 0, i32 1
   %36 = load i32, ptr %35, align 4
-  %37 = getelementptr %169, ptr %args, i32 0, i32 1
+  %37 = getelementptr %170, ptr %args, i32 0, i32 1
   store i32 %36, ptr %37, align 4
-  %38 = getelementptr %169, ptr %args, i32 0, i32 2
+  %38 = getelementptr %170, ptr %args, i32 0, i32 2
   store i32 1, ptr %38, align 4
   %39 = load ptr, ptr %destination, align 8
   %40 = load i32, ptr %head, align 4
   %41 = sext i32 %40 to i64
   %42 = getelementptr float, ptr %39, i64 %41
-  %43 = getelementptr %169, ptr %args, i32 0, i32 3
+  %43 = getelementptr %170, ptr %args, i32 0, i32 3
   store ptr %42, ptr %43, align 8
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %170, ptr %44, i32 0, i32 0
+  %45 = getelementptr %171, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %45, align 8
   %47 = getelementptr %141, ptr %46, i32 0, i32 2
   %48 = load ptr, ptr %47, align 8
   %49 = getelementptr %56, ptr %48, i32 0, i32 24
   %50 = load ptr, ptr %49, align 8
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %170, ptr %51, i32 0, i32 2
+  %52 = getelementptr %171, ptr %51, i32 0, i32 2
   %53 = load ptr, ptr %52, align 8
   %54 = call i32 %50(ptr %53, ptr %args)
   store i32 %54, ptr %code, align 4
@@ -74931,7 +75075,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.670")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.671")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -75084,7 +75228,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %most, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.671", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.672", i32 %55)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -75178,7 +75322,7 @@ merge4:                                           ; preds = %forcond
 then11:                                           ; preds = %merge4
   %101 = load ptr, ptr %self, align 8
   %102 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %101, ptr @"$string.673", i32 -1, ptr %102)
+  call void @"$Rank.describe_failure"(ptr %101, ptr @"$string.674", i32 -1, ptr %102)
   %103 = load %48, ptr %3, align 1
   %104 = load i32, ptr %code9, align 4
   ret i32 %104
@@ -75276,7 +75420,7 @@ entry:
 then:                                             ; preds = %entry
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.672", i32 -1, ptr %20)
+  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.673", i32 -1, ptr %20)
   %21 = load %48, ptr %5, align 1
   %22 = load i32, ptr %code, align 4
   ret i32 %22
@@ -75339,7 +75483,7 @@ merge2:                                           ; preds = %else4, %dead5
 then8:                                            ; preds = %merge2
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.672", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.673", i32 -1, ptr %56)
   %57 = load %48, ptr %4, align 1
   %58 = load i32, ptr %code6, align 4
   ret i32 %58
@@ -75405,7 +75549,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.670")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.671")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -75628,7 +75772,7 @@ entry:
 
 define internal void @"$threads.init_condition"(ptr %0) {
 entry:
-  %attributes = alloca %176, align 8
+  %attributes = alloca %177, align 8
   %condition = alloca ptr, align 8
   store ptr %0, ptr %condition, align 8
   %1 = call i32 @pthread_condattr_init(ptr %attributes)
@@ -75713,7 +75857,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %45 = getelementptr %31, ptr %44, i32 0, i32 20
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  %48 = call zeroext i1 @"$Vector.reserve.674"(ptr %43, i64 %47)
+  %48 = call zeroext i1 @"$Vector.reserve.675"(ptr %43, i64 %47)
   %49 = zext i1 %48 to i8
   %50 = trunc i8 %49 to i1
   br i1 %50, label %and.rhs, label %and.end
@@ -75725,7 +75869,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %54 = getelementptr %31, ptr %53, i32 0, i32 20
   %55 = load i32, ptr %54, align 4
   %56 = sext i32 %55 to i64
-  %57 = call zeroext i1 @"$Vector.reserve.674"(ptr %52, i64 %56)
+  %57 = call zeroext i1 @"$Vector.reserve.675"(ptr %52, i64 %56)
   %58 = zext i1 %57 to i8
   %59 = trunc i8 %58 to i1
   br i1 %59, label %and.lhs.true, label %and.end
@@ -75737,7 +75881,7 @@ and.lhs.true2:                                    ; preds = %entry
   %63 = getelementptr %31, ptr %62, i32 0, i32 20
   %64 = load i32, ptr %63, align 4
   %65 = sext i32 %64 to i64
-  %66 = call zeroext i1 @"$Vector.reserve.674"(ptr %61, i64 %65)
+  %66 = call zeroext i1 @"$Vector.reserve.675"(ptr %61, i64 %65)
   %67 = zext i1 %66 to i8
   %68 = trunc i8 %67 to i1
   br i1 %68, label %and.lhs.true1, label %and.end
@@ -75759,7 +75903,7 @@ then4:                                            ; preds = %then
   %78 = load ptr, ptr %self, align 8
   %79 = getelementptr %31, ptr %78, i32 0, i32 20
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 1024, ptr @"$string.675", i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 1024, ptr @"$string.676", i32 %80)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -75804,7 +75948,7 @@ then11:                                           ; preds = %then7
   %100 = call ptr @__errno_location()
   %101 = load i32, ptr %100, align 4
   %102 = call ptr @strerror(i32 %101)
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %99, i64 1024, ptr @"$string.676", ptr %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %99, i64 1024, ptr @"$string.677", ptr %102)
   br label %merge10
 
 else12:                                           ; preds = %then7
@@ -75852,7 +75996,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.674"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.675"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -76162,7 +76306,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %39, ptr %39, i32 0, i32 10
   %41 = getelementptr %26, ptr %40, i32 0, i32 1
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.677", i32 %38, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.678", i32 %38, i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -76229,7 +76373,7 @@ then13:                                           ; preds = %then9
   %72 = load ptr, ptr %options, align 8
   %73 = getelementptr %34, ptr %72, i32 0, i32 5
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.682", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.683", i32 %74)
   br label %merge12
 
 else14:                                           ; preds = %then9
@@ -76296,7 +76440,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load i32, ptr %capacity, align 4
   %25 = load i32, ptr %page_size, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.678", i32 %24, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.679", i32 %24, i32 %25)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -76468,7 +76612,7 @@ then15:                                           ; preds = %then5
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %capacity, align 4
   %143 = load i32, ptr %page_size, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.679", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 1024, ptr @"$string.680", i32 %142, i32 %143)
   br label %merge14
 
 else16:                                           ; preds = %then5
@@ -76635,7 +76779,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %34, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.674"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.675"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -76647,7 +76791,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %34, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.681"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.682"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -76665,7 +76809,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %34, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.681"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.682"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -76677,7 +76821,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %34, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.674"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.675"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -76689,7 +76833,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %34, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.674"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.675"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -76701,7 +76845,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %34, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.674"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.675"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -76714,7 +76858,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.680"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.681"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -76726,7 +76870,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %34, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.674"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.675"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -76738,7 +76882,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %34, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.674"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.675"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -76750,7 +76894,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %34, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.674"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.675"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -76759,7 +76903,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.680"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.681"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -76858,7 +77002,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.681"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.682"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -76961,24 +77105,24 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4556" = alloca ptr, align 8
-  %"$4555" = alloca i64, align 8
+  %"$4568" = alloca ptr, align 8
+  %"$4567" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4555", align 8
-  store ptr %2, ptr %"$4556", align 8
+  store i64 %1, ptr %"$4567", align 8
+  store ptr %2, ptr %"$4568", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4555", align 8
-  %6 = load ptr, ptr %"$4556", align 8
-  %7 = call i32 @"$Loop.cancel.684"(ptr %4, i64 %5, ptr %6)
+  %4 = getelementptr %178, ptr %3, i32 0, i32 0
+  %5 = load i64, ptr %"$4567", align 8
+  %6 = load ptr, ptr %"$4568", align 8
+  %7 = call i32 @"$Loop.cancel.685"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.684"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.685"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -76989,14 +77133,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.685"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.686"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.685"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.686"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %target = alloca ptr, align 8
@@ -77017,11 +77161,11 @@ entry:
   call void @"$status.clear"(ptr %9)
   %10 = load %48, ptr %7, align 1
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.686"(ptr %11)
+  call void @"$Loop.lock.687"(ptr %11)
   %12 = load %48, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = load i64, ptr %request_id, align 8
-  %15 = call ptr @"$Loop.find_live.687"(ptr %13, i64 %14)
+  %15 = call ptr @"$Loop.find_live.688"(ptr %13, i64 %14)
   store ptr %15, ptr %item, align 8
   %16 = load ptr, ptr %item, align 8
   %17 = icmp eq ptr %16, null
@@ -77031,7 +77175,7 @@ entry:
 
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %20)
+  call void @"$Loop.unlock.689"(ptr %20)
   %21 = load %48, ptr %5, align 1
   %22 = load ptr, ptr %message, align 8
   store ptr %22, ptr %target, align 8
@@ -77081,13 +77225,13 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %then5
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %178, ptr %39, i32 0, i32 13
+  %40 = getelementptr %179, ptr %39, i32 0, i32 13
   store i8 1, ptr %40, align 1
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %178, ptr %41, i32 0, i32 7
+  %42 = getelementptr %179, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %44)
+  call void @"$Loop.unlock.689"(ptr %44)
   %45 = load %48, ptr %4, align 1
   ret i32 0
 
@@ -77095,17 +77239,17 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.686"(ptr %0) {
+define internal void @"$Loop.lock.687"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %178, ptr %1, i32 0, i32 6
+  %2 = getelementptr %179, ptr %1, i32 0, i32 6
   %3 = call i32 @pthread_mutex_lock(ptr %2)
   ret void
 }
 
-define internal ptr @"$Loop.find_live.687"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.688"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -77113,7 +77257,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %request_id, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %178, ptr %2, i32 0, i32 18
+  %3 = getelementptr %179, ptr %2, i32 0, i32 18
   %4 = getelementptr %43, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -77130,7 +77274,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %178, ptr %12, i32 0, i32 18
+  %13 = getelementptr %179, ptr %12, i32 0, i32 18
   %14 = getelementptr %43, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
   %16 = load i64, ptr %i, align 8
@@ -77146,7 +77290,7 @@ forbody:                                          ; preds = %forcond
 
 then:                                             ; preds = %forbody
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %178, ptr %25, i32 0, i32 18
+  %26 = getelementptr %179, ptr %25, i32 0, i32 18
   %27 = getelementptr %43, ptr %26, i32 0, i32 0
   %28 = load ptr, ptr %27, align 8
   %29 = load i64, ptr %i, align 8
@@ -77172,12 +77316,12 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.688"(ptr %0) {
+define internal void @"$Loop.unlock.689"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %178, ptr %1, i32 0, i32 6
+  %2 = getelementptr %179, ptr %1, i32 0, i32 6
   %3 = call i32 @pthread_mutex_unlock(ptr %2)
   ret void
 }
@@ -77194,15 +77338,15 @@ entry:
   %5 = load ptr, ptr %handle, align 8
   store ptr %5, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %177, ptr %6, i32 0, i32 4
+  %7 = getelementptr %178, ptr %6, i32 0, i32 4
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %then, label %else
 
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %177, ptr %10, i32 0, i32 0
-  %12 = getelementptr %178, ptr %11, i32 0, i32 10
+  %11 = getelementptr %178, ptr %10, i32 0, i32 0
+  %12 = getelementptr %179, ptr %11, i32 0, i32 10
   store i8 0, ptr %12, align 1
   br label %merge
 
@@ -77211,15 +77355,15 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %177, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.689"(ptr %14)
+  %14 = getelementptr %178, ptr %13, i32 0, i32 0
+  call void @"$Loop.free.690"(ptr %14)
   %15 = load %48, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %177, ptr %16, i32 0, i32 1
+  %17 = getelementptr %178, ptr %16, i32 0, i32 1
   call void @"$LedgerRanks.free"(ptr %17)
   %18 = load %48, ptr %3, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %177, ptr %19, i32 0, i32 3
+  %20 = getelementptr %178, ptr %19, i32 0, i32 3
   %21 = load ptr, ptr %20, align 8
   call void @free(ptr %21)
   %22 = load %48, ptr %2, align 1
@@ -77229,7 +77373,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.689"(ptr %0) {
+define internal void @"$Loop.free.690"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77246,7 +77390,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %178, ptr %12, i32 0, i32 0
+  %13 = getelementptr %179, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = icmp eq ptr %14, null
   %16 = zext i1 %15 to i8
@@ -77265,10 +77409,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.690"(ptr %19)
+  call void @"$Loop.stop.691"(ptr %19)
   %20 = load %48, ptr %10, align 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %178, ptr %21, i32 0, i32 17
+  %22 = getelementptr %179, ptr %21, i32 0, i32 17
   %23 = getelementptr %43, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   store i64 0, ptr %i, align 8
@@ -77285,7 +77429,7 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %178, ptr %31, i32 0, i32 17
+  %32 = getelementptr %179, ptr %31, i32 0, i32 17
   %33 = getelementptr %43, ptr %32, i32 0, i32 0
   %34 = load ptr, ptr %33, align 8
   %35 = load i64, ptr %i, align 8
@@ -77299,31 +77443,31 @@ forbody:                                          ; preds = %forcond
 
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %178, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.642"(ptr %41)
+  %41 = getelementptr %179, ptr %40, i32 0, i32 17
+  call void @"$Vector.free.643"(ptr %41)
   %42 = load %48, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %178, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.642"(ptr %44)
+  %44 = getelementptr %179, ptr %43, i32 0, i32 18
+  call void @"$Vector.free.643"(ptr %44)
   %45 = load %48, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %178, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.642"(ptr %47)
+  %47 = getelementptr %179, ptr %46, i32 0, i32 19
+  call void @"$Vector.free.643"(ptr %47)
   %48 = load %48, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %178, ptr %49, i32 0, i32 3
+  %50 = getelementptr %179, ptr %49, i32 0, i32 3
   call void @"$Scheduler.free"(ptr %50)
   %51 = load %48, ptr %5, align 1
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %178, ptr %52, i32 0, i32 21
+  %53 = getelementptr %179, ptr %52, i32 0, i32 21
   call void @"$EventRing.free"(ptr %53)
   %54 = load %48, ptr %4, align 1
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %178, ptr %55, i32 0, i32 33
+  %56 = getelementptr %179, ptr %55, i32 0, i32 33
   call void @"$StepRing.free"(ptr %56)
   %57 = load %48, ptr %3, align 1
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %178, ptr %58, i32 0, i32 22
+  %59 = getelementptr %179, ptr %58, i32 0, i32 22
   %60 = load i32, ptr %59, align 4
   %61 = icmp sge i32 %60, 0
   %62 = zext i1 %61 to i8
@@ -77332,7 +77476,7 @@ merge1:                                           ; preds = %forcond
 
 then3:                                            ; preds = %merge1
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %178, ptr %64, i32 0, i32 22
+  %65 = getelementptr %179, ptr %64, i32 0, i32 22
   %66 = load i32, ptr %65, align 4
   %67 = call i32 @close(i32 %66)
   br label %merge2
@@ -77342,27 +77486,27 @@ else4:                                            ; preds = %merge1
 
 merge2:                                           ; preds = %else4, %then3
   %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %178, ptr %68, i32 0, i32 25
+  %69 = getelementptr %179, ptr %68, i32 0, i32 25
   %70 = load ptr, ptr %69, align 8
   call void @free(ptr %70)
   %71 = load %48, ptr %2, align 1
   %72 = load ptr, ptr %self, align 8
-  %73 = getelementptr %178, ptr %72, i32 0, i32 7
+  %73 = getelementptr %179, ptr %72, i32 0, i32 7
   %74 = call i32 @pthread_cond_destroy(ptr %73)
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %178, ptr %75, i32 0, i32 8
+  %76 = getelementptr %179, ptr %75, i32 0, i32 8
   %77 = call i32 @pthread_cond_destroy(ptr %76)
   %78 = load ptr, ptr %self, align 8
-  %79 = getelementptr %178, ptr %78, i32 0, i32 6
+  %79 = getelementptr %179, ptr %78, i32 0, i32 6
   %80 = call i32 @pthread_mutex_destroy(ptr %79)
   %81 = load ptr, ptr %self, align 8
-  %82 = getelementptr %178, ptr %81, i32 0, i32 5
+  %82 = getelementptr %179, ptr %81, i32 0, i32 5
   call void @"$Turnstile.free"(ptr %82)
   %83 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.stop.690"(ptr %0) {
+define internal void @"$Loop.stop.691"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77370,7 +77514,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %178, ptr %4, i32 0, i32 10
+  %5 = getelementptr %179, ptr %4, i32 0, i32 10
   %6 = load i8, ptr %5, align 1
   %7 = trunc i8 %6 to i1
   br i1 %7, label %else, label %then
@@ -77387,23 +77531,23 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.686"(ptr %9)
+  call void @"$Loop.lock.687"(ptr %9)
   %10 = load %48, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %178, ptr %11, i32 0, i32 11
+  %12 = getelementptr %179, ptr %11, i32 0, i32 11
   store i8 1, ptr %12, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %178, ptr %13, i32 0, i32 7
+  %14 = getelementptr %179, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %16)
+  call void @"$Loop.unlock.689"(ptr %16)
   %17 = load %48, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %178, ptr %18, i32 0, i32 9
+  %19 = getelementptr %179, ptr %18, i32 0, i32 9
   %20 = load i64, ptr %19, align 8
   %21 = call i32 @pthread_join(i64 %20, ptr null)
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 10
+  %23 = getelementptr %179, ptr %22, i32 0, i32 10
   store i8 0, ptr %23, align 1
   ret void
 }
@@ -77417,22 +77561,22 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %179, ptr %5, i32 0, i32 4
+  %6 = getelementptr %180, ptr %5, i32 0, i32 4
   %7 = load ptr, ptr %6, align 8
   call void @free(ptr %7)
   %8 = load %48, ptr %4, align 1
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %179, ptr %9, i32 0, i32 5
+  %10 = getelementptr %180, ptr %9, i32 0, i32 5
   %11 = load ptr, ptr %10, align 8
   call void @free(ptr %11)
   %12 = load %48, ptr %3, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %179, ptr %13, i32 0, i32 6
+  %14 = getelementptr %180, ptr %13, i32 0, i32 6
   %15 = load ptr, ptr %14, align 8
   call void @free(ptr %15)
   %16 = load %48, ptr %2, align 1
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %179, ptr %17, i32 0, i32 14
+  %18 = getelementptr %180, ptr %17, i32 0, i32 14
   %19 = load ptr, ptr %18, align 8
   call void @free(ptr %19)
   %20 = load %48, ptr %1, align 1
@@ -77441,30 +77585,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$4587" = alloca ptr, align 8
-  %"$4586" = alloca ptr, align 8
-  %"$4585" = alloca i32, align 4
-  %"$4584" = alloca ptr, align 8
+  %"$4598" = alloca ptr, align 8
+  %"$4597" = alloca ptr, align 8
+  %"$4596" = alloca i32, align 4
+  %"$4595" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4584", align 8
-  store i32 %2, ptr %"$4585", align 4
-  store ptr %3, ptr %"$4586", align 8
-  store ptr %4, ptr %"$4587", align 8
+  store ptr %1, ptr %"$4595", align 8
+  store i32 %2, ptr %"$4596", align 4
+  store ptr %3, ptr %"$4597", align 8
+  store ptr %4, ptr %"$4598", align 8
   %5 = load ptr, ptr %"$handle", align 8
-  %6 = getelementptr %177, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$4584", align 8
-  %8 = load i32, ptr %"$4585", align 4
-  %9 = load ptr, ptr %"$4586", align 8
-  %10 = load ptr, ptr %"$4587", align 8
-  %11 = call i32 @"$Loop.decode_step.691"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %6 = getelementptr %178, ptr %5, i32 0, i32 0
+  %7 = load ptr, ptr %"$4595", align 8
+  %8 = load i32, ptr %"$4596", align 4
+  %9 = load ptr, ptr %"$4597", align 8
+  %10 = load ptr, ptr %"$4598", align 8
+  %11 = call i32 @"$Loop.decode_step.692"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.691"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.692"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -77499,17 +77643,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %48, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.692"(ptr %14)
+  call void @"$Loop.enter_turn.693"(ptr %14)
   %15 = load %48, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.695"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.696"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.707"(ptr %22)
+  call void @"$Loop.leave_turn.708"(ptr %22)
   %23 = load %48, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -77518,23 +77662,23 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.692"(ptr %0) {
+define internal void @"$Loop.enter_turn.693"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %178, ptr %3, i32 0, i32 5
+  %4 = getelementptr %179, ptr %3, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.693"(ptr %6)
+  call void @"$Loop.land.694"(ptr %6)
   %7 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.693"(ptr %0) {
+define internal void @"$Loop.land.694"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -77547,7 +77691,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %178, ptr %5, i32 0, i32 3
+  %6 = getelementptr %179, ptr %5, i32 0, i32 3
   %7 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -77571,24 +77715,24 @@ merge:                                            ; preds = %else, %dead
   %14 = call i64 @"$threads.now_ns"()
   store i64 %14, ptr %begin, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %178, ptr %15, i32 0, i32 0
+  %16 = getelementptr %179, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %178, ptr %18, i32 0, i32 4
+  %19 = getelementptr %179, ptr %18, i32 0, i32 4
   %20 = getelementptr %39, ptr %19, i32 0, i32 12
   %21 = call i32 @"$LedgerRanks.land"(ptr %17, ptr %20, ptr %message)
   store i32 %21, ptr %code, align 4
   %22 = call i64 @"$threads.now_ns"()
   store i64 %22, ptr %now, align 8
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %178, ptr %23, i32 0, i32 27
+  %24 = getelementptr %179, ptr %23, i32 0, i32 27
   %25 = load i64, ptr %24, align 8
   %26 = load i64, ptr %now, align 8
   %27 = load i64, ptr %begin, align 8
   %28 = sub i64 %26, %27
   %29 = add i64 %25, %28
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %178, ptr %30, i32 0, i32 27
+  %31 = getelementptr %179, ptr %30, i32 0, i32 27
   store i64 %29, ptr %31, align 8
   %32 = load i32, ptr %code, align 4
   %33 = icmp eq i32 %32, 0
@@ -77599,10 +77743,10 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %36 = load ptr, ptr %self, align 8
   %37 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.694"(ptr %36, i64 %37)
+  call void @"$Loop.record_step.695"(ptr %36, i64 %37)
   %38 = load %48, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %178, ptr %39, i32 0, i32 3
+  %40 = getelementptr %179, ptr %39, i32 0, i32 3
   %41 = load i64, ptr %now, align 8
   call void @"$Scheduler.land"(ptr %40, i64 %41)
   %42 = load %48, ptr %2, align 1
@@ -77611,14 +77755,14 @@ then2:                                            ; preds = %merge
 else3:                                            ; preds = %merge
   %43 = load i64, ptr %now, align 8
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %178, ptr %44, i32 0, i32 3
+  %45 = getelementptr %179, ptr %44, i32 0, i32 3
   %46 = getelementptr %33, ptr %45, i32 0, i32 18
   store i64 %43, ptr %46, align 8
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %178, ptr %47, i32 0, i32 16
+  %48 = getelementptr %179, ptr %47, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %48, ptr align 1 %message, i64 1024, i1 false)
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %178, ptr %49, i32 0, i32 3
+  %50 = getelementptr %179, ptr %49, i32 0, i32 3
   %51 = load i32, ptr %code, align 4
   %52 = getelementptr %0, ptr %message, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
@@ -77643,10 +77787,10 @@ entry:
   %4 = getelementptr %41, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %179, ptr %6, i32 0, i32 13
+  %7 = getelementptr %180, ptr %6, i32 0, i32 13
   %8 = getelementptr [2 x %41], ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %179, ptr %9, i32 0, i32 16
+  %10 = getelementptr %180, ptr %9, i32 0, i32 16
   %11 = load i32, ptr %10, align 4
   %12 = srem i32 %11, 2
   %13 = sext i32 %12 to i64
@@ -77658,11 +77802,11 @@ entry:
   %19 = load i64, ptr %18, align 8
   %20 = call ptr @memcpy(ptr %5, ptr %16, i64 %19)
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %179, ptr %21, i32 0, i32 16
+  %22 = getelementptr %180, ptr %21, i32 0, i32 16
   %23 = load i32, ptr %22, align 4
   %24 = add i32 %23, 1
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %179, ptr %25, i32 0, i32 16
+  %26 = getelementptr %180, ptr %25, i32 0, i32 16
   store i32 %24, ptr %26, align 4
   ret i32 0
 
@@ -77670,7 +77814,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.694"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.695"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -77681,32 +77825,32 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %now, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %178, ptr %5, i32 0, i32 32
+  %6 = getelementptr %179, ptr %5, i32 0, i32 32
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %step, ptr align 8 %6, i64 56, i1 false)
   %7 = load i64, ptr %now, align 8
   %8 = getelementptr %46, ptr %step, i32 0, i32 0
   store i64 %7, ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %178, ptr %9, i32 0, i32 0
+  %10 = getelementptr %179, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
   %12 = call i64 @"$LedgerRanks.last_device_ns"(ptr %11)
   %13 = getelementptr %46, ptr %step, i32 0, i32 1
   store i64 %12, ptr %13, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %178, ptr %14, i32 0, i32 0
+  %15 = getelementptr %179, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = call i32 @"$LedgerRanks.last_is_graph"(ptr %16)
   %18 = getelementptr %46, ptr %step, i32 0, i32 8
   store i32 %17, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.686"(ptr %19)
+  call void @"$Loop.lock.687"(ptr %19)
   %20 = load %48, ptr %4, align 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %178, ptr %21, i32 0, i32 33
+  %22 = getelementptr %179, ptr %21, i32 0, i32 33
   call void @"$StepRing.push"(ptr %22, ptr %step)
   %23 = load %48, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %24)
+  call void @"$Loop.unlock.689"(ptr %24)
   %25 = load %48, ptr %2, align 1
   ret void
 }
@@ -77731,7 +77875,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.695"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.696"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -77751,7 +77895,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.696"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.697"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -77773,7 +77917,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.698"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.699"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -77793,7 +77937,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 1
+  %23 = getelementptr %179, ptr %22, i32 0, i32 1
   %24 = load ptr, ptr %23, align 8
   %25 = getelementptr %6, ptr %24, i32 0, i32 3
   %26 = load i32, ptr %25, align 4
@@ -77826,7 +77970,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.699"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.700"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -77856,7 +78000,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.702"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.703"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -77890,7 +78034,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.702"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.703"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -77916,7 +78060,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.696"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.697"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -77926,14 +78070,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.686"(ptr %4)
+  call void @"$Loop.lock.687"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.697"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.698"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %9)
+  call void @"$Loop.unlock.689"(ptr %9)
   %10 = load %48, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -77942,7 +78086,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.697"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.698"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
@@ -77950,7 +78094,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %178, ptr %2, i32 0, i32 15
+  %3 = getelementptr %179, ptr %2, i32 0, i32 15
   %4 = load i8, ptr %3, align 1
   %5 = trunc i8 %4 to i1
   br i1 %5, label %else, label %then
@@ -77970,7 +78114,7 @@ then2:                                            ; preds = %then
   %13 = getelementptr [1024 x i8], ptr %12, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %178, ptr %15, i32 0, i32 16
+  %16 = getelementptr %179, ptr %15, i32 0, i32 16
   %17 = getelementptr %0, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
@@ -77996,7 +78140,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.698"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.699"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %target7 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -78062,7 +78206,7 @@ merge:                                            ; preds = %else, %dead
   %30 = sext i32 %29 to i64
   %31 = add i64 %28, %30
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %178, ptr %32, i32 0, i32 2
+  %33 = getelementptr %179, ptr %32, i32 0, i32 2
   %34 = getelementptr %32, ptr %33, i32 0, i32 2
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
@@ -78091,7 +78235,7 @@ then9:                                            ; preds = %then5
   %52 = load i64, ptr %51, align 8
   %53 = load i32, ptr %num_new_tokens, align 4
   %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %178, ptr %54, i32 0, i32 2
+  %55 = getelementptr %179, ptr %54, i32 0, i32 2
   %56 = getelementptr %32, ptr %55, i32 0, i32 2
   %57 = load i32, ptr %56, align 4
   %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.39", i64 %52, i32 %53, i32 %57)
@@ -78116,7 +78260,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.699"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.700"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %i = alloca i32, align 4
@@ -78133,12 +78277,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.700"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.701"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.701"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.702"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -78172,10 +78316,10 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %178, ptr %25, i32 0, i32 3
+  %26 = getelementptr %179, ptr %25, i32 0, i32 3
   %27 = load ptr, ptr %item, align 8
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %178, ptr %28, i32 0, i32 3
+  %29 = getelementptr %179, ptr %28, i32 0, i32 3
   %30 = getelementptr %33, ptr %29, i32 0, i32 1
   %31 = call i32 @"$PagePool.acquire"(ptr %30)
   call void @"$Scheduler.push_page"(ptr %26, ptr %27, i32 %31)
@@ -78191,7 +78335,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.700"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.701"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -78201,7 +78345,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store i32 %2, ptr %num_tokens, align 4
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %178, ptr %3, i32 0, i32 3
+  %4 = getelementptr %179, ptr %3, i32 0, i32 3
   %5 = load i32, ptr %num_tokens, align 4
   %6 = call i32 @"$Scheduler.pages_for"(ptr %4, i32 %5)
   %7 = load ptr, ptr %item, align 8
@@ -78223,7 +78367,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.701"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.702"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %pool = alloca ptr, align 8
@@ -78234,7 +78378,7 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %178, ptr %3, i32 0, i32 3
+  %4 = getelementptr %179, ptr %3, i32 0, i32 3
   %5 = getelementptr %33, ptr %4, i32 0, i32 1
   store ptr %5, ptr %pool, align 8
   %6 = load i32, ptr %num_pages, align 4
@@ -78287,7 +78431,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.702"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.703"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %48, align 8
@@ -78301,11 +78445,11 @@ entry:
   store ptr %2, ptr %logits, align 8
   store ptr %3, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %178, ptr %6, i32 0, i32 4
+  %7 = getelementptr %179, ptr %6, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %7)
   %8 = load %48, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %178, ptr %9, i32 0, i32 4
+  %10 = getelementptr %179, ptr %9, i32 0, i32 4
   %11 = load ptr, ptr %item, align 8
   %12 = getelementptr %60, ptr %11, i32 0, i32 12
   %13 = load i32, ptr %12, align 4
@@ -78317,7 +78461,7 @@ entry:
   %19 = getelementptr %11, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %178, ptr %21, i32 0, i32 2
+  %22 = getelementptr %179, ptr %21, i32 0, i32 2
   %23 = getelementptr %32, ptr %22, i32 0, i32 1
   %24 = load i32, ptr %23, align 4
   call void @"$StepPlan.add_decode_segment"(ptr %10, i32 %13, i32 %16, ptr %20, i32 %24)
@@ -78330,11 +78474,11 @@ entry:
 
 then:                                             ; preds = %entry
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %178, ptr %30, i32 0, i32 4
+  %31 = getelementptr %179, ptr %30, i32 0, i32 4
   %32 = call i32 @"$StepPlan.add_logit_row"(ptr %31, i32 0)
   %33 = load ptr, ptr %logits, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %178, ptr %34, i32 0, i32 4
+  %35 = getelementptr %179, ptr %34, i32 0, i32 4
   %36 = getelementptr %39, ptr %35, i32 0, i32 13
   store ptr %33, ptr %36, align 8
   br label %merge
@@ -78345,7 +78489,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.703"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.704"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -78377,7 +78521,7 @@ merge1:                                           ; preds = %else3, %dead
   %53 = load ptr, ptr %self, align 8
   %54 = load ptr, ptr %logits, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %178, ptr %55, i32 0, i32 4
+  %56 = getelementptr %179, ptr %55, i32 0, i32 4
   %57 = getelementptr %39, ptr %56, i32 0, i32 4
   %58 = load i32, ptr %57, align 4
   %59 = load ptr, ptr %item, align 8
@@ -78385,14 +78529,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.706"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.707"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.703"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.704"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %counters = alloca ptr, align 8
@@ -78404,14 +78548,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %178, ptr %5, i32 0, i32 3
+  %6 = getelementptr %179, ptr %5, i32 0, i32 3
   call void @"$Scheduler.write_table_range"(ptr %6)
   %7 = load %48, ptr %4, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %178, ptr %8, i32 0, i32 0
+  %9 = getelementptr %179, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %178, ptr %11, i32 0, i32 4
+  %12 = getelementptr %179, ptr %11, i32 0, i32 4
   %13 = load ptr, ptr %message, align 8
   %14 = call i32 @"$LedgerRanks.step"(ptr %10, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
@@ -78431,7 +78575,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %23 = load ptr, ptr %message, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %178, ptr %24, i32 0, i32 16
+  %25 = getelementptr %179, ptr %24, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %25, ptr align 1 %23, i64 1024, i1 false)
   br label %merge1
 
@@ -78440,7 +78584,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.705"(ptr %26)
+  call void @"$Loop.check_ranks.706"(ptr %26)
   %27 = load %48, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -78453,11 +78597,11 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %178, ptr %29, i32 0, i32 3
+  %30 = getelementptr %179, ptr %29, i32 0, i32 3
   %31 = getelementptr %33, ptr %30, i32 0, i32 19
   store ptr %31, ptr %counters, align 8
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %178, ptr %32, i32 0, i32 3
+  %33 = getelementptr %179, ptr %32, i32 0, i32 3
   call void @"$Scheduler.table_uploaded"(ptr %33)
   %34 = load %48, ptr %2, align 1
   %35 = load ptr, ptr %counters, align 8
@@ -78471,7 +78615,7 @@ merge:                                            ; preds = %else, %dead
   %42 = getelementptr %38, ptr %41, i32 0, i32 2
   %43 = load i64, ptr %42, align 8
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %178, ptr %44, i32 0, i32 4
+  %45 = getelementptr %179, ptr %44, i32 0, i32 4
   %46 = getelementptr %39, ptr %45, i32 0, i32 1
   %47 = load i32, ptr %46, align 4
   %48 = sext i32 %47 to i64
@@ -78483,13 +78627,13 @@ merge:                                            ; preds = %else, %dead
   %53 = getelementptr %38, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %178, ptr %55, i32 0, i32 4
+  %56 = getelementptr %179, ptr %55, i32 0, i32 4
   %57 = getelementptr %39, ptr %56, i32 0, i32 0
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
   %60 = add i64 %54, %59
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %178, ptr %61, i32 0, i32 4
+  %62 = getelementptr %179, ptr %61, i32 0, i32 4
   %63 = getelementptr %39, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = sext i32 %64 to i64
@@ -78562,18 +78706,18 @@ entry:
   store ptr %1, ptr %plan, align 8
   store ptr %2, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %179, ptr %8, i32 0, i32 7
+  %9 = getelementptr %180, ptr %8, i32 0, i32 7
   %10 = load i32, ptr %9, align 4
   %11 = add i32 %10, 1
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %179, ptr %12, i32 0, i32 7
+  %13 = getelementptr %180, ptr %12, i32 0, i32 7
   store i32 %11, ptr %13, align 4
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %179, ptr %14, i32 0, i32 7
+  %15 = getelementptr %180, ptr %14, i32 0, i32 7
   %16 = load i32, ptr %15, align 4
   %17 = sub i32 %16, 1
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %179, ptr %18, i32 0, i32 8
+  %19 = getelementptr %180, ptr %18, i32 0, i32 8
   %20 = load i32, ptr %19, align 4
   %21 = icmp eq i32 %17, %20
   %22 = zext i1 %21 to i8
@@ -78582,12 +78726,12 @@ entry:
 
 then:                                             ; preds = %entry
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %179, ptr %24, i32 0, i32 11
+  %25 = getelementptr %180, ptr %24, i32 0, i32 11
   %26 = load i8, ptr %25, align 1
   %27 = icmp eq i8 %26, 0
   %28 = zext i1 %27 to i8
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %179, ptr %29, i32 0, i32 0
+  %30 = getelementptr %180, ptr %29, i32 0, i32 0
   store i8 %28, ptr %30, align 1
   %31 = load ptr, ptr %message, align 8
   store ptr %31, ptr %target, align 8
@@ -78603,9 +78747,9 @@ then2:                                            ; preds = %then
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %179, ptr %40, i32 0, i32 8
+  %41 = getelementptr %180, ptr %40, i32 0, i32 8
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.704", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.705", i32 %42)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -78701,10 +78845,10 @@ forbody10:                                        ; preds = %forcond9
 
 merge11:                                          ; preds = %forcond9
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %179, ptr %87, i32 0, i32 13
+  %88 = getelementptr %180, ptr %87, i32 0, i32 13
   %89 = getelementptr [2 x %41], ptr %88, i32 0, i32 0
   %90 = load ptr, ptr %self, align 8
-  %91 = getelementptr %179, ptr %90, i32 0, i32 15
+  %91 = getelementptr %180, ptr %90, i32 0, i32 15
   %92 = load i32, ptr %91, align 4
   %93 = srem i32 %92, 2
   %94 = sext i32 %93 to i64
@@ -78712,20 +78856,20 @@ merge11:                                          ; preds = %forcond9
   %96 = getelementptr %41, ptr %95, i32 0, i32 0
   %97 = load ptr, ptr %96, align 8
   %98 = load ptr, ptr %self, align 8
-  %99 = getelementptr %179, ptr %98, i32 0, i32 12
+  %99 = getelementptr %180, ptr %98, i32 0, i32 12
   %100 = getelementptr %41, ptr %99, i32 0, i32 0
   %101 = load ptr, ptr %100, align 8
   %102 = load ptr, ptr %self, align 8
-  %103 = getelementptr %179, ptr %102, i32 0, i32 12
+  %103 = getelementptr %180, ptr %102, i32 0, i32 12
   %104 = getelementptr %41, ptr %103, i32 0, i32 1
   %105 = load i64, ptr %104, align 8
   %106 = call ptr @memcpy(ptr %97, ptr %101, i64 %105)
   %107 = load ptr, ptr %self, align 8
-  %108 = getelementptr %179, ptr %107, i32 0, i32 15
+  %108 = getelementptr %180, ptr %107, i32 0, i32 15
   %109 = load i32, ptr %108, align 4
   %110 = add i32 %109, 1
   %111 = load ptr, ptr %self, align 8
-  %112 = getelementptr %179, ptr %111, i32 0, i32 15
+  %112 = getelementptr %180, ptr %111, i32 0, i32 15
   store i32 %110, ptr %112, align 4
   ret i32 0
 
@@ -78742,7 +78886,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %plan, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %179, ptr %2, i32 0, i32 3
+  %3 = getelementptr %180, ptr %2, i32 0, i32 3
   %4 = getelementptr %26, ptr %3, i32 0, i32 2
   %5 = load i32, ptr %4, align 4
   %6 = sext i32 %5 to i64
@@ -78780,7 +78924,7 @@ forbody:                                          ; preds = %forcond
   %30 = getelementptr i32, ptr %28, i64 %29
   %31 = load i32, ptr %30, align 4
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %179, ptr %32, i32 0, i32 5
+  %33 = getelementptr %180, ptr %32, i32 0, i32 5
   %34 = load ptr, ptr %33, align 8
   %35 = load i64, ptr %i, align 8
   %36 = getelementptr i32, ptr %34, i64 %35
@@ -78835,7 +78979,7 @@ forbody:                                          ; preds = %forcond
 
 then:                                             ; preds = %forbody
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %179, ptr %23, i32 0, i32 12
+  %24 = getelementptr %180, ptr %23, i32 0, i32 12
   %25 = getelementptr %41, ptr %24, i32 0, i32 2
   %26 = load ptr, ptr %25, align 8
   %27 = load i32, ptr %source, align 4
@@ -78926,7 +79070,7 @@ else:                                             ; preds = %forbody
 merge1:                                           ; preds = %else, %then
   %29 = load i32, ptr %cell, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %179, ptr %30, i32 0, i32 4
+  %31 = getelementptr %180, ptr %30, i32 0, i32 4
   %32 = load ptr, ptr %31, align 8
   %33 = load ptr, ptr %plan, align 8
   %34 = getelementptr %39, ptr %33, i32 0, i32 11
@@ -78980,7 +79124,7 @@ entry:
   %18 = load i32, ptr %index, align 4
   %19 = sext i32 %18 to i64
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %179, ptr %20, i32 0, i32 3
+  %21 = getelementptr %180, ptr %20, i32 0, i32 3
   %22 = getelementptr %26, ptr %21, i32 0, i32 6
   %23 = load i32, ptr %22, align 4
   %24 = sext i32 %23 to i64
@@ -78988,7 +79132,7 @@ entry:
   %26 = getelementptr float, ptr %17, i64 %25
   store ptr %26, ptr %logits, align 8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %179, ptr %27, i32 0, i32 3
+  %28 = getelementptr %180, ptr %27, i32 0, i32 3
   %29 = getelementptr %26, ptr %28, i32 0, i32 6
   %30 = load i32, ptr %29, align 4
   store i32 0, ptr %token, align 4
@@ -79086,7 +79230,7 @@ entry:
   %28 = sub i32 %26, %27
   store i32 %28, ptr %length, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %179, ptr %29, i32 0, i32 5
+  %30 = getelementptr %180, ptr %29, i32 0, i32 5
   %31 = load ptr, ptr %30, align 8
   %32 = load ptr, ptr %plan, align 8
   %33 = getelementptr %39, ptr %32, i32 0, i32 11
@@ -79098,7 +79242,7 @@ entry:
   %39 = load i32, ptr %38, align 4
   %40 = sext i32 %39 to i64
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %179, ptr %41, i32 0, i32 3
+  %42 = getelementptr %180, ptr %41, i32 0, i32 3
   %43 = getelementptr %26, ptr %42, i32 0, i32 2
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
@@ -79123,26 +79267,26 @@ forbody:                                          ; preds = %forcond
   %55 = load ptr, ptr %pages, align 8
   %56 = load i32, ptr %position, align 4
   %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %179, ptr %57, i32 0, i32 2
+  %58 = getelementptr %180, ptr %57, i32 0, i32 2
   %59 = load i32, ptr %58, align 4
   %60 = sdiv i32 %56, %59
   %61 = sext i32 %60 to i64
   %62 = getelementptr i32, ptr %55, i64 %61
   %63 = load i32, ptr %62, align 4
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %179, ptr %64, i32 0, i32 2
+  %65 = getelementptr %180, ptr %64, i32 0, i32 2
   %66 = load i32, ptr %65, align 4
   %67 = mul i32 %63, %66
   %68 = load i32, ptr %position, align 4
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %179, ptr %69, i32 0, i32 2
+  %70 = getelementptr %180, ptr %69, i32 0, i32 2
   %71 = load i32, ptr %70, align 4
   %72 = srem i32 %68, %71
   %73 = add i32 %67, %72
   store i32 %73, ptr %slot, align 4
   %74 = load i64, ptr %hash, align 8
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %179, ptr %75, i32 0, i32 4
+  %76 = getelementptr %180, ptr %75, i32 0, i32 4
   %77 = load ptr, ptr %76, align 8
   %78 = load i32, ptr %slot, align 4
   %79 = sext i32 %78 to i64
@@ -79243,7 +79387,7 @@ entry:
   %9 = getelementptr i32, ptr %6, i64 %8
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %179, ptr %11, i32 0, i32 3
+  %12 = getelementptr %180, ptr %11, i32 0, i32 3
   %13 = getelementptr %26, ptr %12, i32 0, i32 6
   %14 = load i32, ptr %13, align 4
   %15 = sub i32 %14, 1
@@ -79361,7 +79505,7 @@ merge1:                                           ; preds = %else3, %then2
   %68 = load i32, ptr %index, align 4
   %69 = load i64, ptr %hash, align 8
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %179, ptr %70, i32 0, i32 3
+  %71 = getelementptr %180, ptr %70, i32 0, i32 3
   %72 = getelementptr %26, ptr %71, i32 0, i32 6
   %73 = load i32, ptr %72, align 4
   %74 = sub i32 %73, 1
@@ -79372,7 +79516,7 @@ merge1:                                           ; preds = %else3, %then2
   store i32 %78, ptr %token, align 4
   %79 = load i32, ptr %token, align 4
   %80 = load ptr, ptr %self, align 8
-  %81 = getelementptr %179, ptr %80, i32 0, i32 12
+  %81 = getelementptr %180, ptr %80, i32 0, i32 12
   %82 = getelementptr %41, ptr %81, i32 0, i32 2
   %83 = load ptr, ptr %82, align 8
   %84 = load i32, ptr %index, align 4
@@ -79380,7 +79524,7 @@ merge1:                                           ; preds = %else3, %then2
   %86 = getelementptr i32, ptr %83, i64 %85
   store i32 %79, ptr %86, align 4
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %179, ptr %87, i32 0, i32 12
+  %88 = getelementptr %180, ptr %87, i32 0, i32 12
   %89 = getelementptr %41, ptr %88, i32 0, i32 3
   %90 = load ptr, ptr %89, align 8
   %91 = load i32, ptr %index, align 4
@@ -79397,7 +79541,7 @@ merge1:                                           ; preds = %else3, %then2
 
 then5:                                            ; preds = %merge1
   %100 = load ptr, ptr %self, align 8
-  %101 = getelementptr %179, ptr %100, i32 0, i32 12
+  %101 = getelementptr %180, ptr %100, i32 0, i32 12
   %102 = getelementptr %41, ptr %101, i32 0, i32 3
   %103 = load ptr, ptr %102, align 8
   %104 = load i32, ptr %index, align 4
@@ -79415,12 +79559,12 @@ else6:                                            ; preds = %merge1
 
 then7:                                            ; preds = %and.lhs.true
   %111 = load ptr, ptr %self, align 8
-  %112 = getelementptr %179, ptr %111, i32 0, i32 6
+  %112 = getelementptr %180, ptr %111, i32 0, i32 6
   %113 = load ptr, ptr %112, align 8
   %114 = load i32, ptr %count_row, align 4
   %115 = sext i32 %114 to i64
   %116 = load ptr, ptr %self, align 8
-  %117 = getelementptr %179, ptr %116, i32 0, i32 3
+  %117 = getelementptr %180, ptr %116, i32 0, i32 3
   %118 = getelementptr %26, ptr %117, i32 0, i32 6
   %119 = load i32, ptr %118, align 4
   %120 = sext i32 %119 to i64
@@ -79442,7 +79586,7 @@ else8:                                            ; preds = %and.lhs.true, %else
 
 merge4:                                           ; preds = %else8, %then7, %then5
   %130 = load ptr, ptr %self, align 8
-  %131 = getelementptr %179, ptr %130, i32 0, i32 12
+  %131 = getelementptr %180, ptr %130, i32 0, i32 12
   %132 = getelementptr %41, ptr %131, i32 0, i32 4
   %133 = load ptr, ptr %132, align 8
   %134 = load i32, ptr %index, align 4
@@ -79481,12 +79625,12 @@ forbody:                                          ; preds = %forcond
   %156 = load i32, ptr %i, align 4
   %157 = add i32 %155, %156
   %158 = load ptr, ptr %self, align 8
-  %159 = getelementptr %179, ptr %158, i32 0, i32 3
+  %159 = getelementptr %180, ptr %158, i32 0, i32 3
   %160 = getelementptr %26, ptr %159, i32 0, i32 6
   %161 = load i32, ptr %160, align 4
   %162 = srem i32 %157, %161
   %163 = load ptr, ptr %self, align 8
-  %164 = getelementptr %179, ptr %163, i32 0, i32 12
+  %164 = getelementptr %180, ptr %163, i32 0, i32 12
   %165 = getelementptr %41, ptr %164, i32 0, i32 5
   %166 = load ptr, ptr %165, align 8
   %167 = load i32, ptr %index, align 4
@@ -79500,7 +79644,7 @@ forbody:                                          ; preds = %forcond
   %174 = sitofp i32 %173 to float
   %175 = fsub float -1.000000e+00, %174
   %176 = load ptr, ptr %self, align 8
-  %177 = getelementptr %179, ptr %176, i32 0, i32 12
+  %177 = getelementptr %180, ptr %176, i32 0, i32 12
   %178 = getelementptr %41, ptr %177, i32 0, i32 6
   %179 = load ptr, ptr %178, align 8
   %180 = load i32, ptr %index, align 4
@@ -79606,12 +79750,12 @@ entry:
   store i32 %1, ptr %count_row, align 4
   store i64 %2, ptr %hash, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %179, ptr %3, i32 0, i32 6
+  %4 = getelementptr %180, ptr %3, i32 0, i32 6
   %5 = load ptr, ptr %4, align 8
   %6 = load i32, ptr %count_row, align 4
   %7 = sext i32 %6 to i64
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %179, ptr %8, i32 0, i32 3
+  %9 = getelementptr %180, ptr %8, i32 0, i32 3
   %10 = getelementptr %26, ptr %9, i32 0, i32 6
   %11 = load i32, ptr %10, align 4
   %12 = sext i32 %11 to i64
@@ -79619,7 +79763,7 @@ entry:
   %14 = getelementptr i32, ptr %5, i64 %13
   store ptr %14, ptr %counts, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %179, ptr %15, i32 0, i32 3
+  %16 = getelementptr %180, ptr %15, i32 0, i32 3
   %17 = getelementptr %26, ptr %16, i32 0, i32 6
   %18 = load i32, ptr %17, align 4
   store i32 0, ptr %token, align 4
@@ -79703,13 +79847,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i32, ptr %row, align 4
   %22 = sext i32 %21 to i64
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %179, ptr %23, i32 0, i32 3
+  %24 = getelementptr %180, ptr %23, i32 0, i32 3
   %25 = call i64 @"$StepShape.mask_words"(ptr %24)
   %26 = mul i64 %22, %25
   %27 = getelementptr i32, ptr %20, i64 %26
   store ptr %27, ptr %mask, align 8
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %179, ptr %28, i32 0, i32 3
+  %29 = getelementptr %180, ptr %28, i32 0, i32 3
   %30 = getelementptr %26, ptr %29, i32 0, i32 6
   %31 = load i32, ptr %30, align 4
   %32 = sub i32 %31, 1
@@ -79730,7 +79874,7 @@ forbody:                                          ; preds = %forcond
   %40 = load i32, ptr %i, align 4
   %41 = add i32 %39, %40
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %179, ptr %42, i32 0, i32 3
+  %43 = getelementptr %180, ptr %42, i32 0, i32 3
   %44 = getelementptr %26, ptr %43, i32 0, i32 6
   %45 = load i32, ptr %44, align 4
   %46 = sub i32 %45, 1
@@ -79773,7 +79917,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.check_ranks.705"(ptr %0) {
+define internal void @"$Loop.check_ranks.706"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -79782,9 +79926,9 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %178, ptr %5, i32 0, i32 0
+  %6 = getelementptr %179, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
-  %8 = getelementptr %179, ptr %7, i32 0, i32 0
+  %8 = getelementptr %180, ptr %7, i32 0, i32 0
   %9 = load i8, ptr %8, align 1
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
@@ -79801,29 +79945,29 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %178, ptr %12, i32 0, i32 3
+  %13 = getelementptr %179, ptr %12, i32 0, i32 3
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %178, ptr %14, i32 0, i32 16
+  %15 = getelementptr %179, ptr %14, i32 0, i32 16
   %16 = getelementptr %0, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   call void @"$Scheduler.fail_all"(ptr %13, i32 7, ptr %18)
   %19 = load %48, ptr %3, align 1
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %178, ptr %20, i32 0, i32 15
+  %21 = getelementptr %179, ptr %20, i32 0, i32 15
   %22 = load i8, ptr %21, align 1
   %23 = trunc i8 %22 to i1
   br i1 %23, label %then2, label %else3
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.686"(ptr %24)
+  call void @"$Loop.lock.687"(ptr %24)
   %25 = load %48, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %178, ptr %26, i32 0, i32 15
+  %27 = getelementptr %179, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %28)
+  call void @"$Loop.unlock.689"(ptr %28)
   %29 = load %48, ptr %1, align 1
   br label %merge1
 
@@ -79834,7 +79978,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.706"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.707"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %target = alloca ptr, align 8
   %row = alloca i32, align 4
@@ -79851,7 +79995,7 @@ entry:
   %5 = load ptr, ptr %logits, align 8
   %6 = load i32, ptr %num_rows, align 4
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %178, ptr %7, i32 0, i32 4
+  %8 = getelementptr %179, ptr %7, i32 0, i32 4
   %9 = getelementptr %39, ptr %8, i32 0, i32 10
   %10 = getelementptr %26, ptr %9, i32 0, i32 6
   %11 = load i32, ptr %10, align 4
@@ -79902,7 +80046,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.707"(ptr %0) {
+define internal void @"$Loop.leave_turn.708"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -79910,19 +80054,19 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.708"(ptr %4)
+  call void @"$Loop.publish.709"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.714"(ptr %6)
+  call void @"$Loop.wake.715"(ptr %6)
   %7 = load %48, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %178, ptr %8, i32 0, i32 5
+  %9 = getelementptr %179, ptr %8, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %9)
   %10 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.publish.708"(ptr %0) {
+define internal void @"$Loop.publish.709"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -79938,7 +80082,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %178, ptr %10, i32 0, i32 3
+  %11 = getelementptr %179, ptr %10, i32 0, i32 3
   store ptr %11, ptr %s, align 8
   %12 = load ptr, ptr %s, align 8
   %13 = call zeroext i1 @"$Scheduler.is_consistent"(ptr %12)
@@ -79956,27 +80100,27 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.686"(ptr %17)
+  call void @"$Loop.lock.687"(ptr %17)
   %18 = load %48, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.709"(ptr %19)
+  call void @"$Loop.publish_events.710"(ptr %19)
   %20 = load %48, ptr %7, align 1
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.711"(ptr %21)
+  call void @"$Loop.remove_ended.712"(ptr %21)
   %22 = load %48, ptr %6, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_outputs.712"(ptr %23)
+  call void @"$Loop.publish_outputs.713"(ptr %23)
   %24 = load %48, ptr %5, align 1
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.713"(ptr %25)
+  call void @"$Loop.publish_counters.714"(ptr %25)
   %26 = load %48, ptr %4, align 1
   %27 = load ptr, ptr %s, align 8
   %28 = call i64 @"$Scheduler.nearest_deadline"(ptr %27)
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %178, ptr %29, i32 0, i32 24
+  %30 = getelementptr %179, ptr %29, i32 0, i32 24
   store i64 %28, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %31)
+  call void @"$Loop.unlock.689"(ptr %31)
   %32 = load %48, ptr %3, align 1
   %33 = load ptr, ptr %s, align 8
   %34 = getelementptr %33, ptr %33, i32 0, i32 6
@@ -80016,7 +80160,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.709"(ptr %0) {
+define internal void @"$Loop.publish_events.710"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -80025,7 +80169,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %178, ptr %3, i32 0, i32 3
+  %4 = getelementptr %179, ptr %3, i32 0, i32 3
   %5 = getelementptr %33, ptr %4, i32 0, i32 7
   store ptr %5, ptr %staged, align 8
   store i64 0, ptr %count, align 8
@@ -80043,7 +80187,7 @@ condition:                                        ; preds = %whilebody, %entry
 
 whilebody:                                        ; preds = %and.lhs.true
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %178, ptr %13, i32 0, i32 21
+  %14 = getelementptr %179, ptr %13, i32 0, i32 21
   %15 = load ptr, ptr %staged, align 8
   %16 = getelementptr %36, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
@@ -80088,7 +80232,7 @@ merge:                                            ; preds = %and.lhs.true, %cond
 
 and.lhs.true:                                     ; preds = %condition
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %178, ptr %49, i32 0, i32 21
+  %50 = getelementptr %179, ptr %49, i32 0, i32 21
   %51 = call zeroext i1 @"$EventRing.make_room"(ptr %50, i64 1)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
@@ -80096,7 +80240,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.710"(ptr %54)
+  call void @"$Loop.announce.711"(ptr %54)
   %55 = load %48, ptr %1, align 1
   br label %merge1
 
@@ -80107,29 +80251,29 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.710"(ptr %0) {
+define internal void @"$Loop.announce.711"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store i64 1, ptr %one, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %178, ptr %1, i32 0, i32 22
+  %2 = getelementptr %179, ptr %1, i32 0, i32 22
   %3 = load i32, ptr %2, align 4
   %4 = call i64 @write(i32 %3, ptr %one, i64 8)
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %178, ptr %5, i32 0, i32 8
+  %6 = getelementptr %179, ptr %5, i32 0, i32 8
   %7 = call i32 @pthread_cond_broadcast(ptr %6)
   ret void
 }
 
-define internal void @"$Loop.remove_ended.711"(ptr %0) {
+define internal void @"$Loop.remove_ended.712"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %178, ptr %1, i32 0, i32 3
+  %2 = getelementptr %179, ptr %1, i32 0, i32 3
   %3 = getelementptr %33, ptr %2, i32 0, i32 6
   %4 = getelementptr %43, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
@@ -80147,9 +80291,9 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %178, ptr %12, i32 0, i32 18
+  %13 = getelementptr %179, ptr %12, i32 0, i32 18
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %178, ptr %14, i32 0, i32 3
+  %15 = getelementptr %179, ptr %14, i32 0, i32 3
   %16 = getelementptr %33, ptr %15, i32 0, i32 6
   %17 = getelementptr %43, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
@@ -80159,9 +80303,9 @@ forbody:                                          ; preds = %forcond
   %22 = call zeroext i1 @"$remove"(ptr %13, ptr %21)
   %23 = zext i1 %22 to i8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %178, ptr %24, i32 0, i32 19
+  %25 = getelementptr %179, ptr %24, i32 0, i32 19
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %178, ptr %26, i32 0, i32 3
+  %27 = getelementptr %179, ptr %26, i32 0, i32 3
   %28 = getelementptr %33, ptr %27, i32 0, i32 6
   %29 = getelementptr %43, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
@@ -80178,14 +80322,14 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_outputs.712"(ptr %0) {
+define internal void @"$Loop.publish_outputs.713"(ptr %0) {
 entry:
   %item = alloca ptr, align 8
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %178, ptr %1, i32 0, i32 19
+  %2 = getelementptr %179, ptr %1, i32 0, i32 19
   %3 = getelementptr %43, ptr %2, i32 0, i32 1
   %4 = load i64, ptr %3, align 8
   store i64 0, ptr %i, align 8
@@ -80202,7 +80346,7 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %178, ptr %11, i32 0, i32 19
+  %12 = getelementptr %179, ptr %11, i32 0, i32 19
   %13 = getelementptr %43, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = load i64, ptr %i, align 8
@@ -80222,16 +80366,16 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.713"(ptr %0) {
+define internal void @"$Loop.publish_counters.714"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %178, ptr %1, i32 0, i32 3
+  %2 = getelementptr %179, ptr %1, i32 0, i32 3
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %178, ptr %3, i32 0, i32 26
+  %4 = getelementptr %179, ptr %3, i32 0, i32 26
   store ptr %2, ptr %s, align 8
   store ptr %4, ptr %p, align 8
   %5 = load ptr, ptr %s, align 8
@@ -80297,19 +80441,19 @@ entry:
   %57 = getelementptr %45, ptr %56, i32 0, i32 8
   store i32 %55, ptr %57, align 4
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %178, ptr %58, i32 0, i32 27
+  %59 = getelementptr %179, ptr %58, i32 0, i32 27
   %60 = load i64, ptr %59, align 8
   %61 = load ptr, ptr %p, align 8
   %62 = getelementptr %45, ptr %61, i32 0, i32 9
   store i64 %60, ptr %62, align 8
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %178, ptr %63, i32 0, i32 29
+  %64 = getelementptr %179, ptr %63, i32 0, i32 29
   %65 = load i64, ptr %64, align 8
   %66 = load ptr, ptr %p, align 8
   %67 = getelementptr %45, ptr %66, i32 0, i32 11
   store i64 %65, ptr %67, align 8
   %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %178, ptr %68, i32 0, i32 28
+  %69 = getelementptr %179, ptr %68, i32 0, i32 28
   %70 = load i64, ptr %69, align 8
   %71 = load ptr, ptr %p, align 8
   %72 = getelementptr %45, ptr %71, i32 0, i32 10
@@ -80317,23 +80461,23 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.714"(ptr %0) {
+define internal void @"$Loop.wake.715"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.686"(ptr %3)
+  call void @"$Loop.lock.687"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %178, ptr %5, i32 0, i32 13
+  %6 = getelementptr %179, ptr %5, i32 0, i32 13
   store i8 1, ptr %6, align 1
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %178, ptr %7, i32 0, i32 7
+  %8 = getelementptr %179, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %10)
+  call void @"$Loop.unlock.689"(ptr %10)
   %11 = load %48, ptr %1, align 1
   ret void
 }
@@ -80343,8 +80487,8 @@ entry:
   %handle = alloca ptr, align 8
   store ptr %0, ptr %handle, align 8
   %1 = load ptr, ptr %handle, align 8
-  %2 = getelementptr %177, ptr %1, i32 0, i32 0
-  %3 = getelementptr %178, ptr %2, i32 0, i32 22
+  %2 = getelementptr %178, ptr %1, i32 0, i32 0
+  %3 = getelementptr %179, ptr %2, i32 0, i32 22
   %4 = load i32, ptr %3, align 4
   ret i32 %4
 
@@ -80365,37 +80509,37 @@ entry:
   %4 = zext i1 %3 to i8
   store i8 %4, ptr %for_good, align 1
   %5 = load ptr, ptr %handle, align 8
-  %6 = getelementptr %177, ptr %5, i32 0, i32 1
+  %6 = getelementptr %178, ptr %5, i32 0, i32 1
   store ptr %6, ptr %ranks, align 8
   %7 = load i32, ptr %step, align 4
   %8 = icmp slt i32 %7, 0
   %9 = zext i1 %8 to i8
   %10 = load ptr, ptr %ranks, align 8
-  %11 = getelementptr %179, ptr %10, i32 0, i32 7
+  %11 = getelementptr %180, ptr %10, i32 0, i32 7
   %12 = load i32, ptr %11, align 4
   %13 = load i32, ptr %step, align 4
   %14 = add i32 %12, %13
   %15 = trunc i8 %9 to i1
   %16 = select i1 %15, i32 -1, i32 %14
   %17 = load ptr, ptr %ranks, align 8
-  %18 = getelementptr %179, ptr %17, i32 0, i32 8
+  %18 = getelementptr %180, ptr %17, i32 0, i32 8
   store i32 %16, ptr %18, align 4
   %19 = load i32, ptr %transfer, align 4
   %20 = icmp slt i32 %19, 0
   %21 = zext i1 %20 to i8
   %22 = load ptr, ptr %ranks, align 8
-  %23 = getelementptr %179, ptr %22, i32 0, i32 10
+  %23 = getelementptr %180, ptr %22, i32 0, i32 10
   %24 = load i32, ptr %23, align 4
   %25 = load i32, ptr %transfer, align 4
   %26 = add i32 %24, %25
   %27 = trunc i8 %21 to i1
   %28 = select i1 %27, i32 -1, i32 %26
   %29 = load ptr, ptr %ranks, align 8
-  %30 = getelementptr %179, ptr %29, i32 0, i32 9
+  %30 = getelementptr %180, ptr %29, i32 0, i32 9
   store i32 %28, ptr %30, align 4
   %31 = load i8, ptr %for_good, align 1
   %32 = load ptr, ptr %ranks, align 8
-  %33 = getelementptr %179, ptr %32, i32 0, i32 11
+  %33 = getelementptr %180, ptr %32, i32 0, i32 11
   store i8 %31, ptr %33, align 1
   ret void
 }
@@ -80403,14 +80547,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4596" = alloca ptr, align 8
+  %"$4607" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4596", align 8
+  store ptr %1, ptr %"$4607", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4596", align 8
-  call void @"$Loop.free_state.715"(ptr %4, ptr %5)
+  %4 = getelementptr %178, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %"$4607", align 8
+  call void @"$Loop.free_state.716"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
 
@@ -80418,7 +80562,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.715"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.716"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -80456,19 +80600,19 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.692"(ptr %18)
+  call void @"$Loop.enter_turn.693"(ptr %18)
   %19 = load %48, ptr %4, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.716"(ptr %20, ptr %21)
+  call void @"$Loop.close_state.717"(ptr %20, ptr %21)
   %22 = load %48, ptr %3, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.707"(ptr %23)
+  call void @"$Loop.leave_turn.708"(ptr %23)
   %24 = load %48, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.716"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.717"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -80478,18 +80622,18 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %178, ptr %5, i32 0, i32 3
+  %6 = getelementptr %179, ptr %5, i32 0, i32 3
   %7 = getelementptr %33, ptr %6, i32 0, i32 5
   %8 = load ptr, ptr %item, align 8
   %9 = call zeroext i1 @"$remove"(ptr %7, ptr %8)
   %10 = zext i1 %9 to i8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %178, ptr %11, i32 0, i32 3
+  %12 = getelementptr %179, ptr %11, i32 0, i32 3
   %13 = load ptr, ptr %item, align 8
   call void @"$Scheduler.release_pages"(ptr %12, ptr %13)
   %14 = load %48, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %178, ptr %15, i32 0, i32 3
+  %16 = getelementptr %179, ptr %15, i32 0, i32 3
   %17 = load ptr, ptr %item, align 8
   call void @"$Scheduler.give_row"(ptr %16, ptr %17)
   %18 = load %48, ptr %3, align 1
@@ -80502,14 +80646,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4572" = alloca ptr, align 8
+  %"$4583" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4572", align 8
+  store ptr %1, ptr %"$4583", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4572", align 8
-  call void @"$Loop.info.717"(ptr %4, ptr %5)
+  %4 = getelementptr %178, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %"$4583", align 8
+  call void @"$Loop.info.718"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
 
@@ -80517,7 +80661,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.717"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.718"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %p = alloca ptr, align 8
@@ -80527,74 +80671,74 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.686"(ptr %4)
+  call void @"$Loop.lock.687"(ptr %4)
   %5 = load %48, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %178, ptr %6, i32 0, i32 26
+  %7 = getelementptr %179, ptr %6, i32 0, i32 26
   store ptr %7, ptr %p, align 8
   %8 = load ptr, ptr %p, align 8
   %9 = getelementptr %45, ptr %8, i32 0, i32 1
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %target, align 8
-  %12 = getelementptr %159, ptr %11, i32 0, i32 14
+  %12 = getelementptr %160, ptr %11, i32 0, i32 14
   store i32 %10, ptr %12, align 4
   %13 = load ptr, ptr %p, align 8
   %14 = getelementptr %45, ptr %13, i32 0, i32 2
   %15 = load i32, ptr %14, align 4
   %16 = load ptr, ptr %target, align 8
-  %17 = getelementptr %159, ptr %16, i32 0, i32 15
+  %17 = getelementptr %160, ptr %16, i32 0, i32 15
   store i32 %15, ptr %17, align 4
   %18 = load ptr, ptr %p, align 8
   %19 = getelementptr %45, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = load ptr, ptr %target, align 8
-  %22 = getelementptr %159, ptr %21, i32 0, i32 16
+  %22 = getelementptr %160, ptr %21, i32 0, i32 16
   store i32 %20, ptr %22, align 4
   %23 = load ptr, ptr %p, align 8
   %24 = getelementptr %45, ptr %23, i32 0, i32 3
   %25 = load i32, ptr %24, align 4
   %26 = load ptr, ptr %target, align 8
-  %27 = getelementptr %159, ptr %26, i32 0, i32 17
+  %27 = getelementptr %160, ptr %26, i32 0, i32 17
   store i32 %25, ptr %27, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %178, ptr %28, i32 0, i32 18
+  %29 = getelementptr %179, ptr %28, i32 0, i32 18
   %30 = getelementptr %43, ptr %29, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
   %32 = trunc i64 %31 to i32
   %33 = load ptr, ptr %target, align 8
-  %34 = getelementptr %159, ptr %33, i32 0, i32 18
+  %34 = getelementptr %160, ptr %33, i32 0, i32 18
   store i32 %32, ptr %34, align 4
   %35 = load ptr, ptr %p, align 8
   %36 = getelementptr %45, ptr %35, i32 0, i32 6
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %178, ptr %39, i32 0, i32 17
+  %40 = getelementptr %179, ptr %39, i32 0, i32 17
   %41 = getelementptr %43, ptr %40, i32 0, i32 1
   %42 = load i64, ptr %41, align 8
   %43 = add i64 %38, %42
   %44 = trunc i64 %43 to i32
   %45 = load ptr, ptr %target, align 8
-  %46 = getelementptr %159, ptr %45, i32 0, i32 19
+  %46 = getelementptr %160, ptr %45, i32 0, i32 19
   store i32 %44, ptr %46, align 4
   %47 = load ptr, ptr %p, align 8
   %48 = getelementptr %45, ptr %47, i32 0, i32 8
   %49 = load i32, ptr %48, align 4
   %50 = load ptr, ptr %target, align 8
-  %51 = getelementptr %159, ptr %50, i32 0, i32 20
+  %51 = getelementptr %160, ptr %50, i32 0, i32 20
   store i32 %49, ptr %51, align 4
   %52 = load ptr, ptr %target, align 8
-  %53 = getelementptr %159, ptr %52, i32 0, i32 21
+  %53 = getelementptr %160, ptr %52, i32 0, i32 21
   store i32 0, ptr %53, align 4
   %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %178, ptr %54, i32 0, i32 15
+  %55 = getelementptr %179, ptr %54, i32 0, i32 15
   %56 = load i8, ptr %55, align 1
   %57 = trunc i8 %56 to i1
   br i1 %57, label %then, label %else
 
 then:                                             ; preds = %entry
   %58 = load ptr, ptr %target, align 8
-  %59 = getelementptr %159, ptr %58, i32 0, i32 21
+  %59 = getelementptr %160, ptr %58, i32 0, i32 21
   store i32 1, ptr %59, align 4
   br label %merge
 
@@ -80607,76 +80751,76 @@ merge:                                            ; preds = %else, %then
   %62 = getelementptr %38, ptr %61, i32 0, i32 0
   %63 = load i64, ptr %62, align 8
   %64 = load ptr, ptr %target, align 8
-  %65 = getelementptr %159, ptr %64, i32 0, i32 29
+  %65 = getelementptr %160, ptr %64, i32 0, i32 29
   store i64 %63, ptr %65, align 8
   %66 = load ptr, ptr %p, align 8
   %67 = getelementptr %45, ptr %66, i32 0, i32 0
   %68 = getelementptr %38, ptr %67, i32 0, i32 1
   %69 = load i64, ptr %68, align 8
   %70 = load ptr, ptr %target, align 8
-  %71 = getelementptr %159, ptr %70, i32 0, i32 30
+  %71 = getelementptr %160, ptr %70, i32 0, i32 30
   store i64 %69, ptr %71, align 8
   %72 = load ptr, ptr %p, align 8
   %73 = getelementptr %45, ptr %72, i32 0, i32 0
   %74 = getelementptr %38, ptr %73, i32 0, i32 2
   %75 = load i64, ptr %74, align 8
   %76 = load ptr, ptr %target, align 8
-  %77 = getelementptr %159, ptr %76, i32 0, i32 31
+  %77 = getelementptr %160, ptr %76, i32 0, i32 31
   store i64 %75, ptr %77, align 8
   %78 = load ptr, ptr %p, align 8
   %79 = getelementptr %45, ptr %78, i32 0, i32 0
   %80 = getelementptr %38, ptr %79, i32 0, i32 3
   %81 = load i64, ptr %80, align 8
   %82 = load ptr, ptr %target, align 8
-  %83 = getelementptr %159, ptr %82, i32 0, i32 32
+  %83 = getelementptr %160, ptr %82, i32 0, i32 32
   store i64 %81, ptr %83, align 8
   %84 = load ptr, ptr %p, align 8
   %85 = getelementptr %45, ptr %84, i32 0, i32 0
   %86 = getelementptr %38, ptr %85, i32 0, i32 4
   %87 = load i64, ptr %86, align 8
   %88 = load ptr, ptr %target, align 8
-  %89 = getelementptr %159, ptr %88, i32 0, i32 33
+  %89 = getelementptr %160, ptr %88, i32 0, i32 33
   store i64 %87, ptr %89, align 8
   %90 = load ptr, ptr %p, align 8
   %91 = getelementptr %45, ptr %90, i32 0, i32 5
   %92 = load i64, ptr %91, align 8
   %93 = load ptr, ptr %target, align 8
-  %94 = getelementptr %159, ptr %93, i32 0, i32 34
+  %94 = getelementptr %160, ptr %93, i32 0, i32 34
   store i64 %92, ptr %94, align 8
   %95 = load ptr, ptr %p, align 8
   %96 = getelementptr %45, ptr %95, i32 0, i32 0
   %97 = getelementptr %38, ptr %96, i32 0, i32 6
   %98 = load i64, ptr %97, align 8
   %99 = load ptr, ptr %target, align 8
-  %100 = getelementptr %159, ptr %99, i32 0, i32 35
+  %100 = getelementptr %160, ptr %99, i32 0, i32 35
   store i64 %98, ptr %100, align 8
   %101 = load ptr, ptr %p, align 8
   %102 = getelementptr %45, ptr %101, i32 0, i32 0
   %103 = getelementptr %38, ptr %102, i32 0, i32 5
   %104 = load i64, ptr %103, align 8
   %105 = load ptr, ptr %target, align 8
-  %106 = getelementptr %159, ptr %105, i32 0, i32 41
+  %106 = getelementptr %160, ptr %105, i32 0, i32 41
   store i64 %104, ptr %106, align 8
   %107 = load ptr, ptr %p, align 8
   %108 = getelementptr %45, ptr %107, i32 0, i32 9
   %109 = load i64, ptr %108, align 8
   %110 = load ptr, ptr %target, align 8
-  %111 = getelementptr %159, ptr %110, i32 0, i32 36
+  %111 = getelementptr %160, ptr %110, i32 0, i32 36
   store i64 %109, ptr %111, align 8
   %112 = load ptr, ptr %p, align 8
   %113 = getelementptr %45, ptr %112, i32 0, i32 11
   %114 = load i64, ptr %113, align 8
   %115 = load ptr, ptr %target, align 8
-  %116 = getelementptr %159, ptr %115, i32 0, i32 39
+  %116 = getelementptr %160, ptr %115, i32 0, i32 39
   store i64 %114, ptr %116, align 8
   %117 = load ptr, ptr %p, align 8
   %118 = getelementptr %45, ptr %117, i32 0, i32 10
   %119 = load i64, ptr %118, align 8
   %120 = load ptr, ptr %target, align 8
-  %121 = getelementptr %159, ptr %120, i32 0, i32 37
+  %121 = getelementptr %160, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %122)
+  call void @"$Loop.unlock.689"(ptr %122)
   %123 = load %48, ptr %2, align 1
   ret void
 }
@@ -80692,19 +80836,19 @@ entry:
   %3 = load ptr, ptr %handle, align 8
   store ptr %3, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = getelementptr %178, ptr %5, i32 0, i32 5
+  %5 = getelementptr %178, ptr %4, i32 0, i32 0
+  %6 = getelementptr %179, ptr %5, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %6)
   %7 = load %48, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %177, ptr %8, i32 0, i32 0
-  %10 = getelementptr %178, ptr %9, i32 0, i32 3
+  %9 = getelementptr %178, ptr %8, i32 0, i32 0
+  %10 = getelementptr %179, ptr %9, i32 0, i32 3
   %11 = call zeroext i1 @"$Scheduler.is_consistent"(ptr %10)
   %12 = zext i1 %11 to i8
   store i8 %12, ptr %is_consistent, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %177, ptr %13, i32 0, i32 0
-  %15 = getelementptr %178, ptr %14, i32 0, i32 5
+  %14 = getelementptr %178, ptr %13, i32 0, i32 0
+  %15 = getelementptr %179, ptr %14, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %15)
   %16 = load %48, ptr %1, align 1
   %17 = load i8, ptr %is_consistent, align 1
@@ -80721,8 +80865,8 @@ entry:
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = getelementptr %177, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.718"(ptr %3)
+  %3 = getelementptr %178, ptr %2, i32 0, i32 0
+  call void @"$Loop.iterate.719"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret void
 
@@ -80730,7 +80874,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.718"(ptr %0) {
+define internal void @"$Loop.iterate.719"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -80744,14 +80888,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = call zeroext i1 @"$Loop.has_pending_orders.719"(ptr %7)
+  %8 = call zeroext i1 @"$Loop.has_pending_orders.720"(ptr %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.693"(ptr %11)
+  call void @"$Loop.land.694"(ptr %11)
   %12 = load %48, ptr %6, align 1
   br label %merge
 
@@ -80760,24 +80904,24 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.720"(ptr %13)
+  call void @"$Loop.take_orders.721"(ptr %13)
   %14 = load %48, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.705"(ptr %15)
+  call void @"$Loop.check_ranks.706"(ptr %15)
   %16 = load %48, ptr %4, align 1
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %178, ptr %17, i32 0, i32 3
+  %18 = getelementptr %179, ptr %17, i32 0, i32 3
   %19 = getelementptr %33, ptr %18, i32 0, i32 19
   %20 = getelementptr %38, ptr %19, i32 0, i32 4
   %21 = load i64, ptr %20, align 8
   store i64 %21, ptr %num_preemptions, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 3
+  %23 = getelementptr %179, ptr %22, i32 0, i32 3
   %24 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %23)
   %25 = zext i1 %24 to i8
   store i8 %25, ptr %was_in_flight, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = call zeroext i1 @"$Loop.plan.724"(ptr %26)
+  %27 = call zeroext i1 @"$Loop.plan.725"(ptr %26)
   %28 = zext i1 %27 to i8
   store i8 %28, ptr %has_step, align 1
   %29 = load i8, ptr %has_step, align 1
@@ -80786,7 +80930,7 @@ merge:                                            ; preds = %else, %then
 
 or.rhs:                                           ; preds = %or.lhs.false
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %178, ptr %31, i32 0, i32 3
+  %32 = getelementptr %179, ptr %31, i32 0, i32 3
   %33 = getelementptr %33, ptr %32, i32 0, i32 19
   %34 = getelementptr %38, ptr %33, i32 0, i32 4
   %35 = load i64, ptr %34, align 8
@@ -80800,24 +80944,24 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %40 = phi i1 [ true, %or.lhs.false ], [ true, %or.lhs.false1 ], [ true, %merge ], [ %39, %or.rhs ]
   %41 = zext i1 %40 to i8
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %178, ptr %42, i32 0, i32 12
+  %43 = getelementptr %179, ptr %42, i32 0, i32 12
   store i8 %41, ptr %43, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = load i8, ptr %has_step, align 1
   %46 = icmp ne i8 %45, 0
-  call void @"$Loop.advance_planned.725"(ptr %44, i1 zeroext %46)
+  call void @"$Loop.advance_planned.726"(ptr %44, i1 zeroext %46)
   %47 = load %48, ptr %3, align 1
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.705"(ptr %48)
+  call void @"$Loop.check_ranks.706"(ptr %48)
   %49 = load %48, ptr %2, align 1
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.708"(ptr %50)
+  call void @"$Loop.publish.709"(ptr %50)
   %51 = load %48, ptr %1, align 1
   ret void
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %178, ptr %52, i32 0, i32 3
+  %53 = getelementptr %179, ptr %52, i32 0, i32 3
   %54 = call zeroext i1 @"$Scheduler.has_transfers"(ptr %53)
   %55 = zext i1 %54 to i8
   %56 = trunc i8 %55 to i1
@@ -80829,7 +80973,7 @@ or.lhs.false1:                                    ; preds = %merge
   br i1 %58, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.719"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.720"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %pending = alloca i8, align 1
@@ -80837,14 +80981,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.686"(ptr %3)
+  call void @"$Loop.lock.687"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %178, ptr %5, i32 0, i32 13
+  %6 = getelementptr %179, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %8)
+  call void @"$Loop.unlock.689"(ptr %8)
   %9 = load %48, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -80854,7 +80998,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.720"(ptr %0) {
+define internal void @"$Loop.take_orders.721"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -80867,14 +81011,14 @@ entry:
   store ptr %0, ptr %self, align 8
   %7 = call i64 @"$threads.now_ns"()
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %178, ptr %8, i32 0, i32 3
+  %9 = getelementptr %179, ptr %8, i32 0, i32 3
   %10 = getelementptr %33, ptr %9, i32 0, i32 18
   store i64 %7, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.686"(ptr %11)
+  call void @"$Loop.lock.687"(ptr %11)
   %12 = load %48, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %178, ptr %13, i32 0, i32 17
+  %14 = getelementptr %179, ptr %13, i32 0, i32 17
   %15 = getelementptr %43, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   store i64 0, ptr %i, align 8
@@ -80891,9 +81035,9 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %178, ptr %23, i32 0, i32 3
+  %24 = getelementptr %179, ptr %23, i32 0, i32 3
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %178, ptr %25, i32 0, i32 17
+  %26 = getelementptr %179, ptr %25, i32 0, i32 17
   %27 = getelementptr %43, ptr %26, i32 0, i32 0
   %28 = load ptr, ptr %27, align 8
   %29 = load i64, ptr %i, align 8
@@ -80907,36 +81051,36 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %178, ptr %34, i32 0, i32 26
+  %35 = getelementptr %179, ptr %34, i32 0, i32 26
   %36 = getelementptr %45, ptr %35, i32 0, i32 6
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %178, ptr %39, i32 0, i32 17
+  %40 = getelementptr %179, ptr %39, i32 0, i32 17
   %41 = getelementptr %43, ptr %40, i32 0, i32 1
   %42 = load i64, ptr %41, align 8
   %43 = add i64 %38, %42
   %44 = trunc i64 %43 to i32
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %178, ptr %45, i32 0, i32 26
+  %46 = getelementptr %179, ptr %45, i32 0, i32 26
   %47 = getelementptr %45, ptr %46, i32 0, i32 6
   store i32 %44, ptr %47, align 4
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %178, ptr %48, i32 0, i32 17
+  %49 = getelementptr %179, ptr %48, i32 0, i32 17
   call void @"$Vector.clear.91"(ptr %49)
   %50 = load %48, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.721"(ptr %51)
+  call void @"$Loop.take_masks.722"(ptr %51)
   %52 = load %48, ptr %3, align 1
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %178, ptr %53, i32 0, i32 13
+  %54 = getelementptr %179, ptr %53, i32 0, i32 13
   %55 = load i8, ptr %54, align 1
   %56 = trunc i8 %55 to i1
   br i1 %56, label %and.lhs.true, label %else
 
 then:                                             ; preds = %and.lhs.true
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.722"(ptr %57)
+  call void @"$Loop.obey_all.723"(ptr %57)
   %58 = load %48, ptr %2, align 1
   br label %merge1
 
@@ -80945,27 +81089,27 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %59)
+  call void @"$Loop.unlock.689"(ptr %59)
   %60 = load %48, ptr %1, align 1
   ret void
 
 and.lhs.true:                                     ; preds = %merge
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %178, ptr %61, i32 0, i32 3
+  %62 = getelementptr %179, ptr %61, i32 0, i32 3
   %63 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %62)
   %64 = zext i1 %63 to i8
   %65 = trunc i8 %64 to i1
   br i1 %65, label %else, label %then
 }
 
-define internal void @"$Loop.take_masks.721"(ptr %0) {
+define internal void @"$Loop.take_masks.722"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %178, ptr %2, i32 0, i32 19
+  %3 = getelementptr %179, ptr %2, i32 0, i32 19
   %4 = getelementptr %43, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -80982,7 +81126,7 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %178, ptr %12, i32 0, i32 19
+  %13 = getelementptr %179, ptr %12, i32 0, i32 19
   %14 = getelementptr %43, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
   %16 = load i64, ptr %i, align 8
@@ -80996,19 +81140,19 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %178, ptr %21, i32 0, i32 14
+  %22 = getelementptr %179, ptr %21, i32 0, i32 14
   store i8 0, ptr %22, align 1
   ret void
 }
 
-define internal void @"$Loop.obey_all.722"(ptr %0) {
+define internal void @"$Loop.obey_all.723"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %178, ptr %2, i32 0, i32 18
+  %3 = getelementptr %179, ptr %2, i32 0, i32 18
   %4 = getelementptr %43, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -81026,13 +81170,13 @@ forcond:                                          ; preds = %forbody, %entry
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %178, ptr %13, i32 0, i32 18
+  %14 = getelementptr %179, ptr %13, i32 0, i32 18
   %15 = getelementptr %43, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.723"(ptr %12, ptr %19)
+  call void @"$Loop.obey.724"(ptr %12, ptr %19)
   %20 = load %48, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -81040,12 +81184,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 13
+  %23 = getelementptr %179, ptr %22, i32 0, i32 13
   store i8 0, ptr %23, align 1
   ret void
 }
 
-define internal void @"$Loop.obey.723"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.724"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -81079,7 +81223,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %178, ptr %14, i32 0, i32 3
+  %15 = getelementptr %179, ptr %14, i32 0, i32 3
   %16 = load ptr, ptr %item, align 8
   call void @"$Scheduler.finish"(ptr %15, ptr %16, i32 4)
   %17 = load %48, ptr %3, align 1
@@ -81094,7 +81238,7 @@ else3:                                            ; preds = %merge
 
 then4:                                            ; preds = %and.lhs.true
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 3
+  %23 = getelementptr %179, ptr %22, i32 0, i32 3
   %24 = load ptr, ptr %item, align 8
   call void @"$Scheduler.preempt"(ptr %23, ptr %24)
   %25 = load %48, ptr %2, align 1
@@ -81119,7 +81263,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.724"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.725"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %48, align 8
@@ -81129,12 +81273,12 @@ entry:
   %2 = call i64 @"$threads.now_ns"()
   store i64 %2, ptr %begin, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %178, ptr %3, i32 0, i32 3
+  %4 = getelementptr %179, ptr %3, i32 0, i32 3
   %5 = load i64, ptr %begin, align 8
   call void @"$Scheduler.expire"(ptr %4, i64 %5)
   %6 = load %48, ptr %1, align 1
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %178, ptr %7, i32 0, i32 3
+  %8 = getelementptr %179, ptr %7, i32 0, i32 3
   %9 = call zeroext i1 @"$Scheduler.plan"(ptr %8)
   %10 = zext i1 %9 to i8
   store i8 %10, ptr %has_step, align 1
@@ -81142,17 +81286,17 @@ entry:
   %12 = load i64, ptr %begin, align 8
   %13 = sub i64 %11, %12
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %178, ptr %14, i32 0, i32 30
+  %15 = getelementptr %179, ptr %14, i32 0, i32 30
   store i64 %13, ptr %15, align 8
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %178, ptr %16, i32 0, i32 28
+  %17 = getelementptr %179, ptr %16, i32 0, i32 28
   %18 = load i64, ptr %17, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %178, ptr %19, i32 0, i32 30
+  %20 = getelementptr %179, ptr %19, i32 0, i32 30
   %21 = load i64, ptr %20, align 8
   %22 = add i64 %18, %21
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %178, ptr %23, i32 0, i32 28
+  %24 = getelementptr %179, ptr %23, i32 0, i32 28
   store i64 %22, ptr %24, align 8
   %25 = load i8, ptr %has_step, align 1
   %26 = icmp ne i8 %25, 0
@@ -81162,7 +81306,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.725"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.726"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -81173,7 +81317,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.726"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.727"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -81194,13 +81338,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.731"(ptr %16)
+  call void @"$Loop.execute.732"(ptr %16)
   %17 = load %48, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.693"(ptr %18)
+  call void @"$Loop.land.694"(ptr %18)
   %19 = load %48, ptr %2, align 1
   br label %merge
 
@@ -81208,7 +81352,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.726"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.727"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -81231,7 +81375,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 0, ptr %num_failed, align 4
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %178, ptr %5, i32 0, i32 3
+  %6 = getelementptr %179, ptr %5, i32 0, i32 3
   %7 = getelementptr %33, ptr %6, i32 0, i32 8
   %8 = getelementptr %43, ptr %7, i32 0, i32 1
   %9 = load i64, ptr %8, align 8
@@ -81249,7 +81393,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %178, ptr %16, i32 0, i32 3
+  %17 = getelementptr %179, ptr %16, i32 0, i32 3
   %18 = getelementptr %33, ptr %17, i32 0, i32 8
   %19 = getelementptr %43, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
@@ -81270,7 +81414,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.727"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.728"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -81280,7 +81424,7 @@ then:                                             ; preds = %forbody
 
 then3:                                            ; preds = %then
   %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %178, ptr %38, i32 0, i32 3
+  %39 = getelementptr %179, ptr %38, i32 0, i32 3
   %40 = load ptr, ptr %item, align 8
   %41 = load i32, ptr %code, align 4
   %42 = getelementptr %0, ptr %message, i32 0, i32 0
@@ -81289,7 +81433,7 @@ then3:                                            ; preds = %then
   call void @"$Scheduler.fail"(ptr %39, ptr %40, i32 %41, ptr %44)
   %45 = load %48, ptr %4, align 1
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %178, ptr %46, i32 0, i32 16
+  %47 = getelementptr %179, ptr %46, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %47, ptr align 1 %message, i64 1024, i1 false)
   %48 = load i32, ptr %num_failed, align 4
   %49 = add i32 %48, 1
@@ -81312,7 +81456,7 @@ merge1:                                           ; preds = %else, %merge2
 
 merge:                                            ; preds = %forcond
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %178, ptr %51, i32 0, i32 3
+  %52 = getelementptr %179, ptr %51, i32 0, i32 3
   %53 = getelementptr %33, ptr %52, i32 0, i32 9
   %54 = getelementptr %43, ptr %53, i32 0, i32 1
   %55 = load i64, ptr %54, align 8
@@ -81330,7 +81474,7 @@ forcond6:                                         ; preds = %merge11, %merge
 
 forbody7:                                         ; preds = %forcond6
   %62 = load ptr, ptr %self, align 8
-  %63 = getelementptr %178, ptr %62, i32 0, i32 3
+  %63 = getelementptr %179, ptr %62, i32 0, i32 3
   %64 = getelementptr %33, ptr %63, i32 0, i32 9
   %65 = getelementptr %43, ptr %64, i32 0, i32 0
   %66 = load ptr, ptr %65, align 8
@@ -81351,7 +81495,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.729"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.730"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -81361,7 +81505,7 @@ then12:                                           ; preds = %forbody7
 
 then16:                                           ; preds = %then12
   %84 = load ptr, ptr %self, align 8
-  %85 = getelementptr %178, ptr %84, i32 0, i32 3
+  %85 = getelementptr %179, ptr %84, i32 0, i32 3
   %86 = load ptr, ptr %item9, align 8
   %87 = load i32, ptr %code14, align 4
   %88 = getelementptr %0, ptr %message10, i32 0, i32 0
@@ -81370,7 +81514,7 @@ then16:                                           ; preds = %then12
   call void @"$Scheduler.fail"(ptr %85, ptr %86, i32 %87, ptr %90)
   %91 = load %48, ptr %3, align 1
   %92 = load ptr, ptr %self, align 8
-  %93 = getelementptr %178, ptr %92, i32 0, i32 16
+  %93 = getelementptr %179, ptr %92, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %93, ptr align 1 %message10, i64 1024, i1 false)
   %94 = load i32, ptr %num_failed, align 4
   %95 = add i32 %94, 1
@@ -81393,7 +81537,7 @@ merge11:                                          ; preds = %else13, %merge15
 
 merge8:                                           ; preds = %forcond6
   %97 = load ptr, ptr %self, align 8
-  %98 = getelementptr %178, ptr %97, i32 0, i32 3
+  %98 = getelementptr %179, ptr %97, i32 0, i32 3
   %99 = getelementptr %33, ptr %98, i32 0, i32 10
   %100 = getelementptr %43, ptr %99, i32 0, i32 1
   %101 = load i64, ptr %100, align 8
@@ -81411,7 +81555,7 @@ forcond19:                                        ; preds = %merge24, %merge8
 
 forbody20:                                        ; preds = %forcond19
   %108 = load ptr, ptr %self, align 8
-  %109 = getelementptr %178, ptr %108, i32 0, i32 3
+  %109 = getelementptr %179, ptr %108, i32 0, i32 3
   %110 = getelementptr %33, ptr %109, i32 0, i32 10
   %111 = getelementptr %43, ptr %110, i32 0, i32 0
   %112 = load ptr, ptr %111, align 8
@@ -81432,7 +81576,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.730"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.731"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -81442,7 +81586,7 @@ then25:                                           ; preds = %forbody20
 
 then29:                                           ; preds = %then25
   %130 = load ptr, ptr %self, align 8
-  %131 = getelementptr %178, ptr %130, i32 0, i32 3
+  %131 = getelementptr %179, ptr %130, i32 0, i32 3
   %132 = load ptr, ptr %item22, align 8
   %133 = load i32, ptr %code27, align 4
   %134 = getelementptr %0, ptr %message23, i32 0, i32 0
@@ -81451,7 +81595,7 @@ then29:                                           ; preds = %then25
   call void @"$Scheduler.fail"(ptr %131, ptr %132, i32 %133, ptr %136)
   %137 = load %48, ptr %2, align 1
   %138 = load ptr, ptr %self, align 8
-  %139 = getelementptr %178, ptr %138, i32 0, i32 16
+  %139 = getelementptr %179, ptr %138, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %139, ptr align 1 %message23, i64 1024, i1 false)
   %140 = load i32, ptr %num_failed, align 4
   %141 = add i32 %140, 1
@@ -81474,7 +81618,7 @@ merge24:                                          ; preds = %else26, %merge28
 
 merge21:                                          ; preds = %forcond19
   %143 = load ptr, ptr %self, align 8
-  %144 = getelementptr %178, ptr %143, i32 0, i32 3
+  %144 = getelementptr %179, ptr %143, i32 0, i32 3
   call void @"$Scheduler.clear_transfers"(ptr %144)
   %145 = load %48, ptr %1, align 1
   %146 = load i32, ptr %num_failed, align 4
@@ -81484,7 +81628,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.727"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.728"(ptr %0, ptr %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %3 = alloca %48, align 8
@@ -81496,7 +81640,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %178, ptr %4, i32 0, i32 0
+  %5 = getelementptr %179, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = call i64 @"$LedgerRanks.page_host_bytes"(ptr %6)
   %8 = load ptr, ptr %item, align 8
@@ -81559,7 +81703,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %178, ptr %42, i32 0, i32 0
+  %43 = getelementptr %179, ptr %42, i32 0, i32 0
   %44 = load ptr, ptr %43, align 8
   %45 = load ptr, ptr %item, align 8
   %46 = getelementptr %60, ptr %45, i32 0, i32 15
@@ -81586,7 +81730,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %179, ptr %1, i32 0, i32 2
+  %2 = getelementptr %180, ptr %1, i32 0, i32 2
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = mul i64 %4, 4
@@ -81648,7 +81792,7 @@ forbody:                                          ; preds = %forcond
   %20 = load ptr, ptr %host, align 8
   %21 = load i32, ptr %i, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %179, ptr %22, i32 0, i32 2
+  %23 = getelementptr %180, ptr %22, i32 0, i32 2
   %24 = load i32, ptr %23, align 4
   %25 = mul i32 %21, %24
   %26 = sext i32 %25 to i64
@@ -81684,18 +81828,18 @@ entry:
   store ptr %1, ptr %name, align 8
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %179, ptr %3, i32 0, i32 10
+  %4 = getelementptr %180, ptr %3, i32 0, i32 10
   %5 = load i32, ptr %4, align 4
   %6 = add i32 %5, 1
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %179, ptr %7, i32 0, i32 10
+  %8 = getelementptr %180, ptr %7, i32 0, i32 10
   store i32 %6, ptr %8, align 4
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %179, ptr %9, i32 0, i32 10
+  %10 = getelementptr %180, ptr %9, i32 0, i32 10
   %11 = load i32, ptr %10, align 4
   %12 = sub i32 %11, 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %179, ptr %13, i32 0, i32 9
+  %14 = getelementptr %180, ptr %13, i32 0, i32 9
   %15 = load i32, ptr %14, align 4
   %16 = icmp eq i32 %12, %15
   %17 = zext i1 %16 to i8
@@ -81718,9 +81862,9 @@ then2:                                            ; preds = %then
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %name, align 8
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %179, ptr %29, i32 0, i32 9
+  %30 = getelementptr %180, ptr %29, i32 0, i32 9
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.728", ptr %28, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.729", ptr %28, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -81749,12 +81893,12 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 %1, ptr %page, align 4
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %179, ptr %2, i32 0, i32 4
+  %3 = getelementptr %180, ptr %2, i32 0, i32 4
   %4 = load ptr, ptr %3, align 8
   %5 = load i32, ptr %page, align 4
   %6 = sext i32 %5 to i64
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %179, ptr %7, i32 0, i32 2
+  %8 = getelementptr %180, ptr %7, i32 0, i32 2
   %9 = load i32, ptr %8, align 4
   %10 = sext i32 %9 to i64
   %11 = mul i64 %6, %10
@@ -81765,7 +81909,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.729"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.730"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -81776,7 +81920,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %178, ptr %4, i32 0, i32 0
+  %5 = getelementptr %179, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %item, align 8
   %8 = getelementptr %60, ptr %7, i32 0, i32 15
@@ -81867,7 +82011,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %host, align 8
   %28 = load i32, ptr %i, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %179, ptr %29, i32 0, i32 2
+  %30 = getelementptr %180, ptr %29, i32 0, i32 2
   %31 = load i32, ptr %30, align 4
   %32 = mul i32 %28, %31
   %33 = sext i32 %32 to i64
@@ -81886,7 +82030,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.730"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.731"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -81896,7 +82040,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %178, ptr %3, i32 0, i32 0
+  %4 = getelementptr %179, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = getelementptr %60, ptr %6, i32 0, i32 12
@@ -81946,7 +82090,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %178, ptr %28, i32 0, i32 0
+  %29 = getelementptr %179, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
   %31 = load ptr, ptr %item, align 8
   %32 = getelementptr %60, ptr %31, i32 0, i32 12
@@ -81992,12 +82136,12 @@ entry:
   store ptr %5, ptr %tokens, align 8
   store ptr %6, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %179, ptr %9, i32 0, i32 6
+  %10 = getelementptr %180, ptr %9, i32 0, i32 6
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %row, align 4
   %13 = sext i32 %12 to i64
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %179, ptr %14, i32 0, i32 3
+  %15 = getelementptr %180, ptr %14, i32 0, i32 3
   %16 = getelementptr %26, ptr %15, i32 0, i32 6
   %17 = load i32, ptr %16, align 4
   %18 = sext i32 %17 to i64
@@ -82011,7 +82155,7 @@ entry:
 then:                                             ; preds = %entry
   %23 = load ptr, ptr %counts, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %179, ptr %24, i32 0, i32 3
+  %25 = getelementptr %180, ptr %24, i32 0, i32 3
   %26 = getelementptr %26, ptr %25, i32 0, i32 6
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
@@ -82078,7 +82222,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.731"(ptr %0) {
+define internal void @"$Loop.execute.732"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -82095,7 +82239,7 @@ entry:
   %9 = getelementptr i8, ptr %8, i64 0
   store i8 0, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Loop.launch.732"(ptr %10, ptr %message)
+  %11 = call i32 @"$Loop.launch.733"(ptr %10, ptr %message)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -82105,7 +82249,7 @@ entry:
 
 then:                                             ; preds = %and.lhs.true
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %178, ptr %16, i32 0, i32 3
+  %17 = getelementptr %179, ptr %16, i32 0, i32 3
   %18 = load i32, ptr %code, align 4
   %19 = getelementptr %0, ptr %message, i32 0, i32 0
   %20 = getelementptr [1024 x i8], ptr %19, i32 0, i32 0
@@ -82116,7 +82260,7 @@ then:                                             ; preds = %and.lhs.true
 
 else:                                             ; preds = %and.lhs.true, %entry
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.693"(ptr %23)
+  call void @"$Loop.land.694"(ptr %23)
   %24 = load %48, ptr %5, align 1
   br label %merge
 
@@ -82129,19 +82273,19 @@ merge:                                            ; preds = %else, %then
 
 and.lhs.true:                                     ; preds = %entry
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %178, ptr %29, i32 0, i32 0
+  %30 = getelementptr %179, ptr %29, i32 0, i32 0
   %31 = load ptr, ptr %30, align 8
-  %32 = getelementptr %179, ptr %31, i32 0, i32 0
+  %32 = getelementptr %180, ptr %31, i32 0, i32 0
   %33 = load i8, ptr %32, align 1
   %34 = trunc i8 %33 to i1
   br i1 %34, label %else, label %then
 
 then2:                                            ; preds = %merge
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %178, ptr %35, i32 0, i32 16
+  %36 = getelementptr %179, ptr %35, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %36, ptr align 1 %message, i64 1024, i1 false)
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %178, ptr %37, i32 0, i32 3
+  %38 = getelementptr %179, ptr %37, i32 0, i32 3
   %39 = load i32, ptr %code, align 4
   %40 = getelementptr %0, ptr %message, i32 0, i32 0
   %41 = getelementptr [1024 x i8], ptr %40, i32 0, i32 0
@@ -82159,16 +82303,16 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %178, ptr %45, i32 0, i32 3
+  %46 = getelementptr %179, ptr %45, i32 0, i32 3
   call void @"$Scheduler.launch"(ptr %46)
   %47 = load %48, ptr %2, align 1
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %178, ptr %48, i32 0, i32 31
+  %49 = getelementptr %179, ptr %48, i32 0, i32 31
   %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %178, ptr %50, i32 0, i32 32
+  %51 = getelementptr %179, ptr %50, i32 0, i32 32
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %51, ptr align 8 %49, i64 56, i1 false)
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %178, ptr %52, i32 0, i32 2
+  %53 = getelementptr %179, ptr %52, i32 0, i32 2
   %54 = getelementptr %32, ptr %53, i32 0, i32 7
   %55 = load i8, ptr %54, align 1
   %56 = trunc i8 %55 to i1
@@ -82176,7 +82320,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %or.lhs.false, %or.lhs.false7, %merge1
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.693"(ptr %57)
+  call void @"$Loop.land.694"(ptr %57)
   %58 = load %48, ptr %1, align 1
   br label %merge4
 
@@ -82188,7 +82332,7 @@ merge4:                                           ; preds = %else6, %then5
 
 or.lhs.false:                                     ; preds = %or.lhs.false7
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %178, ptr %59, i32 0, i32 4
+  %60 = getelementptr %179, ptr %59, i32 0, i32 4
   %61 = getelementptr %39, ptr %60, i32 0, i32 13
   %62 = load ptr, ptr %61, align 8
   %63 = icmp ne ptr %62, null
@@ -82198,13 +82342,13 @@ or.lhs.false:                                     ; preds = %or.lhs.false7
 
 or.lhs.false7:                                    ; preds = %merge1
   %66 = load ptr, ptr %self, align 8
-  %67 = getelementptr %178, ptr %66, i32 0, i32 34
+  %67 = getelementptr %179, ptr %66, i32 0, i32 34
   %68 = load i8, ptr %67, align 1
   %69 = trunc i8 %68 to i1
   br i1 %69, label %then5, label %or.lhs.false
 }
 
-define internal i32 @"$Loop.launch.732"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.733"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
   %3 = alloca %48, align 8
@@ -82216,11 +82360,11 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %178, ptr %4, i32 0, i32 4
+  %5 = getelementptr %179, ptr %4, i32 0, i32 4
   %6 = getelementptr %39, ptr %5, i32 0, i32 13
   store ptr null, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %178, ptr %7, i32 0, i32 3
+  %8 = getelementptr %179, ptr %7, i32 0, i32 3
   %9 = call zeroext i1 @"$Scheduler.wants_logits"(ptr %8)
   %10 = zext i1 %9 to i8
   %11 = trunc i8 %10 to i1
@@ -82228,10 +82372,10 @@ entry:
 
 then:                                             ; preds = %entry
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %178, ptr %12, i32 0, i32 25
+  %13 = getelementptr %179, ptr %12, i32 0, i32 25
   %14 = load ptr, ptr %13, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %178, ptr %15, i32 0, i32 4
+  %16 = getelementptr %179, ptr %15, i32 0, i32 4
   %17 = getelementptr %39, ptr %16, i32 0, i32 13
   store ptr %14, ptr %17, align 8
   br label %merge
@@ -82243,10 +82387,10 @@ merge:                                            ; preds = %else, %then
   %18 = call i64 @"$threads.now_ns"()
   store i64 %18, ptr %begin, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %178, ptr %19, i32 0, i32 0
+  %20 = getelementptr %179, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 4
+  %23 = getelementptr %179, ptr %22, i32 0, i32 4
   %24 = load ptr, ptr %message, align 8
   %25 = call i32 @"$LedgerRanks.launch"(ptr %21, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
@@ -82255,20 +82399,20 @@ merge:                                            ; preds = %else, %then
   %28 = sub i64 %26, %27
   store i64 %28, ptr %spent, align 8
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %178, ptr %29, i32 0, i32 27
+  %30 = getelementptr %179, ptr %29, i32 0, i32 27
   %31 = load i64, ptr %30, align 8
   %32 = load i64, ptr %spent, align 8
   %33 = add i64 %31, %32
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %178, ptr %34, i32 0, i32 27
+  %35 = getelementptr %179, ptr %34, i32 0, i32 27
   store i64 %33, ptr %35, align 8
   %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %178, ptr %36, i32 0, i32 29
+  %37 = getelementptr %179, ptr %36, i32 0, i32 29
   %38 = load i64, ptr %37, align 8
   %39 = load i64, ptr %spent, align 8
   %40 = add i64 %38, %39
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %178, ptr %41, i32 0, i32 29
+  %42 = getelementptr %179, ptr %41, i32 0, i32 29
   store i64 %40, ptr %42, align 8
   %43 = load i32, ptr %code, align 4
   %44 = icmp eq i32 %43, 0
@@ -82278,12 +82422,12 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %178, ptr %47, i32 0, i32 3
+  %48 = getelementptr %179, ptr %47, i32 0, i32 3
   call void @"$Scheduler.table_uploaded"(ptr %48)
   %49 = load %48, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.733"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.734"(ptr %50, i64 %51)
   %52 = load %48, ptr %2, align 1
   br label %merge1
 
@@ -82298,7 +82442,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.733"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.734"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -82306,31 +82450,31 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %launch_ns, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %178, ptr %2, i32 0, i32 31
+  %3 = getelementptr %179, ptr %2, i32 0, i32 31
   store ptr %3, ptr %step, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %178, ptr %4, i32 0, i32 4
+  %5 = getelementptr %179, ptr %4, i32 0, i32 4
   %6 = getelementptr %39, ptr %5, i32 0, i32 0
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %step, align 8
   %9 = getelementptr %46, ptr %8, i32 0, i32 4
   store i32 %7, ptr %9, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %178, ptr %10, i32 0, i32 4
+  %11 = getelementptr %179, ptr %10, i32 0, i32 4
   %12 = getelementptr %39, ptr %11, i32 0, i32 1
   %13 = load i32, ptr %12, align 4
   %14 = load ptr, ptr %step, align 8
   %15 = getelementptr %46, ptr %14, i32 0, i32 5
   store i32 %13, ptr %15, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %178, ptr %16, i32 0, i32 4
+  %17 = getelementptr %179, ptr %16, i32 0, i32 4
   %18 = getelementptr %39, ptr %17, i32 0, i32 5
   %19 = load i32, ptr %18, align 4
   %20 = load ptr, ptr %step, align 8
   %21 = getelementptr %46, ptr %20, i32 0, i32 6
   store i32 %19, ptr %21, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 3
+  %23 = getelementptr %179, ptr %22, i32 0, i32 3
   %24 = getelementptr %33, ptr %23, i32 0, i32 1
   %25 = getelementptr %35, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
@@ -82338,7 +82482,7 @@ entry:
   %28 = getelementptr %46, ptr %27, i32 0, i32 7
   store i32 %26, ptr %28, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %178, ptr %29, i32 0, i32 30
+  %30 = getelementptr %179, ptr %29, i32 0, i32 30
   %31 = load i64, ptr %30, align 8
   %32 = load ptr, ptr %step, align 8
   %33 = getelementptr %46, ptr %32, i32 0, i32 2
@@ -82365,14 +82509,14 @@ entry:
   %4 = call ptr @calloc(i64 1, i64 3184)
   store ptr %4, ptr %self, align 8
   %5 = load ptr, ptr %o, align 8
-  %6 = getelementptr %180, ptr %5, i32 0, i32 9
+  %6 = getelementptr %181, ptr %5, i32 0, i32 9
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %177, ptr %8, i32 0, i32 2
+  %9 = getelementptr %178, ptr %8, i32 0, i32 2
   %10 = getelementptr %6, ptr %9, i32 0, i32 3
   store i32 %7, ptr %10, align 4
   %11 = load ptr, ptr %o, align 8
-  %12 = getelementptr %180, ptr %11, i32 0, i32 10
+  %12 = getelementptr %181, ptr %11, i32 0, i32 10
   %13 = load i32, ptr %12, align 4
   %14 = icmp sge i32 %13, 0
   %15 = zext i1 %14 to i8
@@ -82381,14 +82525,14 @@ entry:
 
 then:                                             ; preds = %entry
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %177, ptr %17, i32 0, i32 2
+  %18 = getelementptr %178, ptr %17, i32 0, i32 2
   %19 = getelementptr %6, ptr %18, i32 0, i32 25
   store i32 1, ptr %19, align 4
   %20 = load ptr, ptr %o, align 8
-  %21 = getelementptr %180, ptr %20, i32 0, i32 10
+  %21 = getelementptr %181, ptr %20, i32 0, i32 10
   %22 = load i32, ptr %21, align 4
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %177, ptr %23, i32 0, i32 2
+  %24 = getelementptr %178, ptr %23, i32 0, i32 2
   %25 = getelementptr %6, ptr %24, i32 0, i32 26
   %26 = getelementptr [16 x i32], ptr %25, i32 0, i32 0
   %27 = getelementptr i32, ptr %26, i64 0
@@ -82403,55 +82547,55 @@ merge:                                            ; preds = %else, %then
   call void @"$shape_of"(ptr noalias sret(%26) %3, ptr %28)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %shape, ptr align 4 %3, i64 28, i1 false)
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %177, ptr %29, i32 0, i32 1
+  %30 = getelementptr %178, ptr %29, i32 0, i32 1
   %31 = load ptr, ptr %o, align 8
-  %32 = getelementptr %180, ptr %31, i32 0, i32 0
+  %32 = getelementptr %181, ptr %31, i32 0, i32 0
   %33 = load i32, ptr %32, align 4
   %34 = load ptr, ptr %o, align 8
-  %35 = getelementptr %180, ptr %34, i32 0, i32 1
+  %35 = getelementptr %181, ptr %34, i32 0, i32 1
   %36 = load i32, ptr %35, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %shape, i64 28, i1 false)
   %37 = call zeroext i1 @"$LedgerRanks.init"(ptr %30, ptr byval(%26) %2, i32 %33, i32 %36)
   %38 = zext i1 %37 to i8
   %39 = load ptr, ptr %o, align 8
-  %40 = getelementptr %180, ptr %39, i32 0, i32 0
+  %40 = getelementptr %181, ptr %39, i32 0, i32 0
   %41 = load i32, ptr %40, align 4
   %42 = getelementptr %32, ptr %chosen, i32 0, i32 0
   store i32 %41, ptr %42, align 4
   %43 = load ptr, ptr %o, align 8
-  %44 = getelementptr %180, ptr %43, i32 0, i32 1
+  %44 = getelementptr %181, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
   %46 = getelementptr %32, ptr %chosen, i32 0, i32 1
   store i32 %45, ptr %46, align 4
   %47 = load ptr, ptr %o, align 8
-  %48 = getelementptr %180, ptr %47, i32 0, i32 2
+  %48 = getelementptr %181, ptr %47, i32 0, i32 2
   %49 = load i32, ptr %48, align 4
   %50 = getelementptr %32, ptr %chosen, i32 0, i32 2
   store i32 %49, ptr %50, align 4
   %51 = load ptr, ptr %o, align 8
-  %52 = getelementptr %180, ptr %51, i32 0, i32 3
+  %52 = getelementptr %181, ptr %51, i32 0, i32 3
   %53 = load i32, ptr %52, align 4
   %54 = getelementptr %32, ptr %chosen, i32 0, i32 3
   store i32 %53, ptr %54, align 4
   %55 = load ptr, ptr %o, align 8
-  %56 = getelementptr %180, ptr %55, i32 0, i32 5
+  %56 = getelementptr %181, ptr %55, i32 0, i32 5
   %57 = load i32, ptr %56, align 4
   %58 = getelementptr %32, ptr %chosen, i32 0, i32 4
   store i32 %57, ptr %58, align 4
   %59 = load ptr, ptr %o, align 8
-  %60 = getelementptr %180, ptr %59, i32 0, i32 7
+  %60 = getelementptr %181, ptr %59, i32 0, i32 7
   %61 = load i32, ptr %60, align 4
   %62 = getelementptr %32, ptr %chosen, i32 0, i32 5
   store i32 %61, ptr %62, align 4
   %63 = load ptr, ptr %o, align 8
-  %64 = getelementptr %180, ptr %63, i32 0, i32 8
+  %64 = getelementptr %181, ptr %63, i32 0, i32 8
   %65 = load i32, ptr %64, align 4
   %66 = icmp ne i32 %65, 0
   %67 = zext i1 %66 to i8
   %68 = getelementptr %32, ptr %chosen, i32 0, i32 6
   store i8 %67, ptr %68, align 1
   %69 = load ptr, ptr %o, align 8
-  %70 = getelementptr %180, ptr %69, i32 0, i32 12
+  %70 = getelementptr %181, ptr %69, i32 0, i32 12
   %71 = load i32, ptr %70, align 4
   %72 = icmp ne i32 %71, 0
   %73 = zext i1 %72 to i8
@@ -82459,31 +82603,31 @@ merge:                                            ; preds = %else, %then
   store i8 %73, ptr %74, align 1
   %75 = call ptr @"$bind_memory"(ptr %chosen, ptr %shape)
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %177, ptr %76, i32 0, i32 3
+  %77 = getelementptr %178, ptr %76, i32 0, i32 3
   store ptr %75, ptr %77, align 8
   %78 = load ptr, ptr %o, align 8
-  %79 = getelementptr %180, ptr %78, i32 0, i32 11
+  %79 = getelementptr %181, ptr %78, i32 0, i32 11
   %80 = load i32, ptr %79, align 4
   %81 = icmp ne i32 %80, 0
   %82 = zext i1 %81 to i8
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %177, ptr %83, i32 0, i32 4
+  %84 = getelementptr %178, ptr %83, i32 0, i32 4
   store i8 %82, ptr %84, align 1
   %85 = load ptr, ptr %self, align 8
-  %86 = getelementptr %177, ptr %85, i32 0, i32 0
+  %86 = getelementptr %178, ptr %85, i32 0, i32 0
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %177, ptr %87, i32 0, i32 2
+  %88 = getelementptr %178, ptr %87, i32 0, i32 2
   %89 = load ptr, ptr %self, align 8
-  %90 = getelementptr %177, ptr %89, i32 0, i32 1
+  %90 = getelementptr %178, ptr %89, i32 0, i32 1
   %91 = load ptr, ptr %message, align 8
-  %92 = call i32 @"$Loop.init.734"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
+  %92 = call i32 @"$Loop.init.735"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
   store i32 %92, ptr %code, align 4
   %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %177, ptr %93, i32 0, i32 4
+  %94 = getelementptr %178, ptr %93, i32 0, i32 4
   %95 = load i8, ptr %94, align 1
   %96 = load ptr, ptr %self, align 8
-  %97 = getelementptr %177, ptr %96, i32 0, i32 0
-  %98 = getelementptr %178, ptr %97, i32 0, i32 10
+  %97 = getelementptr %178, ptr %96, i32 0, i32 0
+  %98 = getelementptr %179, ptr %97, i32 0, i32 10
   store i8 %95, ptr %98, align 1
   %99 = load i32, ptr %code, align 4
   %100 = icmp ne i32 %99, 0
@@ -82511,83 +82655,83 @@ dead4:                                            ; No predecessors!
 define internal void @"$shape_of"(ptr noalias sret(%26) %0, ptr %1) {
 entry:
   %2 = alloca %26, align 8
-  %3 = alloca %181, align 8
-  %"<structcast>" = alloca %181, align 8
+  %3 = alloca %182, align 8
+  %"<structcast>" = alloca %182, align 8
   %o = alloca ptr, align 8
   store ptr %1, ptr %o, align 8
   %4 = load ptr, ptr %o, align 8
-  %5 = getelementptr %180, ptr %4, i32 0, i32 4
+  %5 = getelementptr %181, ptr %4, i32 0, i32 4
   %6 = load i32, ptr %5, align 4
   %7 = load ptr, ptr %o, align 8
-  %8 = getelementptr %180, ptr %7, i32 0, i32 3
+  %8 = getelementptr %181, ptr %7, i32 0, i32 3
   %9 = load i32, ptr %8, align 4
   %10 = load ptr, ptr %o, align 8
-  %11 = getelementptr %180, ptr %10, i32 0, i32 2
+  %11 = getelementptr %181, ptr %10, i32 0, i32 2
   %12 = load i32, ptr %11, align 4
   %13 = load ptr, ptr %o, align 8
-  %14 = getelementptr %180, ptr %13, i32 0, i32 1
+  %14 = getelementptr %181, ptr %13, i32 0, i32 1
   %15 = load i32, ptr %14, align 4
   %16 = add i32 %12, %15
   %17 = sub i32 %16, 1
   %18 = load ptr, ptr %o, align 8
-  %19 = getelementptr %180, ptr %18, i32 0, i32 1
+  %19 = getelementptr %181, ptr %18, i32 0, i32 1
   %20 = load i32, ptr %19, align 4
   %21 = sdiv i32 %17, %20
   %22 = load ptr, ptr %o, align 8
-  %23 = getelementptr %180, ptr %22, i32 0, i32 6
+  %23 = getelementptr %181, ptr %22, i32 0, i32 6
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %o, align 8
-  %26 = getelementptr %180, ptr %25, i32 0, i32 6
+  %26 = getelementptr %181, ptr %25, i32 0, i32 6
   %27 = load i32, ptr %26, align 4
   %28 = mul i32 16, %27
   %29 = load ptr, ptr %o, align 8
-  %30 = getelementptr %180, ptr %29, i32 0, i32 6
+  %30 = getelementptr %181, ptr %29, i32 0, i32 6
   %31 = load i32, ptr %30, align 4
   %32 = load ptr, ptr %o, align 8
-  %33 = getelementptr %180, ptr %32, i32 0, i32 9
+  %33 = getelementptr %181, ptr %32, i32 0, i32 9
   %34 = load i32, ptr %33, align 4
-  %35 = getelementptr %181, ptr %3, i32 0, i32 0
+  %35 = getelementptr %182, ptr %3, i32 0, i32 0
   store i32 %6, ptr %35, align 4
-  %36 = getelementptr %181, ptr %3, i32 0, i32 1
+  %36 = getelementptr %182, ptr %3, i32 0, i32 1
   store i32 %9, ptr %36, align 4
-  %37 = getelementptr %181, ptr %3, i32 0, i32 2
+  %37 = getelementptr %182, ptr %3, i32 0, i32 2
   store i32 %21, ptr %37, align 4
-  %38 = getelementptr %181, ptr %3, i32 0, i32 3
+  %38 = getelementptr %182, ptr %3, i32 0, i32 3
   store i32 %24, ptr %38, align 4
-  %39 = getelementptr %181, ptr %3, i32 0, i32 4
+  %39 = getelementptr %182, ptr %3, i32 0, i32 4
   store i32 %28, ptr %39, align 4
-  %40 = getelementptr %181, ptr %3, i32 0, i32 5
+  %40 = getelementptr %182, ptr %3, i32 0, i32 5
   store i32 %31, ptr %40, align 4
-  %41 = getelementptr %181, ptr %3, i32 0, i32 6
+  %41 = getelementptr %182, ptr %3, i32 0, i32 6
   store i32 %34, ptr %41, align 4
-  %42 = load %181, ptr %3, align 4
-  store %181 %42, ptr %"<structcast>", align 4
+  %42 = load %182, ptr %3, align 4
+  store %182 %42, ptr %"<structcast>", align 4
   %43 = getelementptr %26, ptr %2, i32 0, i32 0
-  %44 = getelementptr %181, ptr %"<structcast>", i32 0, i32 0
+  %44 = getelementptr %182, ptr %"<structcast>", i32 0, i32 0
   %45 = load i32, ptr %44, align 4
   store i32 %45, ptr %43, align 4
   %46 = getelementptr %26, ptr %2, i32 0, i32 1
-  %47 = getelementptr %181, ptr %"<structcast>", i32 0, i32 1
+  %47 = getelementptr %182, ptr %"<structcast>", i32 0, i32 1
   %48 = load i32, ptr %47, align 4
   store i32 %48, ptr %46, align 4
   %49 = getelementptr %26, ptr %2, i32 0, i32 2
-  %50 = getelementptr %181, ptr %"<structcast>", i32 0, i32 2
+  %50 = getelementptr %182, ptr %"<structcast>", i32 0, i32 2
   %51 = load i32, ptr %50, align 4
   store i32 %51, ptr %49, align 4
   %52 = getelementptr %26, ptr %2, i32 0, i32 3
-  %53 = getelementptr %181, ptr %"<structcast>", i32 0, i32 3
+  %53 = getelementptr %182, ptr %"<structcast>", i32 0, i32 3
   %54 = load i32, ptr %53, align 4
   store i32 %54, ptr %52, align 4
   %55 = getelementptr %26, ptr %2, i32 0, i32 4
-  %56 = getelementptr %181, ptr %"<structcast>", i32 0, i32 4
+  %56 = getelementptr %182, ptr %"<structcast>", i32 0, i32 4
   %57 = load i32, ptr %56, align 4
   store i32 %57, ptr %55, align 4
   %58 = getelementptr %26, ptr %2, i32 0, i32 5
-  %59 = getelementptr %181, ptr %"<structcast>", i32 0, i32 5
+  %59 = getelementptr %182, ptr %"<structcast>", i32 0, i32 5
   %60 = load i32, ptr %59, align 4
   store i32 %60, ptr %58, align 4
   %61 = getelementptr %26, ptr %2, i32 0, i32 6
-  %62 = getelementptr %181, ptr %"<structcast>", i32 0, i32 6
+  %62 = getelementptr %182, ptr %"<structcast>", i32 0, i32 6
   %63 = load i32, ptr %62, align 4
   store i32 %63, ptr %61, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %2, i64 28, i1 false)
@@ -82614,24 +82758,24 @@ entry:
   %6 = load ptr, ptr %self, align 8
   %7 = call ptr @memset(ptr %6, i32 0, i64 272)
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %179, ptr %8, i32 0, i32 0
+  %9 = getelementptr %180, ptr %8, i32 0, i32 0
   store i8 1, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %179, ptr %10, i32 0, i32 3
+  %11 = getelementptr %180, ptr %10, i32 0, i32 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %11, ptr align 4 %shape, i64 28, i1 false)
   %12 = load i32, ptr %num_pages, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %179, ptr %13, i32 0, i32 1
+  %14 = getelementptr %180, ptr %13, i32 0, i32 1
   store i32 %12, ptr %14, align 4
   %15 = load i32, ptr %page_size, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %179, ptr %16, i32 0, i32 2
+  %17 = getelementptr %180, ptr %16, i32 0, i32 2
   store i32 %15, ptr %17, align 4
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %179, ptr %18, i32 0, i32 8
+  %19 = getelementptr %180, ptr %18, i32 0, i32 8
   store i32 -1, ptr %19, align 4
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %179, ptr %20, i32 0, i32 9
+  %21 = getelementptr %180, ptr %20, i32 0, i32 9
   store i32 -1, ptr %21, align 4
   %22 = load i32, ptr %num_pages, align 4
   %23 = sext i32 %22 to i64
@@ -82641,7 +82785,7 @@ entry:
   %27 = add i64 %26, 1
   %28 = call ptr @calloc(i64 %27, i64 4)
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %179, ptr %29, i32 0, i32 4
+  %30 = getelementptr %180, ptr %29, i32 0, i32 4
   store ptr %28, ptr %30, align 8
   %31 = getelementptr %26, ptr %shape, i32 0, i32 1
   %32 = load i32, ptr %31, align 4
@@ -82653,7 +82797,7 @@ entry:
   %38 = add i64 %37, 1
   %39 = call ptr @calloc(i64 %38, i64 4)
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %179, ptr %40, i32 0, i32 5
+  %41 = getelementptr %180, ptr %40, i32 0, i32 5
   store ptr %39, ptr %41, align 8
   %42 = getelementptr %26, ptr %shape, i32 0, i32 1
   %43 = load i32, ptr %42, align 4
@@ -82665,19 +82809,19 @@ entry:
   %49 = add i64 %48, 1
   %50 = call ptr @calloc(i64 %49, i64 4)
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %179, ptr %51, i32 0, i32 6
+  %52 = getelementptr %180, ptr %51, i32 0, i32 6
   store ptr %50, ptr %52, align 8
   %53 = call i64 @"$anon (./terra/scheduling/batch.t:108).505"(ptr %shape)
   store i64 %53, ptr %bytes, align 8
   %54 = load i64, ptr %bytes, align 8
   %55 = call ptr @calloc(i64 3, i64 %54)
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %179, ptr %56, i32 0, i32 14
+  %57 = getelementptr %180, ptr %56, i32 0, i32 14
   store ptr %55, ptr %57, align 8
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %179, ptr %58, i32 0, i32 12
+  %59 = getelementptr %180, ptr %58, i32 0, i32 12
   %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %179, ptr %60, i32 0, i32 14
+  %61 = getelementptr %180, ptr %60, i32 0, i32 14
   %62 = load ptr, ptr %61, align 8
   call void @"$anon (./terra/scheduling/batch.t:114).506"(ptr %59, ptr %shape, ptr %62)
   %63 = load %48, ptr %5, align 1
@@ -82695,13 +82839,13 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %179, ptr %70, i32 0, i32 13
+  %71 = getelementptr %180, ptr %70, i32 0, i32 13
   %72 = getelementptr [2 x %41], ptr %71, i32 0, i32 0
   %73 = load i32, ptr %i, align 4
   %74 = sext i32 %73 to i64
   %75 = getelementptr %41, ptr %72, i64 %74
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %179, ptr %76, i32 0, i32 14
+  %77 = getelementptr %180, ptr %76, i32 0, i32 14
   %78 = load ptr, ptr %77, align 8
   %79 = load i32, ptr %i, align 4
   %80 = add i32 %79, 1
@@ -82717,7 +82861,7 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %179, ptr %87, i32 0, i32 4
+  %88 = getelementptr %180, ptr %87, i32 0, i32 4
   %89 = load ptr, ptr %88, align 8
   %90 = icmp ne ptr %89, null
   %91 = zext i1 %90 to i8
@@ -82726,7 +82870,7 @@ merge:                                            ; preds = %forcond
 
 and.rhs:                                          ; preds = %and.lhs.true
   %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %179, ptr %93, i32 0, i32 14
+  %94 = getelementptr %180, ptr %93, i32 0, i32 14
   %95 = load ptr, ptr %94, align 8
   %96 = icmp ne ptr %95, null
   %97 = zext i1 %96 to i8
@@ -82741,7 +82885,7 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
 
 and.lhs.true:                                     ; preds = %and.lhs.true1
   %102 = load ptr, ptr %self, align 8
-  %103 = getelementptr %179, ptr %102, i32 0, i32 6
+  %103 = getelementptr %180, ptr %102, i32 0, i32 6
   %104 = load ptr, ptr %103, align 8
   %105 = icmp ne ptr %104, null
   %106 = zext i1 %105 to i8
@@ -82750,7 +82894,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
 
 and.lhs.true1:                                    ; preds = %merge
   %108 = load ptr, ptr %self, align 8
-  %109 = getelementptr %179, ptr %108, i32 0, i32 5
+  %109 = getelementptr %180, ptr %108, i32 0, i32 5
   %110 = load ptr, ptr %109, align 8
   %111 = icmp ne ptr %110, null
   %112 = zext i1 %111 to i8
@@ -82799,7 +82943,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.734"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.735"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %code1 = alloca i32, align 4
@@ -82821,43 +82965,43 @@ entry:
   %10 = call ptr @memset(ptr %9, i32 0, i64 2672)
   %11 = load ptr, ptr %model, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %178, ptr %12, i32 0, i32 1
+  %13 = getelementptr %179, ptr %12, i32 0, i32 1
   store ptr %11, ptr %13, align 8
   %14 = load ptr, ptr %options, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %178, ptr %15, i32 0, i32 2
+  %16 = getelementptr %179, ptr %15, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %14, i64 72, i1 false)
   %17 = load ptr, ptr %ranks, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %178, ptr %18, i32 0, i32 0
+  %19 = getelementptr %179, ptr %18, i32 0, i32 0
   store ptr %17, ptr %19, align 8
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %178, ptr %20, i32 0, i32 22
+  %21 = getelementptr %179, ptr %20, i32 0, i32 22
   store i32 -1, ptr %21, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 23
+  %23 = getelementptr %179, ptr %22, i32 0, i32 23
   store i64 1, ptr %23, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %178, ptr %24, i32 0, i32 15
+  %25 = getelementptr %179, ptr %24, i32 0, i32 15
   store i8 1, ptr %25, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %178, ptr %26, i32 0, i32 5
+  %27 = getelementptr %179, ptr %26, i32 0, i32 5
   call void @"$Turnstile.init"(ptr %27)
   %28 = load %48, ptr %8, align 1
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %178, ptr %29, i32 0, i32 6
+  %30 = getelementptr %179, ptr %29, i32 0, i32 6
   %31 = call i32 @pthread_mutex_init(ptr %30, ptr null)
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %178, ptr %32, i32 0, i32 7
+  %33 = getelementptr %179, ptr %32, i32 0, i32 7
   call void @"$threads.init_condition"(ptr %33)
   %34 = load %48, ptr %7, align 1
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %178, ptr %35, i32 0, i32 8
+  %36 = getelementptr %179, ptr %35, i32 0, i32 8
   call void @"$threads.init_condition"(ptr %36)
   %37 = load %48, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.735"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.736"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -82878,7 +83022,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.736"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.737"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -82898,7 +83042,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.713"(ptr %54)
+  call void @"$Loop.publish_counters.714"(ptr %54)
   %55 = load %48, ptr %5, align 1
   ret i32 0
 
@@ -82906,7 +83050,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.735"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.736"(ptr %0, ptr %1) {
 entry:
   %target9 = alloca ptr, align 8
   %target = alloca ptr, align 8
@@ -82917,24 +83061,24 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %178, ptr %2, i32 0, i32 2
+  %3 = getelementptr %179, ptr %2, i32 0, i32 2
   %4 = getelementptr %32, ptr %3, i32 0, i32 3
   %5 = load i32, ptr %4, align 4
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %178, ptr %6, i32 0, i32 2
+  %7 = getelementptr %179, ptr %6, i32 0, i32 2
   %8 = getelementptr %32, ptr %7, i32 0, i32 5
   %9 = load i32, ptr %8, align 4
   %10 = add i32 %5, %9
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %178, ptr %11, i32 0, i32 20
+  %12 = getelementptr %179, ptr %11, i32 0, i32 20
   store i32 %10, ptr %12, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %178, ptr %13, i32 0, i32 20
+  %14 = getelementptr %179, ptr %13, i32 0, i32 20
   %15 = load i32, ptr %14, align 4
   %16 = mul i32 2, %15
   store i32 %16, ptr %needed, align 4
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %178, ptr %17, i32 0, i32 33
+  %18 = getelementptr %179, ptr %17, i32 0, i32 33
   %19 = call zeroext i1 @"$StepRing.init"(ptr %18)
   %20 = zext i1 %19 to i8
   %21 = trunc i8 %20 to i1
@@ -82942,7 +83086,7 @@ entry:
 
 and.rhs:                                          ; preds = %and.lhs.true
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 21
+  %23 = getelementptr %179, ptr %22, i32 0, i32 21
   %24 = load i32, ptr %needed, align 4
   %25 = sext i32 %24 to i64
   %26 = load i32, ptr %needed, align 4
@@ -82969,36 +83113,36 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
 
 and.lhs.true:                                     ; preds = %and.lhs.true1
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %178, ptr %42, i32 0, i32 19
+  %43 = getelementptr %179, ptr %42, i32 0, i32 19
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %178, ptr %44, i32 0, i32 20
+  %45 = getelementptr %179, ptr %44, i32 0, i32 20
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  %48 = call zeroext i1 @"$Vector.reserve.674"(ptr %43, i64 %47)
+  %48 = call zeroext i1 @"$Vector.reserve.675"(ptr %43, i64 %47)
   %49 = zext i1 %48 to i8
   %50 = trunc i8 %49 to i1
   br i1 %50, label %and.rhs, label %and.end
 
 and.lhs.true1:                                    ; preds = %and.lhs.true2
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %178, ptr %51, i32 0, i32 18
+  %52 = getelementptr %179, ptr %51, i32 0, i32 18
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %178, ptr %53, i32 0, i32 20
+  %54 = getelementptr %179, ptr %53, i32 0, i32 20
   %55 = load i32, ptr %54, align 4
   %56 = sext i32 %55 to i64
-  %57 = call zeroext i1 @"$Vector.reserve.674"(ptr %52, i64 %56)
+  %57 = call zeroext i1 @"$Vector.reserve.675"(ptr %52, i64 %56)
   %58 = zext i1 %57 to i8
   %59 = trunc i8 %58 to i1
   br i1 %59, label %and.lhs.true, label %and.end
 
 and.lhs.true2:                                    ; preds = %entry
   %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %178, ptr %60, i32 0, i32 17
+  %61 = getelementptr %179, ptr %60, i32 0, i32 17
   %62 = load ptr, ptr %self, align 8
-  %63 = getelementptr %178, ptr %62, i32 0, i32 20
+  %63 = getelementptr %179, ptr %62, i32 0, i32 20
   %64 = load i32, ptr %63, align 4
   %65 = sext i32 %64 to i64
-  %66 = call zeroext i1 @"$Vector.reserve.674"(ptr %61, i64 %65)
+  %66 = call zeroext i1 @"$Vector.reserve.675"(ptr %61, i64 %65)
   %67 = zext i1 %66 to i8
   %68 = trunc i8 %67 to i1
   br i1 %68, label %and.lhs.true1, label %and.end
@@ -83018,9 +83162,9 @@ then4:                                            ; preds = %then
   %76 = getelementptr [1024 x i8], ptr %75, i32 0, i32 0
   %77 = getelementptr i8, ptr %76, i64 0
   %78 = load ptr, ptr %self, align 8
-  %79 = getelementptr %178, ptr %78, i32 0, i32 20
+  %79 = getelementptr %179, ptr %78, i32 0, i32 20
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 1024, ptr @"$string.675", i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 1024, ptr @"$string.676", i32 %80)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -83038,10 +83182,10 @@ else:                                             ; preds = %and.end
 merge:                                            ; preds = %else, %dead
   %82 = call i32 @eventfd(i32 0, i32 526336)
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %178, ptr %83, i32 0, i32 22
+  %84 = getelementptr %179, ptr %83, i32 0, i32 22
   store i32 %82, ptr %84, align 4
   %85 = load ptr, ptr %self, align 8
-  %86 = getelementptr %178, ptr %85, i32 0, i32 22
+  %86 = getelementptr %179, ptr %85, i32 0, i32 22
   %87 = load i32, ptr %86, align 4
   %88 = icmp slt i32 %87, 0
   %89 = zext i1 %88 to i8
@@ -83065,7 +83209,7 @@ then11:                                           ; preds = %then7
   %100 = call ptr @__errno_location()
   %101 = load i32, ptr %100, align 4
   %102 = call ptr @strerror(i32 %101)
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %99, i64 1024, ptr @"$string.676", ptr %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %99, i64 1024, ptr @"$string.677", ptr %102)
   br label %merge10
 
 else12:                                           ; preds = %then7
@@ -83087,7 +83231,7 @@ dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.736"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.737"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %34, align 8
   %2 = alloca %48, align 8
@@ -83099,19 +83243,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %178, ptr %5, i32 0, i32 2
+  %6 = getelementptr %179, ptr %5, i32 0, i32 2
   store ptr %6, ptr %o, align 8
   %7 = load ptr, ptr %o, align 8
   %8 = getelementptr %32, ptr %7, i32 0, i32 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %178, ptr %9, i32 0, i32 4
+  %10 = getelementptr %179, ptr %9, i32 0, i32 4
   %11 = getelementptr %39, ptr %10, i32 0, i32 10
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %11, ptr align 4 %8, i64 28, i1 false)
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %178, ptr %12, i32 0, i32 4
+  %13 = getelementptr %179, ptr %12, i32 0, i32 4
   %14 = getelementptr %39, ptr %13, i32 0, i32 11
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %178, ptr %15, i32 0, i32 4
+  %16 = getelementptr %179, ptr %15, i32 0, i32 4
   %17 = getelementptr %39, ptr %16, i32 0, i32 10
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %32, ptr %18, i32 0, i32 9
@@ -83119,10 +83263,10 @@ entry:
   call void @"$anon (./terra/scheduling/batch.t:114)"(ptr %14, ptr %17, ptr %20)
   %21 = load %48, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 4
+  %23 = getelementptr %179, ptr %22, i32 0, i32 4
   %24 = getelementptr %39, ptr %23, i32 0, i32 12
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %178, ptr %25, i32 0, i32 4
+  %26 = getelementptr %179, ptr %25, i32 0, i32 4
   %27 = getelementptr %39, ptr %26, i32 0, i32 10
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %32, ptr %28, i32 0, i32 10
@@ -83130,7 +83274,7 @@ entry:
   call void @"$anon (./terra/scheduling/batch.t:114).506"(ptr %24, ptr %27, ptr %30)
   %31 = load %48, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %178, ptr %32, i32 0, i32 4
+  %33 = getelementptr %179, ptr %32, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %33)
   %34 = load %48, ptr %2, align 1
   %35 = load ptr, ptr %o, align 8
@@ -83159,7 +83303,7 @@ entry:
   %54 = getelementptr %34, ptr %chosen, i32 0, i32 4
   store i32 %53, ptr %54, align 4
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %178, ptr %55, i32 0, i32 20
+  %56 = getelementptr %179, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = getelementptr %34, ptr %chosen, i32 0, i32 5
   store i32 %57, ptr %58, align 4
@@ -83169,9 +83313,9 @@ entry:
   %62 = getelementptr %34, ptr %chosen, i32 0, i32 6
   store i8 %61, ptr %62, align 1
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %178, ptr %63, i32 0, i32 3
+  %64 = getelementptr %179, ptr %63, i32 0, i32 3
   %65 = load ptr, ptr %self, align 8
-  %66 = getelementptr %178, ptr %65, i32 0, i32 4
+  %66 = getelementptr %179, ptr %65, i32 0, i32 4
   %67 = load ptr, ptr %message, align 8
   %68 = call i32 @"$Scheduler.init"(ptr %64, ptr %chosen, ptr %66, ptr %67)
   ret i32 %68
@@ -83182,27 +83326,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4568" = alloca ptr, align 8
-  %"$4567" = alloca i32, align 4
-  %"$4566" = alloca ptr, align 8
+  %"$4579" = alloca ptr, align 8
+  %"$4578" = alloca i32, align 4
+  %"$4577" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4566", align 8
-  store i32 %2, ptr %"$4567", align 4
-  store ptr %3, ptr %"$4568", align 8
+  store ptr %1, ptr %"$4577", align 8
+  store i32 %2, ptr %"$4578", align 4
+  store ptr %3, ptr %"$4579", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4566", align 8
-  %7 = load i32, ptr %"$4567", align 4
-  %8 = load ptr, ptr %"$4568", align 8
-  %9 = call i32 @"$Loop.poll.737"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %5 = getelementptr %178, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %"$4577", align 8
+  %7 = load i32, ptr %"$4578", align 4
+  %8 = load ptr, ptr %"$4579", align 8
+  %9 = call i32 @"$Loop.poll.738"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.737"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.738"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %value = alloca i64, align 8
@@ -83253,17 +83397,17 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.686"(ptr %22)
+  call void @"$Loop.lock.687"(ptr %22)
   %23 = load %48, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %178, ptr %24, i32 0, i32 21
+  %25 = getelementptr %179, ptr %24, i32 0, i32 21
   %26 = load ptr, ptr %target, align 8
   %27 = load i32, ptr %capacity, align 4
   %28 = call i32 @"$EventRing.take"(ptr %25, ptr %26, i32 %27)
   %29 = load ptr, ptr %count, align 8
   store i32 %28, ptr %29, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %178, ptr %30, i32 0, i32 21
+  %31 = getelementptr %179, ptr %30, i32 0, i32 21
   %32 = getelementptr %44, ptr %31, i32 0, i32 4
   %33 = load i64, ptr %32, align 8
   %34 = icmp eq i64 %33, 0
@@ -83273,7 +83417,7 @@ merge:                                            ; preds = %else, %dead
 
 then3:                                            ; preds = %merge
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %178, ptr %37, i32 0, i32 22
+  %38 = getelementptr %179, ptr %37, i32 0, i32 22
   %39 = load i32, ptr %38, align 4
   %40 = call i64 @read(i32 %39, ptr %value, i64 8)
   br label %merge2
@@ -83283,10 +83427,10 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %then3
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %178, ptr %41, i32 0, i32 7
+  %42 = getelementptr %179, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %44)
+  call void @"$Loop.unlock.689"(ptr %44)
   %45 = load %48, ptr %4, align 1
   ret i32 0
 
@@ -83296,24 +83440,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4559" = alloca ptr, align 8
-  %"$4558" = alloca i64, align 8
+  %"$4571" = alloca ptr, align 8
+  %"$4570" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4558", align 8
-  store ptr %2, ptr %"$4559", align 8
+  store i64 %1, ptr %"$4570", align 8
+  store ptr %2, ptr %"$4571", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4558", align 8
-  %6 = load ptr, ptr %"$4559", align 8
-  %7 = call i32 @"$Loop.preempt.738"(ptr %4, i64 %5, ptr %6)
+  %4 = getelementptr %178, ptr %3, i32 0, i32 0
+  %5 = load i64, ptr %"$4570", align 8
+  %6 = load ptr, ptr %"$4571", align 8
+  %7 = call i32 @"$Loop.preempt.739"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.738"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.739"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -83324,7 +83468,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.685"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.686"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -83333,29 +83477,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$4582" = alloca ptr, align 8
-  %"$4581" = alloca ptr, align 8
-  %"$4580" = alloca ptr, align 8
-  %"$4579" = alloca i8, align 1
-  %"$4578" = alloca i32, align 4
-  %"$4577" = alloca ptr, align 8
+  %"$4593" = alloca ptr, align 8
+  %"$4592" = alloca ptr, align 8
+  %"$4591" = alloca ptr, align 8
+  %"$4590" = alloca i8, align 1
+  %"$4589" = alloca i32, align 4
+  %"$4588" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4577", align 8
-  store i32 %2, ptr %"$4578", align 4
+  store ptr %1, ptr %"$4588", align 8
+  store i32 %2, ptr %"$4589", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$4579", align 1
-  store ptr %4, ptr %"$4580", align 8
-  store ptr %5, ptr %"$4581", align 8
-  store ptr %6, ptr %"$4582", align 8
+  store i8 %7, ptr %"$4590", align 1
+  store ptr %4, ptr %"$4591", align 8
+  store ptr %5, ptr %"$4592", align 8
+  store ptr %6, ptr %"$4593", align 8
   %8 = load ptr, ptr %"$handle", align 8
-  %9 = getelementptr %177, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$4577", align 8
-  %11 = load i32, ptr %"$4578", align 4
-  %12 = load i8, ptr %"$4579", align 1
-  %13 = load ptr, ptr %"$4580", align 8
-  %14 = load ptr, ptr %"$4581", align 8
-  %15 = load ptr, ptr %"$4582", align 8
+  %9 = getelementptr %178, ptr %8, i32 0, i32 0
+  %10 = load ptr, ptr %"$4588", align 8
+  %11 = load i32, ptr %"$4589", align 4
+  %12 = load i8, ptr %"$4590", align 1
+  %13 = load ptr, ptr %"$4591", align 8
+  %14 = load ptr, ptr %"$4592", align 8
+  %15 = load ptr, ptr %"$4593", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -83424,7 +83568,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.739")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.740")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -83443,7 +83587,7 @@ merge1:                                           ; preds = %else3, %dead
   %31 = load ptr, ptr %result, align 8
   store ptr null, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.692"(ptr %32)
+  call void @"$Loop.enter_turn.693"(ptr %32)
   %33 = load %48, ptr %8, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %tokens, align 8
@@ -83456,7 +83600,7 @@ merge1:                                           ; preds = %else3, %dead
   %42 = call i32 @"$Loop.prefill_in_turn"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
   store i32 %42, ptr %code, align 4
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.707"(ptr %43)
+  call void @"$Loop.leave_turn.708"(ptr %43)
   %44 = load %48, ptr %7, align 1
   %45 = load i32, ptr %code, align 4
   ret i32 %45
@@ -83473,8 +83617,8 @@ entry:
   %item = alloca ptr, align 8
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
-  %limits = alloca %153, align 8
-  %8 = alloca %153, align 8
+  %limits = alloca %154, align 8
+  %8 = alloca %154, align 8
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %result = alloca ptr, align 8
@@ -83493,7 +83637,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.696"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.697"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -83513,7 +83657,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.740"(ptr noalias sret(%153) %8, ptr %18)
+  call void @"$Loop.limits.741"(ptr noalias sret(%154) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -83538,7 +83682,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %178, ptr %28, i32 0, i32 3
+  %29 = getelementptr %179, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %num_tokens, align 4
   %31 = call i32 @"$Scheduler.pages_for"(ptr %29, i32 %30)
   %32 = load ptr, ptr %message, align 8
@@ -83601,7 +83745,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.716"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.717"(ptr %60, ptr %61)
   %62 = load %48, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -83622,65 +83766,65 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.740"(ptr noalias sret(%153) %0, ptr %1) {
+define internal void @"$Loop.limits.741"(ptr noalias sret(%154) %0, ptr %1) {
 entry:
-  %2 = alloca %153, align 8
-  %3 = alloca %182, align 8
-  %"<structcast>" = alloca %182, align 8
+  %2 = alloca %154, align 8
+  %3 = alloca %183, align 8
+  %"<structcast>" = alloca %183, align 8
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %178, ptr %4, i32 0, i32 1
+  %5 = getelementptr %179, ptr %4, i32 0, i32 1
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %6, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %178, ptr %9, i32 0, i32 2
+  %10 = getelementptr %179, ptr %9, i32 0, i32 2
   %11 = getelementptr %32, ptr %10, i32 0, i32 2
   %12 = load i32, ptr %11, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %178, ptr %13, i32 0, i32 2
+  %14 = getelementptr %179, ptr %13, i32 0, i32 2
   %15 = getelementptr %32, ptr %14, i32 0, i32 8
   %16 = getelementptr %26, ptr %15, i32 0, i32 4
   %17 = load i32, ptr %16, align 4
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %178, ptr %18, i32 0, i32 2
+  %19 = getelementptr %179, ptr %18, i32 0, i32 2
   %20 = getelementptr %32, ptr %19, i32 0, i32 1
   %21 = load i32, ptr %20, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 26
+  %23 = getelementptr %179, ptr %22, i32 0, i32 26
   %24 = getelementptr %45, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
-  %26 = getelementptr %182, ptr %3, i32 0, i32 0
+  %26 = getelementptr %183, ptr %3, i32 0, i32 0
   store i32 %8, ptr %26, align 4
-  %27 = getelementptr %182, ptr %3, i32 0, i32 1
+  %27 = getelementptr %183, ptr %3, i32 0, i32 1
   store i32 %12, ptr %27, align 4
-  %28 = getelementptr %182, ptr %3, i32 0, i32 2
+  %28 = getelementptr %183, ptr %3, i32 0, i32 2
   store i32 %17, ptr %28, align 4
-  %29 = getelementptr %182, ptr %3, i32 0, i32 3
+  %29 = getelementptr %183, ptr %3, i32 0, i32 3
   store i32 %21, ptr %29, align 4
-  %30 = getelementptr %182, ptr %3, i32 0, i32 4
+  %30 = getelementptr %183, ptr %3, i32 0, i32 4
   store i32 %25, ptr %30, align 4
-  %31 = load %182, ptr %3, align 4
-  store %182 %31, ptr %"<structcast>", align 4
-  %32 = getelementptr %153, ptr %2, i32 0, i32 0
-  %33 = getelementptr %182, ptr %"<structcast>", i32 0, i32 0
+  %31 = load %183, ptr %3, align 4
+  store %183 %31, ptr %"<structcast>", align 4
+  %32 = getelementptr %154, ptr %2, i32 0, i32 0
+  %33 = getelementptr %183, ptr %"<structcast>", i32 0, i32 0
   %34 = load i32, ptr %33, align 4
   store i32 %34, ptr %32, align 4
-  %35 = getelementptr %153, ptr %2, i32 0, i32 1
-  %36 = getelementptr %182, ptr %"<structcast>", i32 0, i32 1
+  %35 = getelementptr %154, ptr %2, i32 0, i32 1
+  %36 = getelementptr %183, ptr %"<structcast>", i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   store i32 %37, ptr %35, align 4
-  %38 = getelementptr %153, ptr %2, i32 0, i32 2
-  %39 = getelementptr %182, ptr %"<structcast>", i32 0, i32 2
+  %38 = getelementptr %154, ptr %2, i32 0, i32 2
+  %39 = getelementptr %183, ptr %"<structcast>", i32 0, i32 2
   %40 = load i32, ptr %39, align 4
   store i32 %40, ptr %38, align 4
-  %41 = getelementptr %153, ptr %2, i32 0, i32 3
-  %42 = getelementptr %182, ptr %"<structcast>", i32 0, i32 3
+  %41 = getelementptr %154, ptr %2, i32 0, i32 3
+  %42 = getelementptr %183, ptr %"<structcast>", i32 0, i32 3
   %43 = load i32, ptr %42, align 4
   store i32 %43, ptr %41, align 4
-  %44 = getelementptr %153, ptr %2, i32 0, i32 4
-  %45 = getelementptr %182, ptr %"<structcast>", i32 0, i32 4
+  %44 = getelementptr %154, ptr %2, i32 0, i32 4
+  %45 = getelementptr %183, ptr %"<structcast>", i32 0, i32 4
   %46 = load i32, ptr %45, align 4
   store i32 %46, ptr %44, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %2, i64 20, i1 false)
@@ -83711,7 +83855,7 @@ entry:
   store ptr %3, ptr %result, align 8
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %178, ptr %9, i32 0, i32 3
+  %10 = getelementptr %179, ptr %9, i32 0, i32 3
   store ptr %10, ptr %s, align 8
   %11 = load ptr, ptr %s, align 8
   %12 = getelementptr %33, ptr %11, i32 0, i32 11
@@ -83737,10 +83881,10 @@ then2:                                            ; preds = %then
   %25 = getelementptr [1024 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %178, ptr %27, i32 0, i32 2
+  %28 = getelementptr %179, ptr %27, i32 0, i32 2
   %29 = getelementptr %32, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.741", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.742", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -83774,11 +83918,11 @@ then5:                                            ; preds = %or.lhs.false, %merg
 or.lhs.false:                                     ; preds = %merge
   %41 = load ptr, ptr %item, align 8
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %178, ptr %42, i32 0, i32 2
+  %43 = getelementptr %179, ptr %42, i32 0, i32 2
   %44 = getelementptr %32, ptr %43, i32 0, i32 2
   %45 = load i32, ptr %44, align 4
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %178, ptr %46, i32 0, i32 2
+  %47 = getelementptr %179, ptr %46, i32 0, i32 2
   %48 = getelementptr %32, ptr %47, i32 0, i32 1
   %49 = load i32, ptr %48, align 4
   %50 = call zeroext i1 @"$request.reserve"(ptr %41, i32 %45, i32 %49)
@@ -83810,10 +83954,10 @@ then12:                                           ; preds = %merge7
   %62 = getelementptr [1024 x i8], ptr %61, i32 0, i32 0
   %63 = getelementptr i8, ptr %62, i64 0
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %178, ptr %64, i32 0, i32 2
+  %65 = getelementptr %179, ptr %64, i32 0, i32 2
   %66 = getelementptr %32, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.742", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.743", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -83880,7 +84024,7 @@ entry:
   %9 = getelementptr %60, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.699"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.700"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -83975,11 +84119,11 @@ entry:
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %178, ptr %16, i32 0, i32 4
+  %17 = getelementptr %179, ptr %16, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %17)
   %18 = load %48, ptr %6, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %178, ptr %19, i32 0, i32 4
+  %20 = getelementptr %179, ptr %19, i32 0, i32 4
   %21 = load ptr, ptr %item, align 8
   %22 = getelementptr %60, ptr %21, i32 0, i32 12
   %23 = load i32, ptr %22, align 4
@@ -83990,7 +84134,7 @@ entry:
   %28 = getelementptr %11, ptr %27, i32 0, i32 0
   %29 = load ptr, ptr %28, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %178, ptr %30, i32 0, i32 2
+  %31 = getelementptr %179, ptr %30, i32 0, i32 2
   %32 = getelementptr %32, ptr %31, i32 0, i32 1
   %33 = load i32, ptr %32, align 4
   call void @"$StepPlan.add_segment"(ptr %20, i32 %23, i32 %24, i32 %25, ptr %29, i32 %33)
@@ -84022,7 +84166,7 @@ forcond:                                          ; preds = %forbody, %then
 
 forbody:                                          ; preds = %forcond
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %178, ptr %48, i32 0, i32 4
+  %49 = getelementptr %179, ptr %48, i32 0, i32 4
   %50 = load i32, ptr %row, align 4
   %51 = call i32 @"$StepPlan.add_logit_row"(ptr %49, i32 %50)
   %52 = add i32 %42, 1
@@ -84034,7 +84178,7 @@ merge1:                                           ; preds = %forcond
   %54 = load i32, ptr %begin, align 4
   %55 = sext i32 %54 to i64
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %178, ptr %56, i32 0, i32 4
+  %57 = getelementptr %179, ptr %56, i32 0, i32 4
   %58 = getelementptr %39, ptr %57, i32 0, i32 10
   %59 = getelementptr %26, ptr %58, i32 0, i32 6
   %60 = load i32, ptr %59, align 4
@@ -84042,7 +84186,7 @@ merge1:                                           ; preds = %forcond
   %62 = mul i64 %55, %61
   %63 = getelementptr float, ptr %53, i64 %62
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %178, ptr %64, i32 0, i32 4
+  %65 = getelementptr %179, ptr %64, i32 0, i32 4
   %66 = getelementptr %39, ptr %65, i32 0, i32 13
   store ptr %63, ptr %66, align 8
   br label %merge
@@ -84056,13 +84200,13 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 then2:                                            ; preds = %and.lhs.true4
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %178, ptr %71, i32 0, i32 4
+  %72 = getelementptr %179, ptr %71, i32 0, i32 4
   %73 = load i32, ptr %count, align 4
   %74 = sub i32 %73, 1
   %75 = call i32 @"$StepPlan.add_logit_row"(ptr %72, i32 %74)
   %76 = load ptr, ptr %logits, align 8
   %77 = load ptr, ptr %self, align 8
-  %78 = getelementptr %178, ptr %77, i32 0, i32 4
+  %78 = getelementptr %179, ptr %77, i32 0, i32 4
   %79 = getelementptr %39, ptr %78, i32 0, i32 13
   store ptr %76, ptr %79, align 8
   br label %merge
@@ -84073,7 +84217,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.703"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.704"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -84114,13 +84258,13 @@ merge5:                                           ; preds = %else7, %dead
   %103 = getelementptr %60, ptr %102, i32 0, i32 34
   store i8 1, ptr %103, align 1
   %104 = load ptr, ptr %self, align 8
-  %105 = getelementptr %178, ptr %104, i32 0, i32 4
+  %105 = getelementptr %179, ptr %104, i32 0, i32 4
   %106 = getelementptr %39, ptr %105, i32 0, i32 4
   %107 = load i32, ptr %106, align 4
   store i32 %107, ptr %num_rows, align 4
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %self, align 8
-  %110 = getelementptr %178, ptr %109, i32 0, i32 4
+  %110 = getelementptr %179, ptr %109, i32 0, i32 4
   %111 = getelementptr %39, ptr %110, i32 0, i32 13
   %112 = load ptr, ptr %111, align 8
   %113 = load i32, ptr %num_rows, align 4
@@ -84130,7 +84274,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.706"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.707"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -84150,14 +84294,14 @@ entry:
   %4 = load ptr, ptr %item, align 8
   %5 = call i32 @"$Sequence.num_uncomputed"(ptr %4)
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %178, ptr %6, i32 0, i32 4
+  %7 = getelementptr %179, ptr %6, i32 0, i32 4
   %8 = getelementptr %39, ptr %7, i32 0, i32 10
   %9 = getelementptr %26, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.743"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.744"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %178, ptr %12, i32 0, i32 2
+  %13 = getelementptr %179, ptr %12, i32 0, i32 2
   %14 = getelementptr %32, ptr %13, i32 0, i32 4
   %15 = load i32, ptr %14, align 4
   %16 = icmp sgt i32 %15, 0
@@ -84168,10 +84312,10 @@ entry:
 then:                                             ; preds = %entry
   %19 = load i32, ptr %count, align 4
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %178, ptr %20, i32 0, i32 2
+  %21 = getelementptr %179, ptr %20, i32 0, i32 2
   %22 = getelementptr %32, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.743"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.744"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -84186,11 +84330,11 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %27 = load i32, ptr %count, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %178, ptr %28, i32 0, i32 4
+  %29 = getelementptr %179, ptr %28, i32 0, i32 4
   %30 = getelementptr %39, ptr %29, i32 0, i32 10
   %31 = getelementptr %26, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.743"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.744"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -84205,7 +84349,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.743"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.744"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -84227,24 +84371,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4575" = alloca ptr, align 8
-  %"$4574" = alloca i32, align 4
+  %"$4586" = alloca ptr, align 8
+  %"$4585" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4574", align 4
-  store ptr %2, ptr %"$4575", align 8
+  store i32 %1, ptr %"$4585", align 4
+  store ptr %2, ptr %"$4586", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %177, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$4574", align 4
-  %6 = load ptr, ptr %"$4575", align 8
-  %7 = call i32 @"$Loop.resize_pool.744"(ptr %4, i32 %5, ptr %6)
+  %4 = getelementptr %178, ptr %3, i32 0, i32 0
+  %5 = load i32, ptr %"$4585", align 4
+  %6 = load ptr, ptr %"$4586", align 8
+  %7 = call i32 @"$Loop.resize_pool.745"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.744"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.745"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -84275,15 +84419,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %48, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.692"(ptr %12)
+  call void @"$Loop.enter_turn.693"(ptr %12)
   %13 = load %48, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.745"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.746"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.707"(ptr %18)
+  call void @"$Loop.leave_turn.708"(ptr %18)
   %19 = load %48, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -84292,7 +84436,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.745"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.746"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code11 = alloca i32, align 4
@@ -84309,7 +84453,7 @@ entry:
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %num_pages, align 4
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.begin_resize.746"(ptr %4, i32 %5, ptr %6)
+  %7 = call i32 @"$Loop.begin_resize.747"(ptr %4, i32 %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -84329,7 +84473,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %178, ptr %13, i32 0, i32 3
+  %14 = getelementptr %179, ptr %13, i32 0, i32 3
   %15 = load i32, ptr %num_pages, align 4
   %16 = call zeroext i1 @"$Scheduler.preempt_down_to"(ptr %14, i32 %15)
   %17 = zext i1 %16 to i8
@@ -84351,7 +84495,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %178, ptr %28, i32 0, i32 3
+  %29 = getelementptr %179, ptr %28, i32 0, i32 3
   %30 = getelementptr %33, ptr %29, i32 0, i32 1
   %31 = getelementptr %35, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
@@ -84373,9 +84517,9 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = call i32 @"$Loop.perform_transfers.726"(ptr %35)
+  %36 = call i32 @"$Loop.perform_transfers.727"(ptr %35)
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %178, ptr %37, i32 0, i32 3
+  %38 = getelementptr %179, ptr %37, i32 0, i32 3
   %39 = getelementptr %33, ptr %38, i32 0, i32 1
   store ptr %39, ptr %pool, align 8
   %40 = load ptr, ptr %pool, align 8
@@ -84390,7 +84534,7 @@ merge1:                                           ; preds = %else3, %dead7
 
 then9:                                            ; preds = %merge1
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %178, ptr %47, i32 0, i32 0
+  %48 = getelementptr %179, ptr %47, i32 0, i32 0
   %49 = load ptr, ptr %48, align 8
   %50 = load i32, ptr %num_moves, align 4
   %51 = load ptr, ptr %pool, align 8
@@ -84426,7 +84570,7 @@ else10:                                           ; preds = %merge1
 
 merge8:                                           ; preds = %else10, %merge12
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %178, ptr %64, i32 0, i32 3
+  %65 = getelementptr %179, ptr %64, i32 0, i32 3
   %66 = load i32, ptr %num_pages, align 4
   %67 = load i32, ptr %num_moves, align 4
   call void @"$Scheduler.commit_resize"(ptr %65, i32 %66, i32 %67)
@@ -84437,7 +84581,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.746"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.747"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -84449,12 +84593,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.686"(ptr %5)
+  call void @"$Loop.lock.687"(ptr %5)
   %6 = load %48, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.747"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.748"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -84465,7 +84609,7 @@ entry:
 then:                                             ; preds = %and.lhs.true
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %178, ptr %16, i32 0, i32 26
+  %17 = getelementptr %179, ptr %16, i32 0, i32 26
   %18 = getelementptr %45, ptr %17, i32 0, i32 1
   store i32 %15, ptr %18, align 4
   br label %merge
@@ -84475,7 +84619,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %19)
+  call void @"$Loop.unlock.689"(ptr %19)
   %20 = load %48, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -84483,7 +84627,7 @@ merge:                                            ; preds = %else, %then
 and.lhs.true:                                     ; preds = %entry
   %22 = load i32, ptr %num_pages, align 4
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %178, ptr %23, i32 0, i32 26
+  %24 = getelementptr %179, ptr %23, i32 0, i32 26
   %25 = getelementptr %45, ptr %24, i32 0, i32 1
   %26 = load i32, ptr %25, align 4
   %27 = icmp slt i32 %22, %26
@@ -84495,7 +84639,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.747"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.748"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %target15 = alloca ptr, align 8
@@ -84526,7 +84670,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 or.lhs.false:                                     ; preds = %entry
   %12 = load i32, ptr %num_pages, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %178, ptr %13, i32 0, i32 2
+  %14 = getelementptr %179, ptr %13, i32 0, i32 2
   %15 = getelementptr %32, ptr %14, i32 0, i32 0
   %16 = load i32, ptr %15, align 4
   %17 = icmp sgt i32 %12, %16
@@ -84541,7 +84685,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load i32, ptr %num_pages, align 4
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %178, ptr %25, i32 0, i32 2
+  %26 = getelementptr %179, ptr %25, i32 0, i32 2
   %27 = getelementptr %32, ptr %26, i32 0, i32 0
   %28 = load i32, ptr %27, align 4
   %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.579", i32 %24, i32 %28)
@@ -84561,9 +84705,9 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %dead
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %178, ptr %30, i32 0, i32 3
+  %31 = getelementptr %179, ptr %30, i32 0, i32 3
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %178, ptr %32, i32 0, i32 3
+  %33 = getelementptr %179, ptr %32, i32 0, i32 3
   %34 = getelementptr %33, ptr %33, i32 0, i32 5
   %35 = call i64 @"$Scheduler.count_references"(ptr %31, ptr %34)
   store i64 %35, ptr %held, align 8
@@ -84608,9 +84752,9 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead11
   %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %178, ptr %54, i32 0, i32 21
+  %55 = getelementptr %179, ptr %54, i32 0, i32 21
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %178, ptr %56, i32 0, i32 20
+  %57 = getelementptr %179, ptr %56, i32 0, i32 20
   %58 = load i32, ptr %57, align 4
   %59 = mul i32 2, %58
   %60 = sext i32 %59 to i64
@@ -84634,7 +84778,7 @@ then17:                                           ; preds = %then13
   %71 = getelementptr [1024 x i8], ptr %70, i32 0, i32 0
   %72 = getelementptr i8, ptr %71, i64 0
   %73 = load ptr, ptr %self, align 8
-  %74 = getelementptr %178, ptr %73, i32 0, i32 21
+  %74 = getelementptr %179, ptr %73, i32 0, i32 21
   %75 = getelementptr %44, ptr %74, i32 0, i32 4
   %76 = load i64, ptr %75, align 8
   %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.581", i64 %76)
@@ -84655,7 +84799,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %78 = load ptr, ptr %self, align 8
   %79 = load ptr, ptr %message, align 8
-  %80 = call i32 @"$Loop.check_usable.697"(ptr %78, ptr %79)
+  %80 = call i32 @"$Loop.check_usable.698"(ptr %78, ptr %79)
   store i32 %80, ptr %code, align 4
   %81 = load i32, ptr %code, align 4
   %82 = icmp ne i32 %81, 0
@@ -84677,14 +84821,14 @@ merge20:                                          ; preds = %else22, %dead23
   %86 = load ptr, ptr %self, align 8
   %87 = load i32, ptr %num_pages, align 4
   %88 = load ptr, ptr %message, align 8
-  %89 = call i32 @"$Loop.check_live_fit.748"(ptr %86, i32 %87, ptr %88)
+  %89 = call i32 @"$Loop.check_live_fit.749"(ptr %86, i32 %87, ptr %88)
   ret i32 %89
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.748"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.749"(ptr %0, i32 %1, ptr %2) {
 entry:
   %target = alloca ptr, align 8
   %needed = alloca i32, align 4
@@ -84697,7 +84841,7 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %178, ptr %3, i32 0, i32 18
+  %4 = getelementptr %179, ptr %3, i32 0, i32 18
   %5 = getelementptr %43, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   store i64 0, ptr %i, align 8
@@ -84714,7 +84858,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %178, ptr %13, i32 0, i32 18
+  %14 = getelementptr %179, ptr %13, i32 0, i32 18
   %15 = getelementptr %43, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = load i64, ptr %i, align 8
@@ -84725,7 +84869,7 @@ forbody:                                          ; preds = %forcond
   %21 = load ptr, ptr %item, align 8
   %22 = call i32 @"$Sequence.most_tokens_computed"(ptr %21)
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %178, ptr %23, i32 0, i32 2
+  %24 = getelementptr %179, ptr %23, i32 0, i32 2
   %25 = getelementptr %32, ptr %24, i32 0, i32 1
   %26 = load i32, ptr %25, align 4
   %27 = call i32 @"$Sequence.pages_for"(ptr %20, i32 %22, i32 %26)
@@ -84872,28 +85016,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$4594" = alloca ptr, align 8
-  %"$4593" = alloca ptr, align 8
-  %"$4592" = alloca i32, align 4
-  %"$4591" = alloca ptr, align 8
-  %"$4590" = alloca ptr, align 8
-  %"$4589" = alloca i32, align 4
+  %"$4605" = alloca ptr, align 8
+  %"$4604" = alloca ptr, align 8
+  %"$4603" = alloca i32, align 4
+  %"$4602" = alloca ptr, align 8
+  %"$4601" = alloca ptr, align 8
+  %"$4600" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4589", align 4
-  store ptr %2, ptr %"$4590", align 8
-  store ptr %3, ptr %"$4591", align 8
-  store i32 %4, ptr %"$4592", align 4
-  store ptr %5, ptr %"$4593", align 8
-  store ptr %6, ptr %"$4594", align 8
+  store i32 %1, ptr %"$4600", align 4
+  store ptr %2, ptr %"$4601", align 8
+  store ptr %3, ptr %"$4602", align 8
+  store i32 %4, ptr %"$4603", align 4
+  store ptr %5, ptr %"$4604", align 8
+  store ptr %6, ptr %"$4605", align 8
   %7 = load ptr, ptr %"$handle", align 8
-  %8 = getelementptr %177, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$4589", align 4
-  %10 = load ptr, ptr %"$4590", align 8
-  %11 = load ptr, ptr %"$4591", align 8
-  %12 = load i32, ptr %"$4592", align 4
-  %13 = load ptr, ptr %"$4593", align 8
-  %14 = load ptr, ptr %"$4594", align 8
+  %8 = getelementptr %178, ptr %7, i32 0, i32 0
+  %9 = load i32, ptr %"$4600", align 4
+  %10 = load ptr, ptr %"$4601", align 8
+  %11 = load ptr, ptr %"$4602", align 8
+  %12 = load i32, ptr %"$4603", align 4
+  %13 = load ptr, ptr %"$4604", align 8
+  %14 = load ptr, ptr %"$4605", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -84940,7 +85084,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %48, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.692"(ptr %16)
+  call void @"$Loop.enter_turn.693"(ptr %16)
   %17 = load %48, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -84952,7 +85096,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.707"(ptr %26)
+  call void @"$Loop.leave_turn.708"(ptr %26)
   %27 = load %48, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -84990,7 +85134,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.696"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.697"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -85085,7 +85229,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.700"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.701"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -85096,7 +85240,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.701"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.702"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -85186,7 +85330,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %48, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.703"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.704"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -85271,7 +85415,7 @@ entry:
   store ptr %5, ptr %tokens, align 8
   store ptr %6, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %178, ptr %7, i32 0, i32 4
+  %8 = getelementptr %179, ptr %7, i32 0, i32 4
   %9 = getelementptr %39, ptr %8, i32 0, i32 10
   %10 = getelementptr %26, ptr %9, i32 0, i32 3
   %11 = load i32, ptr %10, align 4
@@ -85306,7 +85450,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.749", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.750", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -85343,7 +85487,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.750", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.751", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -85361,7 +85505,7 @@ else6:                                            ; preds = %merge
 merge4:                                           ; preds = %else6, %dead11
   %48 = load i32, ptr %num_states, align 4
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %178, ptr %49, i32 0, i32 4
+  %50 = getelementptr %179, ptr %49, i32 0, i32 4
   %51 = getelementptr %39, ptr %50, i32 0, i32 10
   %52 = getelementptr %26, ptr %51, i32 0, i32 0
   %53 = load i32, ptr %52, align 4
@@ -85386,11 +85530,11 @@ then17:                                           ; preds = %then13
   %65 = getelementptr i8, ptr %64, i64 0
   %66 = load i32, ptr %num_states, align 4
   %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %178, ptr %67, i32 0, i32 4
+  %68 = getelementptr %179, ptr %67, i32 0, i32 4
   %69 = getelementptr %39, ptr %68, i32 0, i32 10
   %70 = getelementptr %26, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.751", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.752", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -85454,7 +85598,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %0, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.752")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.753")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -85569,7 +85713,7 @@ entry:
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %num_steps, align 4
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_state.698"(ptr %6, ptr %11, i32 %12, ptr %13)
+  %14 = call i32 @"$Loop.check_state.699"(ptr %6, ptr %11, i32 %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -85633,7 +85777,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.753", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.754", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -85692,7 +85836,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.699"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.700"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -85721,7 +85865,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.730"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.731"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -85751,7 +85895,7 @@ entry:
   store i32 %1, ptr %num_states, align 4
   store ptr %2, ptr %states, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %178, ptr %6, i32 0, i32 4
+  %7 = getelementptr %179, ptr %6, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %7)
   %8 = load %48, ptr %5, align 1
   %9 = load i32, ptr %num_states, align 4
@@ -85897,7 +86041,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %178, ptr %13, i32 0, i32 4
+  %14 = getelementptr %179, ptr %13, i32 0, i32 4
   %15 = load ptr, ptr %item, align 8
   %16 = getelementptr %60, ptr %15, i32 0, i32 12
   %17 = load i32, ptr %16, align 4
@@ -85908,7 +86052,7 @@ then:                                             ; preds = %entry
   %22 = getelementptr %11, ptr %21, i32 0, i32 0
   %23 = load ptr, ptr %22, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %178, ptr %24, i32 0, i32 2
+  %25 = getelementptr %179, ptr %24, i32 0, i32 2
   %26 = getelementptr %32, ptr %25, i32 0, i32 1
   %27 = load i32, ptr %26, align 4
   call void @"$StepPlan.add_segment"(ptr %14, i32 %17, i32 %19, i32 1, ptr %23, i32 %27)
@@ -85917,7 +86061,7 @@ then:                                             ; preds = %entry
 
 else:                                             ; preds = %entry
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %178, ptr %29, i32 0, i32 4
+  %30 = getelementptr %179, ptr %29, i32 0, i32 4
   %31 = load ptr, ptr %item, align 8
   %32 = getelementptr %60, ptr %31, i32 0, i32 12
   %33 = load i32, ptr %32, align 4
@@ -85928,7 +86072,7 @@ else:                                             ; preds = %entry
   %38 = getelementptr %11, ptr %37, i32 0, i32 0
   %39 = load ptr, ptr %38, align 8
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %178, ptr %40, i32 0, i32 2
+  %41 = getelementptr %179, ptr %40, i32 0, i32 2
   %42 = getelementptr %32, ptr %41, i32 0, i32 1
   %43 = load i32, ptr %42, align 4
   call void @"$StepPlan.add_decode_segment"(ptr %30, i32 %33, i32 %35, ptr %39, i32 %43)
@@ -85940,7 +86084,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %178, ptr %47, i32 0, i32 3
+  %48 = getelementptr %179, ptr %47, i32 0, i32 3
   %49 = load ptr, ptr %item, align 8
   %50 = call i32 @"$Scheduler.add_sample_row"(ptr %48, ptr %49)
   %51 = load ptr, ptr %item, align 8
@@ -85968,7 +86112,7 @@ entry:
   store ptr %3, ptr %tokens, align 8
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %178, ptr %5, i32 0, i32 4
+  %6 = getelementptr %179, ptr %5, i32 0, i32 4
   %7 = getelementptr %39, ptr %6, i32 0, i32 12
   store ptr %7, ptr %outputs, align 8
   %8 = load i32, ptr %num_states, align 4
@@ -86033,7 +86177,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %11, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.754", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.755", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -86080,7 +86224,7 @@ then9:                                            ; preds = %then5
   %79 = getelementptr %11, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.755", i32 %76, i64 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.756", i32 %76, i64 %81)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -86157,89 +86301,228 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define dso_local i32 @ledger_set_mask(ptr %0, i64 %1, i32 %2, ptr %3, ptr %4) {
+define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4564" = alloca ptr, align 8
-  %"$4563" = alloca ptr, align 8
-  %"$4562" = alloca i32, align 4
-  %"$4561" = alloca i64, align 8
+  %"$4575" = alloca ptr, align 8
+  %"$4574" = alloca i32, align 4
+  %"$4573" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4561", align 8
-  store i32 %2, ptr %"$4562", align 4
-  store ptr %3, ptr %"$4563", align 8
-  store ptr %4, ptr %"$4564", align 8
-  %5 = load ptr, ptr %"$handle", align 8
-  %6 = getelementptr %177, ptr %5, i32 0, i32 0
-  %7 = load i64, ptr %"$4561", align 8
-  %8 = load i32, ptr %"$4562", align 4
-  %9 = load ptr, ptr %"$4563", align 8
-  %10 = load ptr, ptr %"$4564", align 8
-  %11 = call i32 @"$Loop.set_mask.756"(ptr %6, i64 %7, i32 %8, ptr %9, ptr %10)
-  ret i32 %11
+  store ptr %1, ptr %"$4573", align 8
+  store i32 %2, ptr %"$4574", align 4
+  store ptr %3, ptr %"$4575", align 8
+  %4 = load ptr, ptr %"$handle", align 8
+  %5 = getelementptr %178, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %"$4573", align 8
+  %7 = load i32, ptr %"$4574", align 4
+  %8 = load ptr, ptr %"$4575", align 8
+  %9 = call i32 @"$Loop.set_masks.757"(ptr %5, ptr %6, i32 %7, ptr %8)
+  ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.set_mask.756"(ptr %0, i64 %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.set_masks.757"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %5 = alloca %48, align 8
+  %4 = alloca %48, align 8
   %code = alloca i32, align 4
+  %5 = alloca %48, align 8
+  %target = alloca ptr, align 8
   %6 = alloca %48, align 8
-  %7 = alloca %48, align 8
   %message = alloca ptr, align 8
-  %mask = alloca ptr, align 8
-  %index = alloca i32, align 4
-  %request_id = alloca i64, align 8
+  %num_masks = alloca i32, align 4
+  %masks = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  store i64 %1, ptr %request_id, align 8
-  store i32 %2, ptr %index, align 4
-  store ptr %3, ptr %mask, align 8
-  store ptr %4, ptr %message, align 8
-  %8 = load ptr, ptr %message, align 8
-  call void @"$status.clear"(ptr %8)
-  %9 = load %48, ptr %7, align 1
-  %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.686"(ptr %10)
-  %11 = load %48, ptr %6, align 1
-  %12 = load ptr, ptr %self, align 8
-  %13 = load i64, ptr %request_id, align 8
-  %14 = load i32, ptr %index, align 4
-  %15 = load ptr, ptr %mask, align 8
-  %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.give_mask.757"(ptr %12, i64 %13, i32 %14, ptr %15, ptr %16)
-  store i32 %17, ptr %code, align 4
-  %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %18)
-  %19 = load %48, ptr %5, align 1
-  %20 = load i32, ptr %code, align 4
-  ret i32 %20
+  store ptr %1, ptr %masks, align 8
+  store i32 %2, ptr %num_masks, align 4
+  store ptr %3, ptr %message, align 8
+  %7 = load ptr, ptr %message, align 8
+  call void @"$status.clear"(ptr %7)
+  %8 = load %48, ptr %6, align 1
+  %9 = load i32, ptr %num_masks, align 4
+  %10 = icmp slt i32 %9, 0
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %then, label %or.lhs.false
+
+then:                                             ; preds = %and.lhs.true, %entry
+  %13 = load ptr, ptr %message, align 8
+  store ptr %13, ptr %target, align 8
+  %14 = load ptr, ptr %target, align 8
+  %15 = icmp ne ptr %14, null
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then2, label %else3
+
+or.lhs.false:                                     ; preds = %entry
+  %18 = load i32, ptr %num_masks, align 4
+  %19 = icmp sgt i32 %18, 0
+  %20 = zext i1 %19 to i8
+  %21 = trunc i8 %20 to i1
+  br i1 %21, label %and.lhs.true, label %else
+
+and.lhs.true:                                     ; preds = %or.lhs.false
+  %22 = load ptr, ptr %masks, align 8
+  %23 = icmp eq ptr %22, null
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %then, label %else
+
+then2:                                            ; preds = %then
+  %26 = load ptr, ptr %target, align 8
+  %27 = getelementptr %0, ptr %26, i32 0, i32 0
+  %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
+  %29 = getelementptr i8, ptr %28, i64 0
+  %30 = load i32, ptr %num_masks, align 4
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.594", i32 %30)
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  ret i32 1
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %and.lhs.true, %or.lhs.false
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %32 = load ptr, ptr %self, align 8
+  call void @"$Loop.lock.687"(ptr %32)
+  %33 = load %48, ptr %5, align 1
+  %34 = load ptr, ptr %self, align 8
+  %35 = load ptr, ptr %masks, align 8
+  %36 = load i32, ptr %num_masks, align 4
+  %37 = load ptr, ptr %message, align 8
+  %38 = call i32 @"$Loop.give_masks.758"(ptr %34, ptr %35, i32 %36, ptr %37)
+  store i32 %38, ptr %code, align 4
+  %39 = load ptr, ptr %self, align 8
+  %40 = getelementptr %179, ptr %39, i32 0, i32 7
+  %41 = call i32 @pthread_cond_signal(ptr %40)
+  %42 = load ptr, ptr %self, align 8
+  call void @"$Loop.unlock.689"(ptr %42)
+  %43 = load %48, ptr %4, align 1
+  %44 = load i32, ptr %code, align 4
+  ret i32 %44
+
+dead4:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Loop.give_masks.758"(ptr %0, ptr %1, i32 %2, ptr %3) {
+entry:
+  %code = alloca i32, align 4
+  %own = alloca %0, align 8
+  %i = alloca i32, align 4
+  %worst = alloca i32, align 4
+  %message = alloca ptr, align 8
+  %num_masks = alloca i32, align 4
+  %masks = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %masks, align 8
+  store i32 %2, ptr %num_masks, align 4
+  store ptr %3, ptr %message, align 8
+  store i32 0, ptr %worst, align 4
+  %4 = load i32, ptr %num_masks, align 4
+  store i32 0, ptr %i, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %merge1, %entry
+  %5 = load i32, ptr %i, align 4
+  %6 = icmp sgt i32 %5, %4
+  %7 = and i1 %6, false
+  %8 = icmp slt i32 %5, %4
+  %9 = and i1 %8, true
+  %10 = or i1 %9, %7
+  br i1 %10, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %11 = load ptr, ptr %self, align 8
+  %12 = load ptr, ptr %masks, align 8
+  %13 = load i32, ptr %i, align 4
+  %14 = sext i32 %13 to i64
+  %15 = getelementptr %153, ptr %12, i64 %14
+  %16 = call i32 @"$Loop.give_mask.759"(ptr %11, ptr %15, ptr %own)
+  store i32 %16, ptr %code, align 4
+  %17 = load i32, ptr %code, align 4
+  %18 = icmp ne i32 %17, 0
+  %19 = zext i1 %18 to i8
+  %20 = trunc i8 %19 to i1
+  br i1 %20, label %and.lhs.true, label %else
+
+then:                                             ; preds = %or.lhs.false, %and.lhs.true
+  %21 = load i32, ptr %code, align 4
+  store i32 %21, ptr %worst, align 4
+  %22 = load ptr, ptr %message, align 8
+  %23 = icmp ne ptr %22, null
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %then3, label %else4
+
+and.lhs.true:                                     ; preds = %forbody
+  %26 = load i32, ptr %worst, align 4
+  %27 = icmp eq i32 %26, 0
+  %28 = zext i1 %27 to i8
+  %29 = trunc i8 %28 to i1
+  br i1 %29, label %then, label %or.lhs.false
+
+or.lhs.false:                                     ; preds = %and.lhs.true
+  %30 = load i32, ptr %worst, align 4
+  %31 = icmp eq i32 %30, 5
+  %32 = zext i1 %31 to i8
+  %33 = trunc i8 %32 to i1
+  br i1 %33, label %then, label %else
+
+then3:                                            ; preds = %then
+  %34 = load ptr, ptr %message, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %34, ptr align 1 %own, i64 1024, i1 false)
+  br label %merge2
+
+else4:                                            ; preds = %then
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %then3
+  br label %merge1
+
+else:                                             ; preds = %or.lhs.false, %forbody
+  br label %merge1
+
+merge1:                                           ; preds = %else, %merge2
+  %35 = add i32 %5, 1
+  store i32 %35, ptr %i, align 4
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  %36 = load i32, ptr %worst, align 4
+  ret i32 %36
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_mask.757"(ptr %0, i64 %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.give_mask.759"(ptr %0, ptr %1, ptr %2) {
 entry:
-  %5 = alloca %48, align 8
+  %3 = alloca %48, align 8
   %code = alloca i32, align 4
   %target = alloca ptr, align 8
   %item = alloca ptr, align 8
   %message = alloca ptr, align 8
   %mask = alloca ptr, align 8
-  %index = alloca i32, align 4
-  %request_id = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  store i64 %1, ptr %request_id, align 8
-  store i32 %2, ptr %index, align 4
-  store ptr %3, ptr %mask, align 8
-  store ptr %4, ptr %message, align 8
-  %6 = load ptr, ptr %self, align 8
-  %7 = load i64, ptr %request_id, align 8
-  %8 = call ptr @"$Loop.find_live.687"(ptr %6, i64 %7)
+  store ptr %1, ptr %mask, align 8
+  store ptr %2, ptr %message, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = load ptr, ptr %mask, align 8
+  %6 = getelementptr %153, ptr %5, i32 0, i32 0
+  %7 = load i64, ptr %6, align 8
+  %8 = call ptr @"$Loop.find_live.688"(ptr %4, i64 %7)
   store ptr %8, ptr %item, align 8
   %9 = load ptr, ptr %item, align 8
   %10 = icmp eq ptr %9, null
@@ -86261,8 +86544,10 @@ then2:                                            ; preds = %then
   %19 = getelementptr %0, ptr %18, i32 0, i32 0
   %20 = getelementptr [1024 x i8], ptr %19, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
-  %22 = load i64, ptr %request_id, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.93", i64 %22)
+  %22 = load ptr, ptr %mask, align 8
+  %23 = getelementptr %153, ptr %22, i32 0, i32 0
+  %24 = load i64, ptr %23, align 8
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.93", i64 %24)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -86278,21 +86563,23 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %24 = load ptr, ptr %self, align 8
-  %25 = load ptr, ptr %item, align 8
-  %26 = load i32, ptr %index, align 4
-  %27 = load ptr, ptr %message, align 8
-  %28 = call i32 @"$Loop.check_mask.758"(ptr %24, ptr %25, i32 %26, ptr %27)
-  store i32 %28, ptr %code, align 4
-  %29 = load i32, ptr %code, align 4
-  %30 = icmp ne i32 %29, 0
-  %31 = zext i1 %30 to i8
-  %32 = trunc i8 %31 to i1
-  br i1 %32, label %then5, label %else6
+  %26 = load ptr, ptr %self, align 8
+  %27 = load ptr, ptr %item, align 8
+  %28 = load ptr, ptr %mask, align 8
+  %29 = getelementptr %153, ptr %28, i32 0, i32 2
+  %30 = load i32, ptr %29, align 4
+  %31 = load ptr, ptr %message, align 8
+  %32 = call i32 @"$Loop.check_mask.760"(ptr %26, ptr %27, i32 %30, ptr %31)
+  store i32 %32, ptr %code, align 4
+  %33 = load i32, ptr %code, align 4
+  %34 = icmp ne i32 %33, 0
+  %35 = zext i1 %34 to i8
+  %36 = trunc i8 %35 to i1
+  br i1 %36, label %then5, label %else6
 
 then5:                                            ; preds = %merge
-  %33 = load i32, ptr %code, align 4
-  ret i32 %33
+  %37 = load i32, ptr %code, align 4
+  ret i32 %37
 
 dead7:                                            ; No predecessors!
   br label %merge4
@@ -86301,23 +86588,22 @@ else6:                                            ; preds = %merge
   br label %merge4
 
 merge4:                                           ; preds = %else6, %dead7
-  %34 = load ptr, ptr %item, align 8
-  %35 = load ptr, ptr %mask, align 8
-  call void @"$Sequence.give_mask"(ptr %34, ptr %35)
-  %36 = load %48, ptr %5, align 1
-  %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %178, ptr %37, i32 0, i32 14
-  store i8 1, ptr %38, align 1
-  %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %178, ptr %39, i32 0, i32 7
-  %41 = call i32 @pthread_cond_signal(ptr %40)
+  %38 = load ptr, ptr %item, align 8
+  %39 = load ptr, ptr %mask, align 8
+  %40 = getelementptr %153, ptr %39, i32 0, i32 1
+  %41 = load ptr, ptr %40, align 8
+  call void @"$Sequence.give_mask"(ptr %38, ptr %41)
+  %42 = load %48, ptr %3, align 1
+  %43 = load ptr, ptr %self, align 8
+  %44 = getelementptr %179, ptr %43, i32 0, i32 14
+  store i8 1, ptr %44, align 1
   ret i32 0
 
 dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_mask.758"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_mask.760"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %target15 = alloca ptr, align 8
   %target7 = alloca ptr, align 8
@@ -86353,7 +86639,7 @@ then2:                                            ; preds = %then
   %17 = load ptr, ptr %item, align 8
   %18 = getelementptr %60, ptr %17, i32 0, i32 0
   %19 = load i64, ptr %18, align 8
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.594", i64 %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.595", i64 %19)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -86399,7 +86685,7 @@ then9:                                            ; preds = %then5
   %41 = load ptr, ptr %item, align 8
   %42 = getelementptr %60, ptr %41, i32 0, i32 29
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.595", i32 %37, i64 %40, i32 %43)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.596", i32 %37, i64 %40, i32 %43)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -86445,7 +86731,7 @@ then17:                                           ; preds = %then13
   %65 = load ptr, ptr %item, align 8
   %66 = getelementptr %60, ptr %65, i32 0, i32 31
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 1024, ptr @"$string.596", i32 %61, i64 %64, i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %60, i64 1024, ptr @"$string.597", i32 %61, i64 %64, i32 %67)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -86469,27 +86755,27 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$4553" = alloca ptr, align 8
-  %"$4552" = alloca ptr, align 8
-  %"$4551" = alloca ptr, align 8
+  %"$4565" = alloca ptr, align 8
+  %"$4564" = alloca ptr, align 8
+  %"$4563" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4551", align 8
-  store ptr %2, ptr %"$4552", align 8
-  store ptr %3, ptr %"$4553", align 8
+  store ptr %1, ptr %"$4563", align 8
+  store ptr %2, ptr %"$4564", align 8
+  store ptr %3, ptr %"$4565", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = getelementptr %177, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4551", align 8
-  %7 = load ptr, ptr %"$4552", align 8
-  %8 = load ptr, ptr %"$4553", align 8
-  %9 = call i32 @"$Loop.submit.759"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %5 = getelementptr %178, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %"$4563", align 8
+  %7 = load ptr, ptr %"$4564", align 8
+  %8 = load ptr, ptr %"$4565", align 8
+  %9 = call i32 @"$Loop.submit.761"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.759"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.761"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %48, align 8
   %5 = alloca %48, align 8
@@ -86498,8 +86784,8 @@ entry:
   %code = alloca i32, align 4
   %item = alloca ptr, align 8
   %7 = alloca %48, align 8
-  %limits = alloca %153, align 8
-  %8 = alloca %153, align 8
+  %limits = alloca %154, align 8
+  %8 = alloca %154, align 8
   %9 = alloca %48, align 8
   %10 = alloca %48, align 8
   %message = alloca ptr, align 8
@@ -86514,17 +86800,17 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %48, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.686"(ptr %13)
+  call void @"$Loop.lock.687"(ptr %13)
   %14 = load %48, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.740"(ptr noalias sret(%153) %8, ptr %15)
+  call void @"$Loop.limits.741"(ptr noalias sret(%154) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %16)
+  call void @"$Loop.unlock.689"(ptr %16)
   %17 = load %48, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %178, ptr %19, i32 0, i32 1
+  %20 = getelementptr %179, ptr %19, i32 0, i32 1
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %message, align 8
   %23 = call i32 @"$request.copy"(ptr %18, ptr %21, ptr %limits, ptr %item, ptr %22)
@@ -86547,12 +86833,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.686"(ptr %29)
+  call void @"$Loop.lock.687"(ptr %29)
   %30 = load %48, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.760"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.762"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -86573,7 +86859,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %43)
+  call void @"$Loop.unlock.689"(ptr %43)
   %44 = load %48, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -86605,7 +86891,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.760"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.762"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -86615,8 +86901,8 @@ entry:
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
   %num_pages = alloca i32, align 4
-  %limits = alloca %153, align 8
-  %6 = alloca %153, align 8
+  %limits = alloca %154, align 8
+  %6 = alloca %154, align 8
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %item = alloca ptr, align 8
@@ -86626,7 +86912,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %message, align 8
-  %9 = call i32 @"$Loop.check_usable.697"(ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.check_usable.698"(ptr %7, ptr %8)
   store i32 %9, ptr %code, align 4
   %10 = load i32, ptr %code, align 4
   %11 = icmp ne i32 %10, 0
@@ -86646,12 +86932,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.740"(ptr noalias sret(%153) %6, ptr %15)
+  call void @"$Loop.limits.741"(ptr noalias sret(%154) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = call i32 @"$Sequence.most_tokens_computed"(ptr %17)
-  %19 = getelementptr %153, ptr %limits, i32 0, i32 3
+  %19 = getelementptr %154, ptr %limits, i32 0, i32 3
   %20 = load i32, ptr %19, align 4
   %21 = call i32 @"$Sequence.pages_for"(ptr %16, i32 %18, i32 %20)
   store i32 %21, ptr %num_pages, align 4
@@ -86678,7 +86964,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$Loop.check_queue.761"(ptr %30, ptr %31)
+  %32 = call i32 @"$Loop.check_queue.763"(ptr %30, ptr %31)
   store i32 %32, ptr %code6, align 4
   %33 = load i32, ptr %code6, align 4
   %34 = icmp ne i32 %33, 0
@@ -86708,7 +86994,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$Loop.prepare_capture.762"(ptr %44, ptr %45)
+  %46 = call i32 @"$Loop.prepare_capture.764"(ptr %44, ptr %45)
   store i32 %46, ptr %code14, align 4
   %47 = load i32, ptr %code14, align 4
   %48 = icmp ne i32 %47, 0
@@ -86735,7 +87021,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  %54 = call i32 @"$Loop.start.763"(ptr %52, ptr %53)
+  %54 = call i32 @"$Loop.start.765"(ptr %52, ptr %53)
   store i32 %54, ptr %code19, align 4
   %55 = load i32, ptr %code19, align 4
   %56 = icmp ne i32 %55, 0
@@ -86755,25 +87041,25 @@ else22:                                           ; preds = %merge11
 
 merge20:                                          ; preds = %else22, %dead23
   %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %178, ptr %60, i32 0, i32 23
+  %61 = getelementptr %179, ptr %60, i32 0, i32 23
   %62 = load i64, ptr %61, align 8
   %63 = load ptr, ptr %item, align 8
   %64 = getelementptr %60, ptr %63, i32 0, i32 0
   store i64 %62, ptr %64, align 8
   %65 = load ptr, ptr %self, align 8
-  %66 = getelementptr %178, ptr %65, i32 0, i32 23
+  %66 = getelementptr %179, ptr %65, i32 0, i32 23
   %67 = load i64, ptr %66, align 8
   %68 = add i64 %67, 1
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %178, ptr %69, i32 0, i32 23
+  %70 = getelementptr %179, ptr %69, i32 0, i32 23
   store i64 %68, ptr %70, align 8
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %178, ptr %71, i32 0, i32 17
+  %72 = getelementptr %179, ptr %71, i32 0, i32 17
   %73 = load ptr, ptr %item, align 8
   call void @"$append"(ptr %72, ptr %73)
   %74 = load %48, ptr %5, align 1
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %178, ptr %75, i32 0, i32 18
+  %76 = getelementptr %179, ptr %75, i32 0, i32 18
   %77 = load ptr, ptr %item, align 8
   call void @"$append"(ptr %76, ptr %77)
   %78 = load %48, ptr %4, align 1
@@ -86785,7 +87071,7 @@ merge20:                                          ; preds = %else22, %dead23
 
 then25:                                           ; preds = %merge20
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %178, ptr %83, i32 0, i32 19
+  %84 = getelementptr %179, ptr %83, i32 0, i32 19
   %85 = load ptr, ptr %item, align 8
   call void @"$append"(ptr %84, ptr %85)
   %86 = load %48, ptr %3, align 1
@@ -86796,7 +87082,7 @@ else26:                                           ; preds = %merge20
 
 merge24:                                          ; preds = %else26, %then25
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %178, ptr %87, i32 0, i32 7
+  %88 = getelementptr %179, ptr %87, i32 0, i32 7
   %89 = call i32 @pthread_cond_signal(ptr %88)
   ret i32 0
 
@@ -86804,7 +87090,7 @@ dead27:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.761"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.763"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %num_waiting = alloca i64, align 8
@@ -86813,19 +87099,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %178, ptr %2, i32 0, i32 26
+  %3 = getelementptr %179, ptr %2, i32 0, i32 26
   %4 = getelementptr %45, ptr %3, i32 0, i32 6
   %5 = load i32, ptr %4, align 4
   %6 = sext i32 %5 to i64
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %178, ptr %7, i32 0, i32 17
+  %8 = getelementptr %179, ptr %7, i32 0, i32 17
   %9 = getelementptr %43, ptr %8, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
   %11 = add i64 %6, %10
   store i64 %11, ptr %num_waiting, align 8
   %12 = load i64, ptr %num_waiting, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %178, ptr %13, i32 0, i32 2
+  %14 = getelementptr %179, ptr %13, i32 0, i32 2
   %15 = getelementptr %32, ptr %14, i32 0, i32 5
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
@@ -86845,11 +87131,11 @@ then:                                             ; preds = %or.lhs.false, %entr
 
 or.lhs.false:                                     ; preds = %entry
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %178, ptr %26, i32 0, i32 18
+  %27 = getelementptr %179, ptr %26, i32 0, i32 18
   %28 = getelementptr %43, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %178, ptr %30, i32 0, i32 20
+  %31 = getelementptr %179, ptr %30, i32 0, i32 20
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
   %34 = icmp sge i64 %29, %33
@@ -86864,10 +87150,10 @@ then2:                                            ; preds = %then
   %40 = getelementptr i8, ptr %39, i64 0
   %41 = load i64, ptr %num_waiting, align 8
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %178, ptr %42, i32 0, i32 2
+  %43 = getelementptr %179, ptr %42, i32 0, i32 2
   %44 = getelementptr %32, ptr %43, i32 0, i32 5
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.634", i64 %41, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.635", i64 %41, i32 %45)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -86889,7 +87175,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.762"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.764"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %count = alloca i64, align 8
@@ -86898,7 +87184,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %178, ptr %2, i32 0, i32 25
+  %3 = getelementptr %179, ptr %2, i32 0, i32 25
   %4 = load ptr, ptr %3, align 8
   %5 = icmp ne ptr %4, null
   %6 = zext i1 %5 to i8
@@ -86916,13 +87202,13 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %178, ptr %8, i32 0, i32 2
+  %9 = getelementptr %179, ptr %8, i32 0, i32 2
   %10 = getelementptr %32, ptr %9, i32 0, i32 8
   %11 = getelementptr %26, ptr %10, i32 0, i32 3
   %12 = load i32, ptr %11, align 4
   %13 = sext i32 %12 to i64
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %178, ptr %14, i32 0, i32 2
+  %15 = getelementptr %179, ptr %14, i32 0, i32 2
   %16 = getelementptr %32, ptr %15, i32 0, i32 8
   %17 = getelementptr %26, ptr %16, i32 0, i32 6
   %18 = load i32, ptr %17, align 4
@@ -86933,10 +87219,10 @@ merge:                                            ; preds = %else, %dead
   %22 = mul i64 %21, 4
   %23 = call ptr @malloc(i64 %22)
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %178, ptr %24, i32 0, i32 25
+  %25 = getelementptr %179, ptr %24, i32 0, i32 25
   store ptr %23, ptr %25, align 8
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %178, ptr %26, i32 0, i32 25
+  %27 = getelementptr %179, ptr %26, i32 0, i32 25
   %28 = load ptr, ptr %27, align 8
   %29 = icmp eq ptr %28, null
   %30 = zext i1 %29 to i8
@@ -86958,11 +87244,11 @@ then5:                                            ; preds = %then2
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %178, ptr %41, i32 0, i32 2
+  %42 = getelementptr %179, ptr %41, i32 0, i32 2
   %43 = getelementptr %32, ptr %42, i32 0, i32 8
   %44 = getelementptr %26, ptr %43, i32 0, i32 3
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.635", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.636", i32 %45)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -86984,18 +87270,18 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.763"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.765"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
-  %previous = alloca %157, align 8
-  %all = alloca %157, align 8
+  %previous = alloca %158, align 8
+  %all = alloca %158, align 8
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %178, ptr %2, i32 0, i32 10
+  %3 = getelementptr %179, ptr %2, i32 0, i32 10
   %4 = load i8, ptr %3, align 1
   %5 = trunc i8 %4 to i1
   br i1 %5, label %then, label %else
@@ -87013,9 +87299,9 @@ merge:                                            ; preds = %else, %dead
   %6 = call i32 @sigfillset(ptr %all)
   %7 = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %previous)
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %178, ptr %8, i32 0, i32 9
+  %9 = getelementptr %179, ptr %8, i32 0, i32 9
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.764", ptr %10)
+  %11 = call i32 @pthread_create(ptr %9, ptr null, ptr @"$engine_thread.766", ptr %10)
   store i32 %11, ptr %code, align 4
   %12 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %13 = load i32, ptr %code, align 4
@@ -87040,7 +87326,7 @@ then5:                                            ; preds = %then2
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %code, align 4
   %27 = call ptr @strerror(i32 %26)
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.641", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.642", ptr %27)
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -87057,7 +87343,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %178, ptr %29, i32 0, i32 10
+  %30 = getelementptr %179, ptr %29, i32 0, i32 10
   store i8 1, ptr %30, align 1
   ret i32 0
 
@@ -87065,7 +87351,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.764"(ptr %0) {
+define internal ptr @"$engine_thread.766"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %loop = alloca ptr, align 8
@@ -87074,7 +87360,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.765"(ptr %3)
+  call void @"$Loop.run.767"(ptr %3)
   %4 = load %48, ptr %1, align 1
   ret ptr null
 
@@ -87082,7 +87368,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.765"(ptr %0) {
+define internal void @"$Loop.run.767"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -87095,37 +87381,37 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.766"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.768"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
 
 whilebody:                                        ; preds = %condition
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %178, ptr %10, i32 0, i32 5
+  %11 = getelementptr %179, ptr %10, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %48, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.718"(ptr %13)
+  call void @"$Loop.iterate.719"(ptr %13)
   %14 = load %48, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %178, ptr %15, i32 0, i32 5
+  %16 = getelementptr %179, ptr %15, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %16)
   %17 = load %48, ptr %3, align 1
   br label %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.692"(ptr %18)
+  call void @"$Loop.enter_turn.693"(ptr %18)
   %19 = load %48, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %178, ptr %20, i32 0, i32 5
+  %21 = getelementptr %179, ptr %20, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %21)
   %22 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.766"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.768"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %stopping = alloca i8, align 1
@@ -87134,12 +87420,12 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.686"(ptr %3)
+  call void @"$Loop.lock.687"(ptr %3)
   %4 = load %48, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %178, ptr %5, i32 0, i32 21
+  %6 = getelementptr %179, ptr %5, i32 0, i32 21
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %178, ptr %7, i32 0, i32 20
+  %8 = getelementptr %179, ptr %7, i32 0, i32 20
   %9 = load i32, ptr %8, align 4
   %10 = mul i32 2, %9
   %11 = sext i32 %10 to i64
@@ -87150,28 +87436,28 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %178, ptr %14, i32 0, i32 11
+  %15 = getelementptr %179, ptr %14, i32 0, i32 11
   %16 = load i8, ptr %15, align 1
   %17 = trunc i8 %16 to i1
   br i1 %17, label %merge, label %and.lhs.true
 
 whilebody:                                        ; preds = %and.lhs.true1, %and.lhs.true
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %178, ptr %18, i32 0, i32 7
+  %19 = getelementptr %179, ptr %18, i32 0, i32 7
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %178, ptr %20, i32 0, i32 6
+  %21 = getelementptr %179, ptr %20, i32 0, i32 6
   %22 = load i8, ptr %has_room, align 1
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %178, ptr %23, i32 0, i32 24
+  %24 = getelementptr %179, ptr %23, i32 0, i32 24
   %25 = load i64, ptr %24, align 8
   %26 = trunc i8 %22 to i1
   %27 = select i1 %26, i64 %25, i64 0
   %28 = call zeroext i1 @"$threads.wait_until"(ptr %19, ptr %21, i64 %27)
   %29 = zext i1 %28 to i8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %178, ptr %30, i32 0, i32 21
+  %31 = getelementptr %179, ptr %30, i32 0, i32 21
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %178, ptr %32, i32 0, i32 20
+  %33 = getelementptr %179, ptr %32, i32 0, i32 20
   %34 = load i32, ptr %33, align 4
   %35 = mul i32 2, %34
   %36 = sext i32 %35 to i64
@@ -87182,11 +87468,11 @@ whilebody:                                        ; preds = %and.lhs.true1, %and
 
 merge:                                            ; preds = %and.lhs.true1, %condition
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %178, ptr %39, i32 0, i32 11
+  %40 = getelementptr %179, ptr %39, i32 0, i32 11
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %42)
+  call void @"$Loop.unlock.689"(ptr %42)
   %43 = load %48, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -87201,7 +87487,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.767"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.769"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -87210,19 +87496,19 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.767"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.769"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %178, ptr %1, i32 0, i32 12
+  %2 = getelementptr %179, ptr %1, i32 0, i32 12
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
   br i1 %4, label %or.end, label %or.lhs.false2
 
 or.rhs:                                           ; preds = %or.lhs.false
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %178, ptr %5, i32 0, i32 24
+  %6 = getelementptr %179, ptr %5, i32 0, i32 24
   %7 = load i64, ptr %6, align 8
   %8 = icmp sgt i64 %7, 0
   %9 = zext i1 %8 to i8
@@ -87231,7 +87517,7 @@ or.rhs:                                           ; preds = %or.lhs.false
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %178, ptr %11, i32 0, i32 17
+  %12 = getelementptr %179, ptr %11, i32 0, i32 17
   %13 = getelementptr %43, ptr %12, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = icmp sgt i64 %14, 0
@@ -87241,14 +87527,14 @@ or.lhs.false:                                     ; preds = %or.lhs.false1
 
 or.lhs.false1:                                    ; preds = %or.lhs.false2
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %178, ptr %18, i32 0, i32 14
+  %19 = getelementptr %179, ptr %18, i32 0, i32 14
   %20 = load i8, ptr %19, align 1
   %21 = trunc i8 %20 to i1
   br i1 %21, label %or.end, label %or.lhs.false
 
 or.lhs.false2:                                    ; preds = %entry
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 13
+  %23 = getelementptr %179, ptr %22, i32 0, i32 13
   %24 = load i8, ptr %23, align 1
   %25 = trunc i8 %24 to i1
   br i1 %25, label %or.end, label %or.lhs.false1
@@ -87256,7 +87542,7 @@ or.lhs.false2:                                    ; preds = %entry
 and.rhs:                                          ; preds = %or.rhs
   %26 = call i64 @"$threads.now_ns"()
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %178, ptr %27, i32 0, i32 24
+  %28 = getelementptr %179, ptr %27, i32 0, i32 24
   %29 = load i64, ptr %28, align 8
   %30 = icmp sge i64 %26, %29
   %31 = zext i1 %30 to i8
@@ -87281,21 +87567,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$4570" = alloca i64, align 8
+  %"$4581" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4570", align 8
+  store i64 %1, ptr %"$4581", align 8
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = getelementptr %177, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$4570", align 8
-  %5 = call i32 @"$Loop.wait.768"(ptr %3, i64 %4)
+  %3 = getelementptr %178, ptr %2, i32 0, i32 0
+  %4 = load i64, ptr %"$4581", align 8
+  %5 = call i32 @"$Loop.wait.770"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.768"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.770"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %has_events = alloca i8, align 1
@@ -87325,7 +87611,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.686"(ptr %11)
+  call void @"$Loop.lock.687"(ptr %11)
   %12 = load %48, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -87339,7 +87625,7 @@ and.lhs.true:                                     ; preds = %entry
 
 condition:                                        ; preds = %whilebody, %merge
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %178, ptr %17, i32 0, i32 21
+  %18 = getelementptr %179, ptr %17, i32 0, i32 21
   %19 = getelementptr %44, ptr %18, i32 0, i32 4
   %20 = load i64, ptr %19, align 8
   %21 = icmp eq i64 %20, 0
@@ -87349,9 +87635,9 @@ condition:                                        ; preds = %whilebody, %merge
 
 whilebody:                                        ; preds = %and.lhs.true2
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %178, ptr %24, i32 0, i32 8
+  %25 = getelementptr %179, ptr %24, i32 0, i32 8
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %178, ptr %26, i32 0, i32 6
+  %27 = getelementptr %179, ptr %26, i32 0, i32 6
   %28 = load i64, ptr %time_ns, align 8
   %29 = call zeroext i1 @"$threads.wait_until"(ptr %25, ptr %27, i64 %28)
   %30 = zext i1 %29 to i8
@@ -87360,14 +87646,14 @@ whilebody:                                        ; preds = %and.lhs.true2
 
 merge1:                                           ; preds = %and.lhs.true2, %condition
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %178, ptr %31, i32 0, i32 21
+  %32 = getelementptr %179, ptr %31, i32 0, i32 21
   %33 = getelementptr %44, ptr %32, i32 0, i32 4
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.688"(ptr %37)
+  call void @"$Loop.unlock.689"(ptr %37)
   %38 = load %48, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -87405,7 +87691,7 @@ entry:
   %4 = alloca %48, align 8
   %5 = alloca %48, align 8
   %num_wrong = alloca i64, align 8
-  %blocks = alloca %183, align 8
+  %blocks = alloca %184, align 8
   %arena = alloca %5, align 8
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -87414,7 +87700,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %48, ptr %5, align 1
-  call void @"$Vector.init.769"(ptr %blocks)
+  call void @"$Vector.init.771"(ptr %blocks)
   %7 = load %48, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -87460,14 +87746,14 @@ merge1:                                           ; preds = %else, %then
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %30 = getelementptr %183, ptr %blocks, i32 0, i32 1
+  %30 = getelementptr %184, ptr %blocks, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
   store i64 0, ptr %i3, align 8
   br label %forcond4
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.770"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.772"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -87506,7 +87792,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.772"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.774"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -87539,7 +87825,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.773"(ptr %blocks)
+  call void @"$Vector.free.775"(ptr %blocks)
   %71 = load %48, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %48, ptr %2, align 1
@@ -87550,23 +87836,23 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.769"(ptr %0) {
+define internal void @"$Vector.init.771"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %183, ptr %1, i32 0, i32 0
+  %2 = getelementptr %184, ptr %1, i32 0, i32 0
   store ptr null, ptr %2, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %183, ptr %3, i32 0, i32 1
+  %4 = getelementptr %184, ptr %3, i32 0, i32 1
   store i64 0, ptr %4, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %183, ptr %5, i32 0, i32 2
+  %6 = getelementptr %184, ptr %5, i32 0, i32 2
   store i64 0, ptr %6, align 8
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.770"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.772"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -87574,10 +87860,10 @@ entry:
   store ptr %1, ptr %value, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %183, ptr %3, i32 0, i32 1
+  %4 = getelementptr %184, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.771"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.773"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -87594,19 +87880,19 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %value, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %183, ptr %11, i32 0, i32 0
+  %12 = getelementptr %184, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %183, ptr %14, i32 0, i32 1
+  %15 = getelementptr %184, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = getelementptr ptr, ptr %13, i64 %16
   store ptr %10, ptr %17, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %183, ptr %18, i32 0, i32 1
+  %19 = getelementptr %184, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %19, align 8
   %21 = add i64 %20, 1
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %183, ptr %22, i32 0, i32 1
+  %23 = getelementptr %184, ptr %22, i32 0, i32 1
   store i64 %21, ptr %23, align 8
   ret i1 true
 
@@ -87614,7 +87900,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.771"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.773"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -87624,7 +87910,7 @@ entry:
   store i64 %1, ptr %capacity, align 8
   %2 = load i64, ptr %capacity, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %183, ptr %3, i32 0, i32 2
+  %4 = getelementptr %184, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %4, align 8
   %6 = icmp sle i64 %2, %5
   %7 = zext i1 %6 to i8
@@ -87642,7 +87928,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %183, ptr %9, i32 0, i32 2
+  %10 = getelementptr %184, ptr %9, i32 0, i32 2
   %11 = load i64, ptr %10, align 8
   %12 = mul i64 %11, 2
   store i64 %12, ptr %grown, align 8
@@ -87677,7 +87963,7 @@ else6:                                            ; preds = %merge1
 
 merge4:                                           ; preds = %else6, %then5
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %183, ptr %23, i32 0, i32 0
+  %24 = getelementptr %184, ptr %23, i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
   %26 = load i64, ptr %grown, align 8
   %27 = mul i64 %26, 8
@@ -87701,11 +87987,11 @@ else9:                                            ; preds = %merge4
 merge7:                                           ; preds = %else9, %dead10
   %33 = load ptr, ptr %data, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %183, ptr %34, i32 0, i32 0
+  %35 = getelementptr %184, ptr %34, i32 0, i32 0
   store ptr %33, ptr %35, align 8
   %36 = load i64, ptr %grown, align 8
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %183, ptr %37, i32 0, i32 2
+  %38 = getelementptr %184, ptr %37, i32 0, i32 2
   store i64 %36, ptr %38, align 8
   ret i1 true
 
@@ -87713,7 +87999,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.772"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.774"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -87736,7 +88022,7 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %then
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %183, ptr %8, i32 0, i32 0
+  %9 = getelementptr %184, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = load i64, ptr %index, align 8
   %12 = getelementptr ptr, ptr %10, i64 %11
@@ -87745,7 +88031,7 @@ merge:                                            ; preds = %else, %then
 or.lhs.false:                                     ; preds = %entry
   %13 = load i64, ptr %index, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %183, ptr %14, i32 0, i32 1
+  %15 = getelementptr %184, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = icmp sge i64 %13, %16
   %18 = zext i1 %17 to i8
@@ -87756,19 +88042,19 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.773"(ptr %0) {
+define internal void @"$Vector.free.775"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %183, ptr %3, i32 0, i32 0
+  %4 = getelementptr %184, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.769"(ptr %7)
+  call void @"$Vector.init.771"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -87789,13 +88075,13 @@ entry:
   %num_wrong = alloca i64, align 8
   %10 = alloca %48, align 8
   %11 = alloca %48, align 8
-  %map = alloca %184, align 8
+  %map = alloca %185, align 8
   %arena = alloca %5, align 8
   %count = alloca i64, align 8
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %48, ptr %11, align 1
-  call void @"$Map.init.774"(ptr %map)
+  call void @"$Map.init.776"(ptr %map)
   %13 = load %48, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -87822,7 +88108,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.777"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.779"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -87845,8 +88131,8 @@ merge1:                                           ; preds = %else, %then
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %37 = getelementptr %184, ptr %map, i32 0, i32 0
-  %38 = getelementptr %185, ptr %37, i32 0, i32 1
+  %37 = getelementptr %185, ptr %map, i32 0, i32 0
+  %38 = getelementptr %186, ptr %37, i32 0, i32 1
   %39 = load i64, ptr %38, align 8
   %40 = load i64, ptr %count, align 8
   %41 = icmp ne i64 %39, %40
@@ -87874,7 +88160,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.785"(ptr %map)
+  call void @"$Map.clear.787"(ptr %map)
   %53 = load %48, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -87891,7 +88177,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.777"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.779"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -87907,7 +88193,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.787"(ptr %map)
+  call void @"$Map.free.789"(ptr %map)
   %70 = load %48, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %48, ptr %1, align 1
@@ -87922,7 +88208,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.777"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.779"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -87932,35 +88218,35 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.774"(ptr %0) {
+define internal void @"$Map.init.776"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %184, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.775"(ptr %4)
+  %4 = getelementptr %185, ptr %3, i32 0, i32 0
+  call void @"$Vector.init.777"(ptr %4)
   %5 = load %48, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %184, ptr %6, i32 0, i32 1
+  %7 = getelementptr %185, ptr %6, i32 0, i32 1
   call void @"$Vector.init"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.775"(ptr %0) {
+define internal void @"$Vector.init.777"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %185, ptr %1, i32 0, i32 0
+  %2 = getelementptr %186, ptr %1, i32 0, i32 0
   store ptr null, ptr %2, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %185, ptr %3, i32 0, i32 1
+  %4 = getelementptr %186, ptr %3, i32 0, i32 1
   store i64 0, ptr %4, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %185, ptr %5, i32 0, i32 2
+  %6 = getelementptr %186, ptr %5, i32 0, i32 2
   store i64 0, ptr %6, align 8
   ret void
 }
@@ -88006,7 +88292,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.777"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.779"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -88039,7 +88325,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.780"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.782"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -88052,7 +88338,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.780"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.782"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -88075,7 +88361,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.776", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.778", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -88097,7 +88383,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.777"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.779"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %94, align 8
@@ -88111,8 +88397,8 @@ entry:
   %6 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
   store i64 %2, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %184, ptr %7, i32 0, i32 0
-  %9 = getelementptr %185, ptr %8, i32 0, i32 1
+  %8 = getelementptr %185, ptr %7, i32 0, i32 0
+  %9 = getelementptr %186, ptr %8, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
   %11 = icmp eq i64 %10, 0
   %12 = zext i1 %11 to i8
@@ -88130,7 +88416,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %184, ptr %14, i32 0, i32 1
+  %15 = getelementptr %185, ptr %14, i32 0, i32 1
   %16 = getelementptr %11, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %self, align 8
@@ -88146,7 +88432,7 @@ merge:                                            ; preds = %else, %dead
   %25 = load i64, ptr %24, align 8
   %26 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %27 = load i64, ptr %26, align 8
-  %28 = call i64 @"$Map.position.778"(ptr %18, i64 %25, i64 %27, i64 %23)
+  %28 = call i64 @"$Map.position.780"(ptr %18, i64 %25, i64 %27, i64 %23)
   %29 = getelementptr i32, ptr %17, i64 %28
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %index, align 4
@@ -88167,18 +88453,18 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead4
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %184, ptr %35, i32 0, i32 0
+  %36 = getelementptr %185, ptr %35, i32 0, i32 0
   %37 = load i32, ptr %index, align 4
   %38 = sext i32 %37 to i64
-  %39 = call ptr @"$Vector.at.779"(ptr %36, i64 %38)
-  %40 = getelementptr %186, ptr %39, i32 0, i32 2
+  %39 = call ptr @"$Vector.at.781"(ptr %36, i64 %38)
+  %40 = getelementptr %187, ptr %39, i32 0, i32 2
   ret ptr %40
 
 dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.778"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.780"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %94, align 8
   %4 = alloca %94, align 8
@@ -88196,7 +88482,7 @@ entry:
   store i64 %2, ptr %7, align 8
   store i64 %3, ptr %hash, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %184, ptr %8, i32 0, i32 1
+  %9 = getelementptr %185, ptr %8, i32 0, i32 1
   %10 = getelementptr %11, ptr %9, i32 0, i32 1
   %11 = load i64, ptr %10, align 8
   %12 = sub i64 %11, 1
@@ -88209,7 +88495,7 @@ entry:
 
 condition:                                        ; preds = %merge2, %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %184, ptr %16, i32 0, i32 1
+  %17 = getelementptr %185, ptr %16, i32 0, i32 1
   %18 = getelementptr %11, ptr %17, i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   %20 = load i64, ptr %position, align 8
@@ -88222,19 +88508,19 @@ condition:                                        ; preds = %merge2, %entry
 
 whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %184, ptr %26, i32 0, i32 0
+  %27 = getelementptr %185, ptr %26, i32 0, i32 0
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %184, ptr %28, i32 0, i32 1
+  %29 = getelementptr %185, ptr %28, i32 0, i32 1
   %30 = getelementptr %11, ptr %29, i32 0, i32 0
   %31 = load ptr, ptr %30, align 8
   %32 = load i64, ptr %position, align 8
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.779"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.781"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
-  %38 = getelementptr %186, ptr %37, i32 0, i32 1
+  %38 = getelementptr %187, ptr %37, i32 0, i32 1
   %39 = load i64, ptr %38, align 8
   %40 = load i64, ptr %hash, align 8
   %41 = icmp eq i64 %39, %40
@@ -88248,7 +88534,7 @@ then:                                             ; preds = %and.lhs.true
 
 and.lhs.true:                                     ; preds = %whilebody
   %45 = load ptr, ptr %entry1, align 8
-  %46 = getelementptr %186, ptr %45, i32 0, i32 0
+  %46 = getelementptr %187, ptr %45, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %key, i64 16, i1 false)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %46, i64 16, i1 false)
   %47 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
@@ -88287,7 +88573,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.779"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.781"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %48, align 8
   %index = alloca i64, align 8
@@ -88310,16 +88596,16 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %then
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %185, ptr %8, i32 0, i32 0
+  %9 = getelementptr %186, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = load i64, ptr %index, align 8
-  %12 = getelementptr %186, ptr %10, i64 %11
+  %12 = getelementptr %187, ptr %10, i64 %11
   ret ptr %12
 
 or.lhs.false:                                     ; preds = %entry
   %13 = load i64, ptr %index, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %185, ptr %14, i32 0, i32 1
+  %15 = getelementptr %186, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = icmp sge i64 %13, %16
   %18 = zext i1 %17 to i8
@@ -88330,12 +88616,12 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Map.insert.780"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.782"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
-  %4 = alloca %186, align 8
-  %5 = alloca %186, align 8
-  %6 = alloca %187, align 8
-  %"<structcast>" = alloca %187, align 8
+  %4 = alloca %187, align 8
+  %5 = alloca %187, align 8
+  %6 = alloca %188, align 8
+  %"<structcast>" = alloca %188, align 8
   %position = alloca i64, align 8
   %7 = alloca %94, align 8
   %hash = alloca i64, align 8
@@ -88351,11 +88637,11 @@ entry:
   store i64 %3, ptr %value, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %184, ptr %12, i32 0, i32 0
-  %14 = getelementptr %185, ptr %13, i32 0, i32 1
+  %13 = getelementptr %185, ptr %12, i32 0, i32 0
+  %14 = getelementptr %186, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.781"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.783"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -88384,10 +88670,10 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call i64 @"$Map.position.778"(ptr %25, i64 %28, i64 %30, i64 %26)
+  %31 = call i64 @"$Map.position.780"(ptr %25, i64 %28, i64 %30, i64 %26)
   store i64 %31, ptr %position, align 8
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %184, ptr %32, i32 0, i32 1
+  %33 = getelementptr %185, ptr %32, i32 0, i32 1
   %34 = getelementptr %11, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
   %36 = load i64, ptr %position, align 8
@@ -88401,17 +88687,17 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %42 = load i64, ptr %value, align 8
   %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %184, ptr %43, i32 0, i32 0
+  %44 = getelementptr %185, ptr %43, i32 0, i32 0
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %184, ptr %45, i32 0, i32 1
+  %46 = getelementptr %185, ptr %45, i32 0, i32 1
   %47 = getelementptr %11, ptr %46, i32 0, i32 0
   %48 = load ptr, ptr %47, align 8
   %49 = load i64, ptr %position, align 8
   %50 = getelementptr i32, ptr %48, i64 %49
   %51 = load i32, ptr %50, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.779"(ptr %44, i64 %52)
-  %54 = getelementptr %186, ptr %53, i32 0, i32 2
+  %53 = call ptr @"$Vector.at.781"(ptr %44, i64 %52)
+  %54 = getelementptr %187, ptr %53, i32 0, i32 2
   store i64 %42, ptr %54, align 8
   ret i1 true
 
@@ -88423,32 +88709,32 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead4
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %184, ptr %55, i32 0, i32 0
+  %56 = getelementptr %185, ptr %55, i32 0, i32 0
   %57 = load %94, ptr %key, align 8
   %58 = load i64, ptr %hash, align 8
   %59 = load i64, ptr %value, align 8
-  %60 = getelementptr %187, ptr %6, i32 0, i32 0
+  %60 = getelementptr %188, ptr %6, i32 0, i32 0
   store %94 %57, ptr %60, align 8
-  %61 = getelementptr %187, ptr %6, i32 0, i32 1
+  %61 = getelementptr %188, ptr %6, i32 0, i32 1
   store i64 %58, ptr %61, align 8
-  %62 = getelementptr %187, ptr %6, i32 0, i32 2
+  %62 = getelementptr %188, ptr %6, i32 0, i32 2
   store i64 %59, ptr %62, align 8
-  %63 = load %187, ptr %6, align 8
-  store %187 %63, ptr %"<structcast>", align 8
-  %64 = getelementptr %186, ptr %5, i32 0, i32 0
-  %65 = getelementptr %187, ptr %"<structcast>", i32 0, i32 0
+  %63 = load %188, ptr %6, align 8
+  store %188 %63, ptr %"<structcast>", align 8
+  %64 = getelementptr %187, ptr %5, i32 0, i32 0
+  %65 = getelementptr %188, ptr %"<structcast>", i32 0, i32 0
   %66 = load %94, ptr %65, align 8
   store %94 %66, ptr %64, align 8
-  %67 = getelementptr %186, ptr %5, i32 0, i32 1
-  %68 = getelementptr %187, ptr %"<structcast>", i32 0, i32 1
+  %67 = getelementptr %187, ptr %5, i32 0, i32 1
+  %68 = getelementptr %188, ptr %"<structcast>", i32 0, i32 1
   %69 = load i64, ptr %68, align 8
   store i64 %69, ptr %67, align 8
-  %70 = getelementptr %186, ptr %5, i32 0, i32 2
-  %71 = getelementptr %187, ptr %"<structcast>", i32 0, i32 2
+  %70 = getelementptr %187, ptr %5, i32 0, i32 2
+  %71 = getelementptr %188, ptr %"<structcast>", i32 0, i32 2
   %72 = load i64, ptr %71, align 8
   store i64 %72, ptr %70, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %73 = call zeroext i1 @"$Vector.push.784"(ptr %56, ptr byval(%186) %4)
+  %73 = call zeroext i1 @"$Vector.push.786"(ptr %56, ptr byval(%187) %4)
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %else7, label %then6
@@ -88464,13 +88750,13 @@ else7:                                            ; preds = %merge1
 
 merge5:                                           ; preds = %else7, %dead8
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %184, ptr %76, i32 0, i32 0
-  %78 = getelementptr %185, ptr %77, i32 0, i32 1
+  %77 = getelementptr %185, ptr %76, i32 0, i32 0
+  %78 = getelementptr %186, ptr %77, i32 0, i32 1
   %79 = load i64, ptr %78, align 8
   %80 = sub i64 %79, 1
   %81 = trunc i64 %80 to i32
   %82 = load ptr, ptr %self, align 8
-  %83 = getelementptr %184, ptr %82, i32 0, i32 1
+  %83 = getelementptr %185, ptr %82, i32 0, i32 1
   %84 = getelementptr %11, ptr %83, i32 0, i32 0
   %85 = load ptr, ptr %84, align 8
   %86 = load i64, ptr %position, align 8
@@ -88482,7 +88768,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.781"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.783"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -88510,7 +88796,7 @@ whilebody:                                        ; preds = %condition
 merge:                                            ; preds = %condition
   %10 = load i64, ptr %size, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %184, ptr %11, i32 0, i32 1
+  %12 = getelementptr %185, ptr %11, i32 0, i32 1
   %13 = getelementptr %11, ptr %12, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = icmp sle i64 %10, %14
@@ -88520,9 +88806,9 @@ merge:                                            ; preds = %condition
 
 or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %184, ptr %18, i32 0, i32 0
+  %19 = getelementptr %185, ptr %18, i32 0, i32 0
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.782"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.784"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -88530,7 +88816,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.783"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.785"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -88551,7 +88837,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.782"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.784"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -88561,7 +88847,7 @@ entry:
   store i64 %1, ptr %capacity, align 8
   %2 = load i64, ptr %capacity, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %185, ptr %3, i32 0, i32 2
+  %4 = getelementptr %186, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %4, align 8
   %6 = icmp sle i64 %2, %5
   %7 = zext i1 %6 to i8
@@ -88579,7 +88865,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %185, ptr %9, i32 0, i32 2
+  %10 = getelementptr %186, ptr %9, i32 0, i32 2
   %11 = load i64, ptr %10, align 8
   %12 = mul i64 %11, 2
   store i64 %12, ptr %grown, align 8
@@ -88614,7 +88900,7 @@ else6:                                            ; preds = %merge1
 
 merge4:                                           ; preds = %else6, %then5
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %185, ptr %23, i32 0, i32 0
+  %24 = getelementptr %186, ptr %23, i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
   %26 = load i64, ptr %grown, align 8
   %27 = mul i64 %26, 32
@@ -88638,11 +88924,11 @@ else9:                                            ; preds = %merge4
 merge7:                                           ; preds = %else9, %dead10
   %33 = load ptr, ptr %data, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %185, ptr %34, i32 0, i32 0
+  %35 = getelementptr %186, ptr %34, i32 0, i32 0
   store ptr %33, ptr %35, align 8
   %36 = load i64, ptr %grown, align 8
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %185, ptr %37, i32 0, i32 2
+  %38 = getelementptr %186, ptr %37, i32 0, i32 2
   store i64 %36, ptr %38, align 8
   ret i1 true
 
@@ -88650,7 +88936,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.783"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.785"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %94, align 8
   %entry6 = alloca ptr, align 8
@@ -88661,7 +88947,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %size, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %184, ptr %3, i32 0, i32 1
+  %4 = getelementptr %185, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %size, align 8
   %6 = call zeroext i1 @"$Vector.resize"(ptr %4, i64 %5)
   %7 = zext i1 %6 to i8
@@ -88693,7 +88979,7 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %184, ptr %16, i32 0, i32 1
+  %17 = getelementptr %185, ptr %16, i32 0, i32 1
   %18 = getelementptr %11, ptr %17, i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   %20 = load i64, ptr %i, align 8
@@ -88705,8 +88991,8 @@ forbody:                                          ; preds = %forcond
 
 merge1:                                           ; preds = %forcond
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %184, ptr %23, i32 0, i32 0
-  %25 = getelementptr %185, ptr %24, i32 0, i32 1
+  %24 = getelementptr %185, ptr %23, i32 0, i32 0
+  %25 = getelementptr %186, ptr %24, i32 0, i32 1
   %26 = load i64, ptr %25, align 8
   store i64 0, ptr %i2, align 8
   br label %forcond3
@@ -88722,28 +89008,28 @@ forcond3:                                         ; preds = %forbody4, %merge1
 
 forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %184, ptr %33, i32 0, i32 0
+  %34 = getelementptr %185, ptr %33, i32 0, i32 0
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.779"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.781"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %184, ptr %39, i32 0, i32 1
+  %40 = getelementptr %185, ptr %39, i32 0, i32 1
   %41 = getelementptr %11, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %entry6, align 8
-  %45 = getelementptr %186, ptr %44, i32 0, i32 0
+  %45 = getelementptr %187, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %entry6, align 8
-  %47 = getelementptr %186, ptr %46, i32 0, i32 1
+  %47 = getelementptr %187, ptr %46, i32 0, i32 1
   %48 = load i64, ptr %47, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %45, i64 16, i1 false)
   %49 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.778"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.780"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -88757,18 +89043,18 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.784"(ptr %0, ptr byval(%186) %1) {
+define internal zeroext i1 @"$Vector.push.786"(ptr %0, ptr byval(%187) %1) {
 entry:
-  %value = alloca %186, align 8
+  %value = alloca %187, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %value, ptr align 8 %1, i64 32, i1 false)
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %185, ptr %3, i32 0, i32 1
+  %4 = getelementptr %186, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.782"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.784"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -88784,19 +89070,19 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %185, ptr %10, i32 0, i32 0
+  %11 = getelementptr %186, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %185, ptr %13, i32 0, i32 1
+  %14 = getelementptr %186, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = getelementptr %186, ptr %12, i64 %15
+  %16 = getelementptr %187, ptr %12, i64 %15
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %value, i64 32, i1 false)
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %185, ptr %17, i32 0, i32 1
+  %18 = getelementptr %186, ptr %17, i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   %20 = add i64 %19, 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %185, ptr %21, i32 0, i32 1
+  %22 = getelementptr %186, ptr %21, i32 0, i32 1
   store i64 %20, ptr %22, align 8
   ret i1 true
 
@@ -88804,18 +89090,18 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.785"(ptr %0) {
+define internal void @"$Map.clear.787"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %1 = alloca %48, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %184, ptr %2, i32 0, i32 0
-  call void @"$Vector.clear.786"(ptr %3)
+  %3 = getelementptr %185, ptr %2, i32 0, i32 0
+  call void @"$Vector.clear.788"(ptr %3)
   %4 = load %48, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %184, ptr %5, i32 0, i32 1
+  %6 = getelementptr %185, ptr %5, i32 0, i32 1
   %7 = getelementptr %11, ptr %6, i32 0, i32 1
   %8 = load i64, ptr %7, align 8
   store i64 0, ptr %i, align 8
@@ -88832,7 +89118,7 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %184, ptr %15, i32 0, i32 1
+  %16 = getelementptr %185, ptr %15, i32 0, i32 1
   %17 = getelementptr %11, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
   %19 = load i64, ptr %i, align 8
@@ -88846,34 +89132,17 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Vector.clear.786"(ptr %0) {
+define internal void @"$Vector.clear.788"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %185, ptr %1, i32 0, i32 1
+  %2 = getelementptr %186, ptr %1, i32 0, i32 1
   store i64 0, ptr %2, align 8
   ret void
 }
 
-define internal void @"$Map.free.787"(ptr %0) {
-entry:
-  %1 = alloca %48, align 8
-  %2 = alloca %48, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %184, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.788"(ptr %4)
-  %5 = load %48, ptr %2, align 1
-  %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %184, ptr %6, i32 0, i32 1
-  call void @"$Vector.free"(ptr %7)
-  %8 = load %48, ptr %1, align 1
-  ret void
-}
-
-define internal void @"$Vector.free.788"(ptr %0) {
+define internal void @"$Map.free.789"(ptr %0) {
 entry:
   %1 = alloca %48, align 8
   %2 = alloca %48, align 8
@@ -88881,11 +89150,28 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %185, ptr %3, i32 0, i32 0
+  call void @"$Vector.free.790"(ptr %4)
+  %5 = load %48, ptr %2, align 1
+  %6 = load ptr, ptr %self, align 8
+  %7 = getelementptr %185, ptr %6, i32 0, i32 1
+  call void @"$Vector.free"(ptr %7)
+  %8 = load %48, ptr %1, align 1
+  ret void
+}
+
+define internal void @"$Vector.free.790"(ptr %0) {
+entry:
+  %1 = alloca %48, align 8
+  %2 = alloca %48, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %186, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   call void @free(ptr %5)
   %6 = load %48, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.775"(ptr %7)
+  call void @"$Vector.init.777"(ptr %7)
   %8 = load %48, ptr %1, align 1
   ret void
 }
@@ -88895,13 +89181,13 @@ entry:
   %6 = alloca %48, align 8
   %7 = alloca %94, align 8
   %8 = alloca %94, align 8
-  %9 = alloca %188, align 8
-  %"<structcast>4" = alloca %188, align 8
+  %9 = alloca %189, align 8
+  %"<structcast>4" = alloca %189, align 8
   %code = alloca i32, align 4
   %10 = alloca %94, align 8
   %11 = alloca %94, align 8
-  %12 = alloca %189, align 8
-  %"<structcast>" = alloca %189, align 8
+  %12 = alloca %190, align 8
+  %"<structcast>" = alloca %190, align 8
   %compiled = alloca %113, align 8
   %message = alloca ptr, align 8
   %is_match = alloca ptr, align 8
@@ -88919,18 +89205,18 @@ entry:
   store i32 0, ptr %13, align 4
   %14 = load ptr, ptr %pattern, align 8
   %15 = load i64, ptr %pattern_size, align 8
-  %16 = getelementptr %189, ptr %12, i32 0, i32 0
+  %16 = getelementptr %190, ptr %12, i32 0, i32 0
   store ptr %14, ptr %16, align 8
-  %17 = getelementptr %189, ptr %12, i32 0, i32 1
+  %17 = getelementptr %190, ptr %12, i32 0, i32 1
   store i64 %15, ptr %17, align 8
-  %18 = load %189, ptr %12, align 8
-  store %189 %18, ptr %"<structcast>", align 8
+  %18 = load %190, ptr %12, align 8
+  store %190 %18, ptr %"<structcast>", align 8
   %19 = getelementptr %94, ptr %11, i32 0, i32 0
-  %20 = getelementptr %189, ptr %"<structcast>", i32 0, i32 0
+  %20 = getelementptr %190, ptr %"<structcast>", i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %19, align 8
   %22 = getelementptr %94, ptr %11, i32 0, i32 1
-  %23 = getelementptr %189, ptr %"<structcast>", i32 0, i32 1
+  %23 = getelementptr %190, ptr %"<structcast>", i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   store i64 %24, ptr %22, align 8
   %25 = load ptr, ptr %message, align 8
@@ -88960,18 +89246,18 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %36 = load ptr, ptr %value, align 8
   %37 = load i64, ptr %value_size, align 8
-  %38 = getelementptr %188, ptr %9, i32 0, i32 0
+  %38 = getelementptr %189, ptr %9, i32 0, i32 0
   store ptr %36, ptr %38, align 8
-  %39 = getelementptr %188, ptr %9, i32 0, i32 1
+  %39 = getelementptr %189, ptr %9, i32 0, i32 1
   store i64 %37, ptr %39, align 8
-  %40 = load %188, ptr %9, align 8
-  store %188 %40, ptr %"<structcast>4", align 8
+  %40 = load %189, ptr %9, align 8
+  store %189 %40, ptr %"<structcast>4", align 8
   %41 = getelementptr %94, ptr %8, i32 0, i32 0
-  %42 = getelementptr %188, ptr %"<structcast>4", i32 0, i32 0
+  %42 = getelementptr %189, ptr %"<structcast>4", i32 0, i32 0
   %43 = load ptr, ptr %42, align 8
   store ptr %43, ptr %41, align 8
   %44 = getelementptr %94, ptr %8, i32 0, i32 1
-  %45 = getelementptr %188, ptr %"<structcast>4", i32 0, i32 1
+  %45 = getelementptr %189, ptr %"<structcast>4", i32 0, i32 1
   %46 = load i64, ptr %45, align 8
   store i64 %46, ptr %44, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %7, ptr align 8 %8, i64 16, i1 false)
@@ -89008,8 +89294,8 @@ entry:
   %code = alloca i32, align 4
   %5 = alloca %94, align 8
   %6 = alloca %94, align 8
-  %7 = alloca %190, align 8
-  %"<structcast>" = alloca %190, align 8
+  %7 = alloca %191, align 8
+  %"<structcast>" = alloca %191, align 8
   %8 = alloca %48, align 8
   %9 = alloca %48, align 8
   %rules = alloca %7, align 8
@@ -89026,18 +89312,18 @@ entry:
   %11 = load %48, ptr %8, align 1
   %12 = load ptr, ptr %data, align 8
   %13 = load i64, ptr %size, align 8
-  %14 = getelementptr %190, ptr %7, i32 0, i32 0
+  %14 = getelementptr %191, ptr %7, i32 0, i32 0
   store ptr %12, ptr %14, align 8
-  %15 = getelementptr %190, ptr %7, i32 0, i32 1
+  %15 = getelementptr %191, ptr %7, i32 0, i32 1
   store i64 %13, ptr %15, align 8
-  %16 = load %190, ptr %7, align 8
-  store %190 %16, ptr %"<structcast>", align 8
+  %16 = load %191, ptr %7, align 8
+  store %191 %16, ptr %"<structcast>", align 8
   %17 = getelementptr %94, ptr %6, i32 0, i32 0
-  %18 = getelementptr %190, ptr %"<structcast>", i32 0, i32 0
+  %18 = getelementptr %191, ptr %"<structcast>", i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   store ptr %19, ptr %17, align 8
   %20 = getelementptr %94, ptr %6, i32 0, i32 1
-  %21 = getelementptr %190, ptr %"<structcast>", i32 0, i32 1
+  %21 = getelementptr %191, ptr %"<structcast>", i32 0, i32 1
   %22 = load i64, ptr %21, align 8
   store i64 %22, ptr %20, align 8
   %23 = load ptr, ptr %message, align 8
@@ -89064,8 +89350,8 @@ entry:
   %code1 = alloca i32, align 4
   %from = alloca %101, align 8
   %5 = alloca %101, align 8
-  %6 = alloca %191, align 8
-  %"<structcast>" = alloca %191, align 8
+  %6 = alloca %192, align 8
+  %"<structcast>" = alloca %192, align 8
   %code = alloca i32, align 4
   %7 = alloca %94, align 8
   %parsed = alloca %6, align 8
@@ -89087,7 +89373,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.789", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.791", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -89110,30 +89396,30 @@ merge:                                            ; preds = %else, %dead
   %23 = load ptr, ptr %document, align 8
   %24 = call ptr @"$Document.root"(ptr %23)
   %25 = load ptr, ptr %message, align 8
-  %26 = getelementptr %191, ptr %6, i32 0, i32 0
+  %26 = getelementptr %192, ptr %6, i32 0, i32 0
   store ptr %22, ptr %26, align 8
-  %27 = getelementptr %191, ptr %6, i32 0, i32 1
+  %27 = getelementptr %192, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
-  %28 = getelementptr %191, ptr %6, i32 0, i32 2
-  store ptr @"$string.789", ptr %28, align 8
-  %29 = getelementptr %191, ptr %6, i32 0, i32 3
+  %28 = getelementptr %192, ptr %6, i32 0, i32 2
+  store ptr @"$string.791", ptr %28, align 8
+  %29 = getelementptr %192, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
-  %30 = load %191, ptr %6, align 8
-  store %191 %30, ptr %"<structcast>", align 8
+  %30 = load %192, ptr %6, align 8
+  store %192 %30, ptr %"<structcast>", align 8
   %31 = getelementptr %101, ptr %5, i32 0, i32 0
-  %32 = getelementptr %191, ptr %"<structcast>", i32 0, i32 0
+  %32 = getelementptr %192, ptr %"<structcast>", i32 0, i32 0
   %33 = load ptr, ptr %32, align 8
   store ptr %33, ptr %31, align 8
   %34 = getelementptr %101, ptr %5, i32 0, i32 1
-  %35 = getelementptr %191, ptr %"<structcast>", i32 0, i32 1
+  %35 = getelementptr %192, ptr %"<structcast>", i32 0, i32 1
   %36 = load ptr, ptr %35, align 8
   store ptr %36, ptr %34, align 8
   %37 = getelementptr %101, ptr %5, i32 0, i32 2
-  %38 = getelementptr %191, ptr %"<structcast>", i32 0, i32 2
+  %38 = getelementptr %192, ptr %"<structcast>", i32 0, i32 2
   %39 = load ptr, ptr %38, align 8
   store ptr %39, ptr %37, align 8
   %40 = getelementptr %101, ptr %5, i32 0, i32 3
-  %41 = getelementptr %191, ptr %"<structcast>", i32 0, i32 3
+  %41 = getelementptr %192, ptr %"<structcast>", i32 0, i32 3
   %42 = load ptr, ptr %41, align 8
   store ptr %42, ptr %40, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %from, ptr align 8 %5, i64 32, i1 false)
@@ -89158,7 +89444,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.790")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.792")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -89176,8 +89462,8 @@ entry:
   %code = alloca i32, align 4
   %is_sound = alloca i8, align 1
   %7 = alloca %94, align 8
-  %8 = alloca %192, align 8
-  %"<structcast>" = alloca %192, align 8
+  %8 = alloca %193, align 8
+  %"<structcast>" = alloca %193, align 8
   %reader = alloca %130, align 8
   %9 = alloca %48, align 8
   %10 = alloca %48, align 8
@@ -89210,21 +89496,21 @@ entry:
   %20 = getelementptr %130, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %20, align 8
   %21 = getelementptr %130, ptr %reader, i32 0, i32 4
-  store ptr @"$string.789", ptr %21, align 8
+  store ptr @"$string.791", ptr %21, align 8
   %22 = load ptr, ptr %data, align 8
   %23 = load i64, ptr %size, align 8
-  %24 = getelementptr %192, ptr %8, i32 0, i32 0
+  %24 = getelementptr %193, ptr %8, i32 0, i32 0
   store ptr %22, ptr %24, align 8
-  %25 = getelementptr %192, ptr %8, i32 0, i32 1
+  %25 = getelementptr %193, ptr %8, i32 0, i32 1
   store i64 %23, ptr %25, align 8
-  %26 = load %192, ptr %8, align 8
-  store %192 %26, ptr %"<structcast>", align 8
+  %26 = load %193, ptr %8, align 8
+  store %193 %26, ptr %"<structcast>", align 8
   %27 = getelementptr %94, ptr %7, i32 0, i32 0
-  %28 = getelementptr %192, ptr %"<structcast>", i32 0, i32 0
+  %28 = getelementptr %193, ptr %"<structcast>", i32 0, i32 0
   %29 = load ptr, ptr %28, align 8
   store ptr %29, ptr %27, align 8
   %30 = getelementptr %94, ptr %7, i32 0, i32 1
-  %31 = getelementptr %192, ptr %"<structcast>", i32 0, i32 1
+  %31 = getelementptr %193, ptr %"<structcast>", i32 0, i32 1
   %32 = load i64, ptr %31, align 8
   store i64 %32, ptr %30, align 8
   %33 = getelementptr %130, ptr %reader, i32 0, i32 5
@@ -89260,7 +89546,7 @@ then2:                                            ; preds = %then
   %52 = getelementptr %0, ptr %51, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.791")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.793")
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -89294,8 +89580,8 @@ entry:
   %3 = alloca %48, align 8
   %4 = alloca %94, align 8
   %5 = alloca %94, align 8
-  %6 = alloca %193, align 8
-  %"<structcast>" = alloca %193, align 8
+  %6 = alloca %194, align 8
+  %"<structcast>" = alloca %194, align 8
   %code = alloca i32, align 4
   %7 = alloca %48, align 8
   %document = alloca %98, align 8
@@ -89310,18 +89596,18 @@ entry:
   store i32 0, ptr %code, align 4
   %9 = load ptr, ptr %data, align 8
   %10 = load i64, ptr %size, align 8
-  %11 = getelementptr %193, ptr %6, i32 0, i32 0
+  %11 = getelementptr %194, ptr %6, i32 0, i32 0
   store ptr %9, ptr %11, align 8
-  %12 = getelementptr %193, ptr %6, i32 0, i32 1
+  %12 = getelementptr %194, ptr %6, i32 0, i32 1
   store i64 %10, ptr %12, align 8
-  %13 = load %193, ptr %6, align 8
-  store %193 %13, ptr %"<structcast>", align 8
+  %13 = load %194, ptr %6, align 8
+  store %194 %13, ptr %"<structcast>", align 8
   %14 = getelementptr %94, ptr %5, i32 0, i32 0
-  %15 = getelementptr %193, ptr %"<structcast>", i32 0, i32 0
+  %15 = getelementptr %194, ptr %"<structcast>", i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   store ptr %16, ptr %14, align 8
   %17 = getelementptr %94, ptr %5, i32 0, i32 1
-  %18 = getelementptr %193, ptr %"<structcast>", i32 0, i32 1
+  %18 = getelementptr %194, ptr %"<structcast>", i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   store i64 %19, ptr %17, align 8
   %20 = load ptr, ptr %message, align 8
@@ -89359,8 +89645,8 @@ entry:
   %code = alloca i32, align 4
   %4 = alloca %94, align 8
   %5 = alloca %94, align 8
-  %6 = alloca %194, align 8
-  %"<structcast>" = alloca %194, align 8
+  %6 = alloca %195, align 8
+  %"<structcast>" = alloca %195, align 8
   %7 = alloca %48, align 8
   %document = alloca %98, align 8
   %message = alloca ptr, align 8
@@ -89373,18 +89659,18 @@ entry:
   %8 = load %48, ptr %7, align 1
   %9 = load ptr, ptr %data, align 8
   %10 = load i64, ptr %size, align 8
-  %11 = getelementptr %194, ptr %6, i32 0, i32 0
+  %11 = getelementptr %195, ptr %6, i32 0, i32 0
   store ptr %9, ptr %11, align 8
-  %12 = getelementptr %194, ptr %6, i32 0, i32 1
+  %12 = getelementptr %195, ptr %6, i32 0, i32 1
   store i64 %10, ptr %12, align 8
-  %13 = load %194, ptr %6, align 8
-  store %194 %13, ptr %"<structcast>", align 8
+  %13 = load %195, ptr %6, align 8
+  store %195 %13, ptr %"<structcast>", align 8
   %14 = getelementptr %94, ptr %5, i32 0, i32 0
-  %15 = getelementptr %194, ptr %"<structcast>", i32 0, i32 0
+  %15 = getelementptr %195, ptr %"<structcast>", i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   store ptr %16, ptr %14, align 8
   %17 = getelementptr %94, ptr %5, i32 0, i32 1
-  %18 = getelementptr %194, ptr %"<structcast>", i32 0, i32 1
+  %18 = getelementptr %195, ptr %"<structcast>", i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   store i64 %19, ptr %17, align 8
   %20 = load ptr, ptr %message, align 8
@@ -89393,7 +89679,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.789", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.791", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %48, ptr %3, align 1
@@ -89487,15 +89773,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
-  %"$4498" = alloca i32, align 4
-  %"$4497" = alloca i32, align 4
+  %"$4510" = alloca i32, align 4
+  %"$4509" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4497", align 4
-  store i32 %2, ptr %"$4498", align 4
+  store i32 %1, ptr %"$4509", align 4
+  store i32 %2, ptr %"$4510", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4497", align 4
-  %6 = load i32, ptr %"$4498", align 4
+  %5 = load i32, ptr %"$4509", align 4
+  %6 = load i32, ptr %"$4510", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %48, ptr %3, align 1
   ret void
@@ -89592,15 +89878,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4488" = alloca ptr, align 8
-  %"$4487" = alloca i32, align 4
+  %"$4500" = alloca ptr, align 8
+  %"$4499" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4487", align 4
-  store ptr %2, ptr %"$4488", align 8
+  store i32 %1, ptr %"$4499", align 4
+  store ptr %2, ptr %"$4500", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4487", align 4
-  %5 = load ptr, ptr %"$4488", align 8
+  %4 = load i32, ptr %"$4499", align 4
+  %5 = load ptr, ptr %"$4500", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -89610,12 +89896,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$4501" = alloca i32, align 4
+  %"$4513" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4501", align 4
+  store i32 %1, ptr %"$4513", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4501", align 4
+  %3 = load i32, ptr %"$4513", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -89727,12 +90013,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$4495" = alloca i32, align 4
+  %"$4507" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4495", align 4
+  store i32 %1, ptr %"$4507", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4495", align 4
+  %3 = load i32, ptr %"$4507", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -89742,18 +90028,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$4492" = alloca ptr, align 8
-  %"$4491" = alloca i32, align 4
-  %"$4490" = alloca i32, align 4
+  %"$4504" = alloca ptr, align 8
+  %"$4503" = alloca i32, align 4
+  %"$4502" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4490", align 4
-  store i32 %2, ptr %"$4491", align 4
-  store ptr %3, ptr %"$4492", align 8
+  store i32 %1, ptr %"$4502", align 4
+  store i32 %2, ptr %"$4503", align 4
+  store ptr %3, ptr %"$4504", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4490", align 4
-  %6 = load i32, ptr %"$4491", align 4
-  %7 = load ptr, ptr %"$4492", align 8
+  %5 = load i32, ptr %"$4502", align 4
+  %6 = load i32, ptr %"$4503", align 4
+  %7 = load ptr, ptr %"$4504", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -89764,12 +90050,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4485" = alloca i32, align 4
+  %"$4497" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4485", align 4
+  store i32 %1, ptr %"$4497", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4485", align 4
+  %4 = load i32, ptr %"$4497", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void
@@ -89781,12 +90067,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4483" = alloca i32, align 4
+  %"$4495" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4483", align 4
+  store i32 %1, ptr %"$4495", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4483", align 4
+  %4 = load i32, ptr %"$4495", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void
@@ -89899,14 +90185,14 @@ merge4:                                           ; preds = %else6, %dead11
   %44 = load ptr, ptr %state, align 8
   %45 = load ptr, ptr %message, align 8
   %46 = icmp ne i8 %42, 0
-  %47 = call i32 @"$Loop.prefill.792"(ptr %37, ptr %38, i32 %39, i1 zeroext %46, ptr %43, ptr %44, ptr %45)
+  %47 = call i32 @"$Loop.prefill.794"(ptr %37, ptr %38, i32 %39, i1 zeroext %46, ptr %43, ptr %44, ptr %45)
   ret i32 %47
 
 dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.792"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.794"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -89966,7 +90252,7 @@ then5:                                            ; preds = %then2
   %27 = getelementptr %0, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.739")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.740")
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -89995,7 +90281,7 @@ merge1:                                           ; preds = %else3, %dead
   %39 = load ptr, ptr %result, align 8
   %40 = load ptr, ptr %message, align 8
   %41 = icmp ne i8 %37, 0
-  %42 = call i32 @"$Loop.prefill_in_turn.793"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
+  %42 = call i32 @"$Loop.prefill_in_turn.795"(ptr %34, ptr %35, i32 %36, i1 zeroext %41, ptr %38, ptr %39, ptr %40)
   store i32 %42, ptr %code, align 4
   %43 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %43)
@@ -90007,7 +90293,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.793"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.795"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code16 = alloca i32, align 4
@@ -90015,8 +90301,8 @@ entry:
   %item = alloca ptr, align 8
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
-  %limits = alloca %153, align 8
-  %8 = alloca %153, align 8
+  %limits = alloca %154, align 8
+  %8 = alloca %154, align 8
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %result = alloca ptr, align 8
@@ -90055,7 +90341,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits"(ptr noalias sret(%153) %8, ptr %18)
+  call void @"$Loop.limits"(ptr noalias sret(%154) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -90107,7 +90393,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.794"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.796"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -90132,7 +90418,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.795"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.797"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -90164,7 +90450,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.794"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.796"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %48, align 8
   %6 = alloca %48, align 8
@@ -90214,7 +90500,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %31, ptr %27, i32 0, i32 2
   %29 = getelementptr %32, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.741", i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.742", i32 %30)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -90287,7 +90573,7 @@ then12:                                           ; preds = %merge7
   %65 = getelementptr %31, ptr %64, i32 0, i32 2
   %66 = getelementptr %32, ptr %65, i32 0, i32 2
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.742", i32 %67)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.743", i32 %67)
   br label %merge11
 
 else13:                                           ; preds = %merge7
@@ -90333,7 +90619,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.795"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.797"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -90390,7 +90676,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.796"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.798"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -90418,7 +90704,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.796"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.798"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -90445,7 +90731,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.797"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.799"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -90611,7 +90897,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.797"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.799"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -90628,7 +90914,7 @@ entry:
   %8 = getelementptr %39, ptr %7, i32 0, i32 10
   %9 = getelementptr %26, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.743"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.744"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %31, ptr %12, i32 0, i32 2
@@ -90645,7 +90931,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %31, ptr %20, i32 0, i32 2
   %22 = getelementptr %32, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.743"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.744"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -90664,7 +90950,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %39, ptr %29, i32 0, i32 10
   %31 = getelementptr %26, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.743"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.744"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -90770,14 +91056,14 @@ merge:                                            ; preds = %else, %dead
   %27 = load i32, ptr %num_steps, align 4
   %28 = load ptr, ptr %tokens, align 8
   %29 = load ptr, ptr %message, align 8
-  %30 = call i32 @"$Loop.run_batch_decode.798"(ptr %23, i32 %24, ptr %25, ptr %26, i32 %27, ptr %28, ptr %29)
+  %30 = call i32 @"$Loop.run_batch_decode.800"(ptr %23, i32 %24, ptr %25, ptr %26, i32 %27, ptr %28, ptr %29)
   ret i32 %30
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.798"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.800"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %48, align 8
   %code = alloca i32, align 4
@@ -90825,7 +91111,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.799"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.801"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -90837,7 +91123,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.799"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.801"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -90892,7 +91178,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.800"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.802"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -91017,7 +91303,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %61, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.802"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.804"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -91058,7 +91344,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.803"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.805"(ptr %104, i32 %105, ptr %106)
   %107 = load %48, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -91092,7 +91378,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.805"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.807"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -91122,7 +91408,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.800"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.802"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code36 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -91182,7 +91468,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load i32, ptr %num_states, align 4
   %31 = load i32, ptr %most, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.749", i32 %30, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.750", i32 %30, i32 %31)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -91219,7 +91505,7 @@ then9:                                            ; preds = %then5
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
   %46 = load i32, ptr %num_steps, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.750", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.751", i32 %46)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -91266,7 +91552,7 @@ then17:                                           ; preds = %then13
   %69 = getelementptr %39, ptr %68, i32 0, i32 10
   %70 = getelementptr %26, ptr %69, i32 0, i32 0
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.751", i32 %66, i32 %71)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %65, i64 1024, ptr @"$string.752", i32 %66, i32 %71)
   br label %merge16
 
 else18:                                           ; preds = %then13
@@ -91330,7 +91616,7 @@ then28:                                           ; preds = %then21
   %99 = getelementptr %0, ptr %98, i32 0, i32 0
   %100 = getelementptr [1024 x i8], ptr %99, i32 0, i32 0
   %101 = getelementptr i8, ptr %100, i64 0
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.752")
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.753")
   br label %merge27
 
 else29:                                           ; preds = %then21
@@ -91366,7 +91652,7 @@ forbody:                                          ; preds = %forcond
   %113 = load i32, ptr %i, align 4
   %114 = load i32, ptr %num_steps, align 4
   %115 = load ptr, ptr %message, align 8
-  %116 = call i32 @"$Loop.check_batch_state.801"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
+  %116 = call i32 @"$Loop.check_batch_state.803"(ptr %110, i32 %111, ptr %112, i32 %113, i32 %114, ptr %115)
   store i32 %116, ptr %code, align 4
   %117 = load i32, ptr %code, align 4
   %118 = icmp ne i32 %117, 0
@@ -91420,7 +91706,7 @@ dead41:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.801"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.803"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %target = alloca ptr, align 8
   %i = alloca i32, align 4
@@ -91509,7 +91795,7 @@ then6:                                            ; preds = %then3
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = load i32, ptr %index, align 4
   %50 = load i32, ptr %i, align 4
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.753", i32 %49, i32 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.754", i32 %49, i32 %50)
   br label %merge5
 
 else7:                                            ; preds = %then3
@@ -91536,7 +91822,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.802"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.804"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -91613,7 +91899,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.803"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.805"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %48, align 8
   %i2 = alloca i32, align 4
@@ -91661,7 +91947,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.804"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.806"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %48, ptr %4, align 1
   br label %merge1
 
@@ -91705,7 +91991,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.804"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.806"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %48, ptr %3, align 1
   br label %merge6
 
@@ -91721,7 +92007,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.804"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.806"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %48, align 8
   %4 = alloca %48, align 8
@@ -91797,7 +92083,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.805"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.807"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %target7 = alloca ptr, align 8
@@ -91881,7 +92167,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %11, ptr %50, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
   %53 = sub i64 %52, 1
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.754", i32 %48, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.755", i32 %48, i64 %53)
   br label %merge2
 
 else4:                                            ; preds = %then
@@ -91928,7 +92214,7 @@ then9:                                            ; preds = %then5
   %79 = getelementptr %11, ptr %78, i32 0, i32 1
   %80 = load i64, ptr %79, align 8
   %81 = sub i64 %80, 1
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.755", i32 %76, i64 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.756", i32 %76, i64 %81)
   br label %merge8
 
 else10:                                           ; preds = %then5
@@ -92015,8 +92301,8 @@ entry:
   %7 = alloca %26, align 8
   %8 = alloca %26, align 8
   %step = alloca %39, align 8
-  %o = alloca %180, align 8
-  %9 = alloca %180, align 8
+  %o = alloca %181, align 8
+  %9 = alloca %181, align 8
   %num_outputs = alloca i32, align 4
   %message = alloca ptr, align 8
   %times_ns = alloca ptr, align 8
@@ -92037,7 +92323,7 @@ entry:
   %15 = load i32, ptr %context, align 4
   %16 = load i32, ptr %num_outputs, align 4
   %17 = add i32 %15, %16
-  call void @"$measured_options"(ptr noalias sret(%180) %9, i32 %14, i32 %17)
+  call void @"$measured_options"(ptr noalias sret(%181) %9, i32 %14, i32 %17)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %o, ptr align 4 %9, i64 52, i1 false)
   call void @"$shape_of"(ptr noalias sret(%26) %8, ptr %o)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %7, ptr align 4 %8, i64 28, i1 false)
@@ -92087,27 +92373,27 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$measured_options"(ptr noalias sret(%180) %0, i32 %1, i32 %2) {
+define internal void @"$measured_options"(ptr noalias sret(%181) %0, i32 %1, i32 %2) {
 entry:
-  %o = alloca %180, align 8
+  %o = alloca %181, align 8
   %max_seq = alloca i32, align 4
   %num_sequences = alloca i32, align 4
   store i32 %1, ptr %num_sequences, align 4
   store i32 %2, ptr %max_seq, align 4
-  %3 = getelementptr %180, ptr %o, i32 0, i32 1
+  %3 = getelementptr %181, ptr %o, i32 0, i32 1
   store i32 16, ptr %3, align 4
   %4 = load i32, ptr %max_seq, align 4
-  %5 = getelementptr %180, ptr %o, i32 0, i32 2
+  %5 = getelementptr %181, ptr %o, i32 0, i32 2
   store i32 %4, ptr %5, align 4
   %6 = load i32, ptr %num_sequences, align 4
-  %7 = getelementptr %180, ptr %o, i32 0, i32 3
+  %7 = getelementptr %181, ptr %o, i32 0, i32 3
   store i32 %6, ptr %7, align 4
-  %8 = getelementptr %180, ptr %o, i32 0, i32 4
+  %8 = getelementptr %181, ptr %o, i32 0, i32 4
   store i32 8192, ptr %8, align 4
   %9 = load i32, ptr %num_sequences, align 4
-  %10 = getelementptr %180, ptr %o, i32 0, i32 6
+  %10 = getelementptr %181, ptr %o, i32 0, i32 6
   store i32 %9, ptr %10, align 4
-  %11 = getelementptr %180, ptr %o, i32 0, i32 9
+  %11 = getelementptr %181, ptr %o, i32 0, i32 9
   store i32 151552, ptr %11, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %o, i64 52, i1 false)
   ret void
@@ -92158,14 +92444,14 @@ define internal i32 @"$measure_on"(ptr %0, ptr %1, i32 %2, i32 %3, i32 %4, ptr %
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
-  %limits = alloca %153, align 8
-  %7 = alloca %153, align 8
-  %8 = alloca %195, align 8
-  %"<structcast>1" = alloca %195, align 8
+  %limits = alloca %154, align 8
+  %7 = alloca %154, align 8
+  %8 = alloca %196, align 8
+  %"<structcast>1" = alloca %196, align 8
   %chosen = alloca %34, align 8
   %9 = alloca %34, align 8
-  %10 = alloca %196, align 8
-  %"<structcast>" = alloca %196, align 8
+  %10 = alloca %197, align 8
+  %"<structcast>" = alloca %197, align 8
   %num_pages = alloca i32, align 4
   %shape = alloca %26, align 8
   %message = alloca ptr, align 8
@@ -92188,7 +92474,7 @@ entry:
   %14 = getelementptr %39, ptr %13, i32 0, i32 10
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %shape, ptr align 4 %14, i64 28, i1 false)
   %15 = load ptr, ptr %o, align 8
-  %16 = getelementptr %180, ptr %15, i32 0, i32 3
+  %16 = getelementptr %181, ptr %15, i32 0, i32 3
   %17 = load i32, ptr %16, align 4
   %18 = getelementptr %26, ptr %shape, i32 0, i32 2
   %19 = load i32, ptr %18, align 4
@@ -92196,104 +92482,104 @@ entry:
   store i32 %20, ptr %num_pages, align 4
   %21 = load i32, ptr %num_pages, align 4
   %22 = load ptr, ptr %o, align 8
-  %23 = getelementptr %180, ptr %22, i32 0, i32 1
+  %23 = getelementptr %181, ptr %22, i32 0, i32 1
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %o, align 8
-  %26 = getelementptr %180, ptr %25, i32 0, i32 2
+  %26 = getelementptr %181, ptr %25, i32 0, i32 2
   %27 = load i32, ptr %26, align 4
   %28 = load ptr, ptr %o, align 8
-  %29 = getelementptr %180, ptr %28, i32 0, i32 3
+  %29 = getelementptr %181, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
   %31 = load ptr, ptr %o, align 8
-  %32 = getelementptr %180, ptr %31, i32 0, i32 3
+  %32 = getelementptr %181, ptr %31, i32 0, i32 3
   %33 = load i32, ptr %32, align 4
-  %34 = getelementptr %196, ptr %10, i32 0, i32 0
+  %34 = getelementptr %197, ptr %10, i32 0, i32 0
   store i32 %21, ptr %34, align 4
-  %35 = getelementptr %196, ptr %10, i32 0, i32 1
+  %35 = getelementptr %197, ptr %10, i32 0, i32 1
   store i32 %24, ptr %35, align 4
-  %36 = getelementptr %196, ptr %10, i32 0, i32 2
+  %36 = getelementptr %197, ptr %10, i32 0, i32 2
   store i32 %27, ptr %36, align 4
-  %37 = getelementptr %196, ptr %10, i32 0, i32 3
+  %37 = getelementptr %197, ptr %10, i32 0, i32 3
   store i32 %30, ptr %37, align 4
-  %38 = getelementptr %196, ptr %10, i32 0, i32 4
+  %38 = getelementptr %197, ptr %10, i32 0, i32 4
   store i32 0, ptr %38, align 4
-  %39 = getelementptr %196, ptr %10, i32 0, i32 5
+  %39 = getelementptr %197, ptr %10, i32 0, i32 5
   store i32 %33, ptr %39, align 4
-  %40 = getelementptr %196, ptr %10, i32 0, i32 6
+  %40 = getelementptr %197, ptr %10, i32 0, i32 6
   store i8 1, ptr %40, align 1
-  %41 = load %196, ptr %10, align 4
-  store %196 %41, ptr %"<structcast>", align 4
+  %41 = load %197, ptr %10, align 4
+  store %197 %41, ptr %"<structcast>", align 4
   %42 = getelementptr %34, ptr %9, i32 0, i32 0
-  %43 = getelementptr %196, ptr %"<structcast>", i32 0, i32 0
+  %43 = getelementptr %197, ptr %"<structcast>", i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   store i32 %44, ptr %42, align 4
   %45 = getelementptr %34, ptr %9, i32 0, i32 1
-  %46 = getelementptr %196, ptr %"<structcast>", i32 0, i32 1
+  %46 = getelementptr %197, ptr %"<structcast>", i32 0, i32 1
   %47 = load i32, ptr %46, align 4
   store i32 %47, ptr %45, align 4
   %48 = getelementptr %34, ptr %9, i32 0, i32 2
-  %49 = getelementptr %196, ptr %"<structcast>", i32 0, i32 2
+  %49 = getelementptr %197, ptr %"<structcast>", i32 0, i32 2
   %50 = load i32, ptr %49, align 4
   store i32 %50, ptr %48, align 4
   %51 = getelementptr %34, ptr %9, i32 0, i32 3
-  %52 = getelementptr %196, ptr %"<structcast>", i32 0, i32 3
+  %52 = getelementptr %197, ptr %"<structcast>", i32 0, i32 3
   %53 = load i32, ptr %52, align 4
   store i32 %53, ptr %51, align 4
   %54 = getelementptr %34, ptr %9, i32 0, i32 4
-  %55 = getelementptr %196, ptr %"<structcast>", i32 0, i32 4
+  %55 = getelementptr %197, ptr %"<structcast>", i32 0, i32 4
   %56 = load i32, ptr %55, align 4
   store i32 %56, ptr %54, align 4
   %57 = getelementptr %34, ptr %9, i32 0, i32 5
-  %58 = getelementptr %196, ptr %"<structcast>", i32 0, i32 5
+  %58 = getelementptr %197, ptr %"<structcast>", i32 0, i32 5
   %59 = load i32, ptr %58, align 4
   store i32 %59, ptr %57, align 4
   %60 = getelementptr %34, ptr %9, i32 0, i32 6
-  %61 = getelementptr %196, ptr %"<structcast>", i32 0, i32 6
+  %61 = getelementptr %197, ptr %"<structcast>", i32 0, i32 6
   %62 = load i8, ptr %61, align 1
   store i8 %62, ptr %60, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %chosen, ptr align 4 %9, i64 28, i1 false)
   %63 = load ptr, ptr %o, align 8
-  %64 = getelementptr %180, ptr %63, i32 0, i32 9
+  %64 = getelementptr %181, ptr %63, i32 0, i32 9
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %o, align 8
-  %67 = getelementptr %180, ptr %66, i32 0, i32 2
+  %67 = getelementptr %181, ptr %66, i32 0, i32 2
   %68 = load i32, ptr %67, align 4
   %69 = getelementptr %26, ptr %shape, i32 0, i32 4
   %70 = load i32, ptr %69, align 4
   %71 = load ptr, ptr %o, align 8
-  %72 = getelementptr %180, ptr %71, i32 0, i32 1
+  %72 = getelementptr %181, ptr %71, i32 0, i32 1
   %73 = load i32, ptr %72, align 4
   %74 = load i32, ptr %num_pages, align 4
-  %75 = getelementptr %195, ptr %8, i32 0, i32 0
+  %75 = getelementptr %196, ptr %8, i32 0, i32 0
   store i32 %65, ptr %75, align 4
-  %76 = getelementptr %195, ptr %8, i32 0, i32 1
+  %76 = getelementptr %196, ptr %8, i32 0, i32 1
   store i32 %68, ptr %76, align 4
-  %77 = getelementptr %195, ptr %8, i32 0, i32 2
+  %77 = getelementptr %196, ptr %8, i32 0, i32 2
   store i32 %70, ptr %77, align 4
-  %78 = getelementptr %195, ptr %8, i32 0, i32 3
+  %78 = getelementptr %196, ptr %8, i32 0, i32 3
   store i32 %73, ptr %78, align 4
-  %79 = getelementptr %195, ptr %8, i32 0, i32 4
+  %79 = getelementptr %196, ptr %8, i32 0, i32 4
   store i32 %74, ptr %79, align 4
-  %80 = load %195, ptr %8, align 4
-  store %195 %80, ptr %"<structcast>1", align 4
-  %81 = getelementptr %153, ptr %7, i32 0, i32 0
-  %82 = getelementptr %195, ptr %"<structcast>1", i32 0, i32 0
+  %80 = load %196, ptr %8, align 4
+  store %196 %80, ptr %"<structcast>1", align 4
+  %81 = getelementptr %154, ptr %7, i32 0, i32 0
+  %82 = getelementptr %196, ptr %"<structcast>1", i32 0, i32 0
   %83 = load i32, ptr %82, align 4
   store i32 %83, ptr %81, align 4
-  %84 = getelementptr %153, ptr %7, i32 0, i32 1
-  %85 = getelementptr %195, ptr %"<structcast>1", i32 0, i32 1
+  %84 = getelementptr %154, ptr %7, i32 0, i32 1
+  %85 = getelementptr %196, ptr %"<structcast>1", i32 0, i32 1
   %86 = load i32, ptr %85, align 4
   store i32 %86, ptr %84, align 4
-  %87 = getelementptr %153, ptr %7, i32 0, i32 2
-  %88 = getelementptr %195, ptr %"<structcast>1", i32 0, i32 2
+  %87 = getelementptr %154, ptr %7, i32 0, i32 2
+  %88 = getelementptr %196, ptr %"<structcast>1", i32 0, i32 2
   %89 = load i32, ptr %88, align 4
   store i32 %89, ptr %87, align 4
-  %90 = getelementptr %153, ptr %7, i32 0, i32 3
-  %91 = getelementptr %195, ptr %"<structcast>1", i32 0, i32 3
+  %90 = getelementptr %154, ptr %7, i32 0, i32 3
+  %91 = getelementptr %196, ptr %"<structcast>1", i32 0, i32 3
   %92 = load i32, ptr %91, align 4
   store i32 %92, ptr %90, align 4
-  %93 = getelementptr %153, ptr %7, i32 0, i32 4
-  %94 = getelementptr %195, ptr %"<structcast>1", i32 0, i32 4
+  %93 = getelementptr %154, ptr %7, i32 0, i32 4
+  %94 = getelementptr %196, ptr %"<structcast>1", i32 0, i32 4
   %95 = load i32, ptr %94, align 4
   store i32 %95, ptr %93, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %7, i64 20, i1 false)
@@ -92323,7 +92609,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %107 = load ptr, ptr %self, align 8
   %108 = load ptr, ptr %o, align 8
-  %109 = getelementptr %180, ptr %108, i32 0, i32 3
+  %109 = getelementptr %181, ptr %108, i32 0, i32 3
   %110 = load i32, ptr %109, align 4
   %111 = load i32, ptr %context, align 4
   %112 = load i32, ptr %num_outputs, align 4
@@ -92349,7 +92635,7 @@ else5:                                            ; preds = %merge
 merge3:                                           ; preds = %else5, %dead6
   %120 = load ptr, ptr %self, align 8
   %121 = load ptr, ptr %o, align 8
-  %122 = getelementptr %180, ptr %121, i32 0, i32 3
+  %122 = getelementptr %181, ptr %121, i32 0, i32 3
   %123 = load i32, ptr %122, align 4
   %124 = load i32, ptr %num_steps, align 4
   %125 = load ptr, ptr %times_ns, align 8
@@ -92628,7 +92914,7 @@ then4:                                            ; preds = %then
   %62 = getelementptr %39, ptr %61, i32 0, i32 1
   %63 = load i32, ptr %62, align 4
   %64 = load i32, ptr %num_sequences, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.807", i32 %58, i32 %63, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.809", i32 %58, i32 %63, i32 %64)
   br label %merge3
 
 else5:                                            ; preds = %then
@@ -92713,7 +92999,7 @@ merge:                                            ; preds = %forcond
   %34 = load %48, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %33, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.806"(ptr %36)
+  call void @"$Vector.clear.808"(ptr %36)
   %37 = load %48, ptr %1, align 1
   ret void
 }
@@ -92740,7 +93026,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.806"(ptr %0) {
+define internal void @"$Vector.clear.808"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

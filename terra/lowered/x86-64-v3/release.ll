@@ -96,23 +96,24 @@ target triple = "x86_64-pc-linux-gnu"
 %90 = type { ptr, i32, i32, i32, ptr, i32, i32 }
 %91 = type { %92, i64, i8 }
 %92 = type { ptr, i32, ptr, ptr }
-%93 = type { [16 x i64] }
-%94 = type { i32, i32, i32, i32, i32 }
-%95 = type { i32, float }
-%96 = type { ptr, i64, i64 }
-%97 = type { i32, i32, i32, ptr, ptr, ptr, %86, %78, ptr, [2 x ptr], [2 x ptr], ptr, i32, ptr, i8, i8, %88, ptr, i64, ptr, ptr }
-%98 = type { ptr, ptr, i32 }
-%99 = type { double, i32, i32, ptr, ptr }
-%100 = type { ptr, i64, float }
-%101 = type { ptr, i32, i32, ptr }
-%102 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
-%103 = type { ptr, ptr, i64, i64 }
-%104 = type { ptr, i32, i32, i64, i64 }
-%105 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
-%106 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
-%107 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %80, %8, %9, ptr }
-%108 = type { { i32 } }
-%109 = type { float, float, float, i32, float, float, float, i32, i64 }
+%93 = type { i64, ptr, i32 }
+%94 = type { [16 x i64] }
+%95 = type { i32, i32, i32, i32, i32 }
+%96 = type { i32, float }
+%97 = type { ptr, i64, i64 }
+%98 = type { i32, i32, i32, ptr, ptr, ptr, %86, %78, ptr, [2 x ptr], [2 x ptr], ptr, i32, ptr, i8, i8, %88, ptr, i64, ptr, ptr }
+%99 = type { ptr, ptr, i32 }
+%100 = type { double, i32, i32, ptr, ptr }
+%101 = type { ptr, i64, float }
+%102 = type { ptr, i32, i32, ptr }
+%103 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
+%104 = type { ptr, ptr, i64, i64 }
+%105 = type { ptr, i32, i32, i64, i64 }
+%106 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%107 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
+%108 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %80, %8, %9, ptr }
+%109 = type { { i32 } }
+%110 = type { float, float, float, i32, float, float, float, i32, i64 }
 
 @"$string" = private unnamed_addr constant [54 x i8] c"%s is null: expected what init_engine or prefill gave\00", align 1
 @"$string.1" = private unnamed_addr constant [6 x i8] c"state\00", align 1
@@ -579,92 +580,93 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.547" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
 @"$string.548" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
 @"$string.549" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.550" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.551" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.552" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.553" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.554" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.555" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.556" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.557" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.558" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.559" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.560" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.561" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.562" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.563" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.564" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.565" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.566" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.567" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.568" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.569" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.570" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.571" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.572" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.573" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.574" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.575" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.576" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.577" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.578" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.579" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.580" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.581" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.582" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.583" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.584" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.585" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.588" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.589" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.590" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
-@"$string.591" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.592" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.599" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.600" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.601" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.602" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.603" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.604" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.605" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.606" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.607" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.608" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.609" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.610" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.611" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.612" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.614" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.615" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.620" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.621" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.622" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.623" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.624" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.626" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.627" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.628" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.629" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.630" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.633" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.634" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.636" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.637" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.639" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.640" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.641" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.642" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.643" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.644" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.645" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.550" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.551" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.552" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.553" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.554" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.555" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.556" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.557" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.558" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.559" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.560" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.561" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.562" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.563" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.564" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.565" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.566" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.567" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.568" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.569" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.570" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.571" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.572" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.573" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.574" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.575" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.576" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.577" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.578" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.579" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.580" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.581" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.582" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.583" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.584" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.585" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.586" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.589" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.590" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.591" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.592" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.593" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.600" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.601" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.602" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.603" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.604" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.605" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.606" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.607" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.608" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.609" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.610" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.611" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.612" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.613" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.615" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.616" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.621" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.622" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.623" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.624" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.625" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.627" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.628" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.629" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.630" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.631" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.634" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.635" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.637" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.638" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.640" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.641" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.642" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.643" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.644" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.645" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.646" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
 @"switch.table.$ConfigReader.expect_string.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.108" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.110" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.110" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.expect_string.rel" to i64)) to i32)], align 4
 @"switch.table.$ConfigReader.flag.rel" = private unnamed_addr constant [3 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.108" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.109" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.110" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.flag.rel" to i64)) to i32)], align 4
 @"switch.table.$ConfigReader.real.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.109" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.109" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.110" to i64), i64 ptrtoint (ptr @"switch.table.$ConfigReader.real.rel" to i64)) to i32)], align 4
 @"switch.table.$Quantisation.read_groups" = private unnamed_addr constant [5 x ptr] [ptr @"$string.104", ptr @"$string.103", ptr @"$string.108", ptr @"$string.109", ptr @"$string.110"], align 8
 @"switch.table.$NameMatcher.read.rel" = private unnamed_addr constant [5 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.108" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.109" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.rel" to i64)) to i32)], align 4
-@"switch.table.$NameMatcher.read.767.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.767.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.767.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.767.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.108" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.767.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.767.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.110" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.767.rel" to i64)) to i32)], align 4
-@"switch.table.$Checkpoint.read_shards.769" = private unnamed_addr constant [6 x ptr] [ptr @"$string.105", ptr @"$string.104", ptr @"$string.103", ptr @"$string.108", ptr @"$string.109", ptr @"$string.110"], align 8
-@"switch.table.$Checkpoint.read_shards.772" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$NameMatcher.read.768.rel" = private unnamed_addr constant [6 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.768.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.104" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.768.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.103" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.768.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.108" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.768.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.105" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.768.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.110" to i64), i64 ptrtoint (ptr @"switch.table.$NameMatcher.read.768.rel" to i64)) to i32)], align 4
+@"switch.table.$Checkpoint.read_shards.770" = private unnamed_addr constant [6 x ptr] [ptr @"$string.105", ptr @"$string.104", ptr @"$string.103", ptr @"$string.108", ptr @"$string.109", ptr @"$string.110"], align 8
+@"switch.table.$Checkpoint.read_shards.773" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.166" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.486" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.165" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.306" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.307" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.308" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.309" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.310" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.311" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.312" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.313" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.314" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.315" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.316" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.317" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.303", ptr @"$string.304", ptr @"$string.305", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.303", ptr @"$string.306", ptr @"$string.307", ptr @"$string.308", ptr @"$string.309", ptr @"$string.310", ptr @"$string.311", ptr @"$string.312", ptr @"$string.313", ptr @"$string.314", ptr @"$string.315", ptr @"$string.316", ptr @"$string.317"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
@@ -13063,7 +13065,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %29 = zext nneg i32 %27 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.769", i64 0, i64 %29
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.770", i64 0, i64 %29
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i"
 
@@ -16674,7 +16676,7 @@ merge17.i.i:                                      ; preds = %then.i
 
 switch.lookup:                                    ; preds = %then.i
   %12 = zext nneg i32 %5 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.769", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.770", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i"
 
@@ -18862,7 +18864,7 @@ switch.hole_check:                                ; preds = %then.i28
 switch.lookup200:                                 ; preds = %switch.hole_check
   %51 = zext nneg i32 %44 to i64
   %reltable.shift259 = shl i64 %51, 2
-  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.767.rel", i64 %reltable.shift259)
+  %reltable.intrinsic260 = call ptr @llvm.load.relative.i64(ptr @"switch.table.$NameMatcher.read.768.rel", i64 %reltable.shift259)
   br label %"$json.kind_name.exit.i30"
 
 "$json.kind_name.exit.i30":                       ; preds = %switch.lookup200, %merge17.i.i37
@@ -24031,7 +24033,7 @@ merge17.i.i.i.i:                                  ; preds = %"$Problems.next.exi
 
 switch.lookup:                                    ; preds = %"$Problems.next.exit48.i.i.i"
   %238 = zext nneg i32 %235 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.769", i64 0, i64 %238
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.770", i64 0, i64 %238
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
@@ -24300,7 +24302,7 @@ merge17.i.i48.i.i:                                ; preds = %"$Problems.next.exi
 
 switch.lookup106:                                 ; preds = %"$Problems.next.exit89.i.i.i"
   %334 = zext nneg i32 %331 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.769", i64 0, i64 %334
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.770", i64 0, i64 %334
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$json.kind_name.exit.i43.i.i"
 
@@ -25002,7 +25004,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %574 = zext nneg i32 %526 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.772", i64 0, i64 %574
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.773", i64 0, i64 %574
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$dtypes.bytes.exit140.i.i.i.i.i"
 
@@ -40857,151 +40859,202 @@ then2.i:                                          ; preds = %then
   br label %common.ret
 }
 
-define dso_local noundef i32 @engine_set_mask(ptr %0, i64 %1, i32 %2, ptr readonly %3, ptr writeonly %4) local_unnamed_addr {
+define dso_local i32 @engine_set_masks(ptr %0, ptr readonly %1, i32 %2, ptr writeonly %3) local_unnamed_addr {
 entry:
-  %5 = icmp eq ptr %0, null
-  %.not = icmp eq ptr %4, null
-  br i1 %5, label %then, label %merge
+  %own.i.i = alloca %0, align 8
+  %4 = icmp eq ptr %0, null
+  %.not = icmp eq ptr %3, null
+  br i1 %4, label %then, label %merge
 
 then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.52")
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.52")
   br label %common.ret
 
-common.ret:                                       ; preds = %then2, %then, %"$Loop.set_mask.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i.i, %"$Loop.set_mask.exit" ], [ 1, %then ], [ 1, %then2 ]
+common.ret:                                       ; preds = %merge.i, %then2.i, %then.i, %then2, %then
+  %common.ret.op = phi i32 [ 1, %then ], [ 1, %then2 ], [ %phi.call.i, %merge.i ], [ 1, %then.i ], [ 1, %then2.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
   br i1 %.not, label %"$status.clear.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %merge
-  store i8 0, ptr %4, align 1
+  store i8 0, ptr %3, align 1
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
+  %6 = icmp slt i32 %2, 0
+  br i1 %6, label %then.i, label %or.lhs.false.i
+
+then.i:                                           ; preds = %and.lhs.true.i, %"$status.clear.exit.i"
+  br i1 %.not, label %common.ret, label %then2.i
+
+or.lhs.false.i:                                   ; preds = %"$status.clear.exit.i"
+  %.not.i = icmp eq i32 %2, 0
+  br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
+
+or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
   %7 = getelementptr i8, ptr %0, i64 7216
   %8 = tail call i32 @pthread_mutex_lock(ptr %7)
-  %9 = getelementptr i8, ptr %0, i64 8424
-  %10 = load i64, ptr %9, align 8
-  %11 = icmp sgt i64 %10, 0
-  br i1 %11, label %forbody.lr.ph.i.i.i, label %then.i4.i
+  br label %merge.i
 
-forbody.lr.ph.i.i.i:                              ; preds = %"$status.clear.exit.i"
-  %12 = getelementptr i8, ptr %0, i64 8416
-  %13 = load ptr, ptr %12, align 8
-  br label %forbody.i.i.i
+and.lhs.true.i:                                   ; preds = %or.lhs.false.i
+  %9 = icmp eq ptr %1, null
+  br i1 %9, label %then.i, label %forbody.lr.ph.i.i
 
-forcond.i.i.i:                                    ; preds = %forbody.i.i.i
-  %14 = add nuw nsw i64 %i.07.i.i.i, 1
-  %exitcond.not.i.i.i = icmp eq i64 %14, %10
-  br i1 %exitcond.not.i.i.i, label %then.i4.i, label %forbody.i.i.i
+forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
+  %10 = getelementptr i8, ptr %0, i64 7216
+  %11 = tail call i32 @pthread_mutex_lock(ptr %10)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
+  %12 = getelementptr i8, ptr %0, i64 8424
+  %13 = getelementptr i8, ptr %0, i64 8416
+  %14 = getelementptr i8, ptr %0, i64 7364
+  %wide.trip.count.i.i = zext nneg i32 %2 to i64
+  br label %forbody.i.i
 
-forbody.i.i.i:                                    ; preds = %forcond.i.i.i, %forbody.lr.ph.i.i.i
-  %i.07.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %14, %forcond.i.i.i ]
-  %15 = getelementptr ptr, ptr %13, i64 %i.07.i.i.i
-  %16 = load ptr, ptr %15, align 8
-  %17 = load i64, ptr %16, align 8
-  %18 = icmp eq i64 %17, %1
-  br i1 %18, label %merge.i.i, label %forcond.i.i.i
+forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
+  %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i, %merge1.i.i ]
+  %worst.016.i.i = phi i32 [ 0, %forbody.lr.ph.i.i ], [ %worst.1.i.i, %merge1.i.i ]
+  %15 = getelementptr %93, ptr %1, i64 %indvars.iv.i.i
+  %16 = load i64, ptr %15, align 8
+  %17 = load i64, ptr %12, align 8
+  %18 = icmp sgt i64 %17, 0
+  br i1 %18, label %forbody.lr.ph.i.i.i.i, label %then.i.i.i
 
-then.i4.i:                                        ; preds = %forcond.i.i.i, %"$status.clear.exit.i"
-  br i1 %.not, label %"$Loop.set_mask.exit", label %then2.i.i
+forbody.lr.ph.i.i.i.i:                            ; preds = %forbody.i.i
+  %19 = load ptr, ptr %13, align 8
+  br label %forbody.i.i.i.i
 
-then2.i.i:                                        ; preds = %then.i4.i
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.53", i64 %1)
-  br label %"$Loop.set_mask.exit"
+forcond.i.i.i.i:                                  ; preds = %forbody.i.i.i.i
+  %20 = add nuw nsw i64 %i.07.i.i.i.i, 1
+  %exitcond.not.i.i.i.i = icmp eq i64 %20, %17
+  br i1 %exitcond.not.i.i.i.i, label %then.i.i.i, label %forbody.i.i.i.i
 
-merge.i.i:                                        ; preds = %forbody.i.i.i
-  %20 = getelementptr i8, ptr %16, i64 328
-  %.val.i.i.i = load ptr, ptr %20, align 8
-  %.not1.i.i.i = icmp eq ptr %.val.i.i.i, null
-  br i1 %.not1.i.i.i, label %then.i.i.i, label %merge.i.i.i
+forbody.i.i.i.i:                                  ; preds = %forcond.i.i.i.i, %forbody.lr.ph.i.i.i.i
+  %i.07.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %20, %forcond.i.i.i.i ]
+  %21 = getelementptr ptr, ptr %19, i64 %i.07.i.i.i.i
+  %22 = load ptr, ptr %21, align 8
+  %23 = load i64, ptr %22, align 8
+  %24 = icmp eq i64 %23, %16
+  br i1 %24, label %merge.i.i.i, label %forcond.i.i.i.i
 
-then.i.i.i:                                       ; preds = %merge.i.i
-  br i1 %.not, label %"$Loop.set_mask.exit", label %then2.i.i.i
+then.i.i.i:                                       ; preds = %forcond.i.i.i.i, %forbody.i.i
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.53", i64 %16)
+  br label %and.lhs.true.i.i
 
-then2.i.i.i:                                      ; preds = %then.i.i.i
-  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.550", i64 %1)
-  br label %"$Loop.set_mask.exit"
+merge.i.i.i:                                      ; preds = %forbody.i.i.i.i
+  %26 = getelementptr i8, ptr %15, i64 16
+  %27 = load i32, ptr %26, align 4
+  %28 = getelementptr i8, ptr %22, i64 328
+  %.val.i.i.i.i = load ptr, ptr %28, align 8
+  %.not1.i.i.i.i = icmp eq ptr %.val.i.i.i.i, null
+  br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
-merge.i.i.i:                                      ; preds = %merge.i.i
-  %22 = getelementptr i8, ptr %16, i64 344
-  %23 = load i32, ptr %22, align 4
-  %.not40.i.i.i = icmp eq i32 %23, %2
-  br i1 %.not40.i.i.i, label %merge4.i.i.i, label %then5.i.i.i
+then.i.i.i.i:                                     ; preds = %merge.i.i.i
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.551", i64 %16)
+  br label %and.lhs.true.i.i
 
-then5.i.i.i:                                      ; preds = %merge.i.i.i
-  br i1 %.not, label %"$Loop.set_mask.exit", label %then9.i.i.i
+merge.i.i.i.i:                                    ; preds = %merge.i.i.i
+  %30 = getelementptr i8, ptr %22, i64 344
+  %31 = load i32, ptr %30, align 4
+  %.not40.i.i.i.i = icmp eq i32 %31, %27
+  br i1 %.not40.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
-then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.551", i32 %2, i64 %1, i32 %23)
-  br label %"$Loop.set_mask.exit"
+then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.552", i32 %27, i64 %16, i32 %31)
+  br label %and.lhs.true.i.i
 
-merge4.i.i.i:                                     ; preds = %merge.i.i.i
-  %25 = getelementptr i8, ptr %16, i64 352
-  %26 = load i32, ptr %25, align 4
-  %27 = icmp slt i32 %26, %2
-  br i1 %27, label %then13.i.i.i, label %merge4.i.i
+merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
+  %33 = getelementptr i8, ptr %22, i64 352
+  %34 = load i32, ptr %33, align 4
+  %35 = icmp slt i32 %34, %27
+  br i1 %35, label %then13.i.i.i.i, label %merge4.i.i.i
 
-then13.i.i.i:                                     ; preds = %merge4.i.i.i
-  br i1 %.not, label %"$Loop.set_mask.exit", label %then17.i.i.i
+then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.553", i32 %27, i64 %16, i32 %34)
+  br label %and.lhs.true.i.i
 
-then17.i.i.i:                                     ; preds = %then13.i.i.i
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.552", i32 %2, i64 %1, i32 %26)
-  br label %"$Loop.set_mask.exit"
+merge4.i.i.i:                                     ; preds = %merge4.i.i.i.i
+  %37 = getelementptr i8, ptr %15, i64 8
+  %38 = load ptr, ptr %37, align 8
+  %39 = icmp eq ptr %38, null
+  %40 = zext i1 %39 to i8
+  %41 = getelementptr i8, ptr %22, i64 340
+  store i8 %40, ptr %41, align 1
+  br i1 %39, label %"$Loop.give_mask.exit.i.i", label %then.i23.i.i.i
 
-merge4.i.i:                                       ; preds = %merge4.i.i.i
-  %29 = icmp eq ptr %3, null
-  %30 = zext i1 %29 to i8
-  %31 = getelementptr i8, ptr %16, i64 340
-  store i8 %30, ptr %31, align 1
-  br i1 %29, label %"$Sequence.give_mask.exit.i.i", label %then.i22.i.i
+then.i23.i.i.i:                                   ; preds = %merge4.i.i.i
+  %42 = getelementptr i8, ptr %22, i64 336
+  %.val.i24.i.i.i = load i32, ptr %42, align 4
+  %43 = sext i32 %.val.i24.i.i.i to i64
+  %44 = add nsw i64 %43, 31
+  %45 = sdiv i64 %44, 32
+  %46 = shl nsw i64 %45, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %.val.i.i.i.i, ptr nonnull readonly align 1 %38, i64 %46, i1 false)
+  %47 = load ptr, ptr %28, align 8
+  %48 = getelementptr i32, ptr %47, i64 %45
+  %49 = getelementptr i8, ptr %48, i64 -4
+  %50 = load i32, ptr %49, align 4
+  %51 = load i32, ptr %42, align 4
+  %52 = sub i32 0, %51
+  %53 = and i32 %52, 31
+  %54 = lshr i32 -1, %53
+  %55 = and i32 %54, %50
+  store i32 %55, ptr %49, align 4
+  %.pre.i.i.i = load i32, ptr %30, align 4
+  br label %"$Loop.give_mask.exit.i.i"
 
-then.i22.i.i:                                     ; preds = %merge4.i.i
-  %32 = getelementptr i8, ptr %16, i64 336
-  %.val.i23.i.i = load i32, ptr %32, align 4
-  %33 = sext i32 %.val.i23.i.i to i64
-  %34 = add nsw i64 %33, 31
-  %35 = sdiv i64 %34, 32
-  %36 = shl nsw i64 %35, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %.val.i.i.i, ptr nonnull readonly align 1 %3, i64 %36, i1 false)
-  %37 = load ptr, ptr %20, align 8
-  %38 = getelementptr i32, ptr %37, i64 %35
-  %39 = getelementptr i8, ptr %38, i64 -4
-  %40 = load i32, ptr %39, align 4
-  %41 = load i32, ptr %32, align 4
-  %42 = sub i32 0, %41
-  %43 = and i32 %42, 31
-  %44 = lshr i32 -1, %43
-  %45 = and i32 %44, %40
-  store i32 %45, ptr %39, align 4
-  %.pre.i.i = load i32, ptr %22, align 4
-  br label %"$Sequence.give_mask.exit.i.i"
+"$Loop.give_mask.exit.i.i":                       ; preds = %then.i23.i.i.i, %merge4.i.i.i
+  %56 = phi i32 [ %27, %merge4.i.i.i ], [ %.pre.i.i.i, %then.i23.i.i.i ]
+  %57 = add i32 %56, 1
+  store i32 %57, ptr %30, align 4
+  store i8 1, ptr %14, align 1
+  br label %merge1.i.i
 
-"$Sequence.give_mask.exit.i.i":                   ; preds = %then.i22.i.i, %merge4.i.i
-  %46 = phi i32 [ %2, %merge4.i.i ], [ %.pre.i.i, %then.i22.i.i ]
-  %47 = add i32 %46, 1
-  store i32 %47, ptr %22, align 4
-  %48 = getelementptr i8, ptr %0, i64 7364
-  store i8 1, ptr %48, align 1
-  %49 = getelementptr i8, ptr %0, i64 7256
-  %50 = tail call i32 @pthread_cond_signal(ptr %49)
-  br label %"$Loop.set_mask.exit"
+then.i18.i:                                       ; preds = %and.lhs.true.i.i, %and.lhs.true.i.i
+  br i1 %.not, label %merge1.i.i, label %then3.i.i
 
-"$Loop.set_mask.exit":                            ; preds = %then.i4.i, %then2.i.i, %then.i.i.i, %then2.i.i.i, %then5.i.i.i, %then9.i.i.i, %then13.i.i.i, %then17.i.i.i, %"$Sequence.give_mask.exit.i.i"
-  %common.ret.op.i.i = phi i32 [ 0, %"$Sequence.give_mask.exit.i.i" ], [ 5, %then.i4.i ], [ 5, %then2.i.i ], [ 1, %then.i.i.i ], [ 1, %then2.i.i.i ], [ 1, %then5.i.i.i ], [ 1, %then9.i.i.i ], [ 1, %then13.i.i.i ], [ 1, %then17.i.i.i ]
-  %51 = tail call i32 @pthread_mutex_unlock(ptr %7)
+and.lhs.true.i.i:                                 ; preds = %then13.i.i.i.i, %then5.i.i.i.i, %then.i.i.i.i, %then.i.i.i
+  %common.ret.op.i.ph.i.i = phi i32 [ 1, %then13.i.i.i.i ], [ 1, %then5.i.i.i.i ], [ 1, %then.i.i.i.i ], [ 5, %then.i.i.i ]
+  switch i32 %worst.016.i.i, label %merge1.i.i [
+    i32 0, label %then.i18.i
+    i32 5, label %then.i18.i
+  ]
+
+then3.i.i:                                        ; preds = %then.i18.i
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %3, ptr noundef nonnull align 8 dereferenceable(1024) %own.i.i, i64 1024, i1 false)
+  br label %merge1.i.i
+
+merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs.true.i.i, %then.i18.i, %"$Loop.give_mask.exit.i.i"
+  %worst.1.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %then3.i.i ], [ %common.ret.op.i.ph.i.i, %then.i18.i ], [ %worst.016.i.i, %"$Loop.give_mask.exit.i.i" ], [ %worst.016.i.i, %and.lhs.true.i.i ]
+  %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
+  %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
+  br i1 %exitcond.not.i.i, label %"$Loop.give_masks.exit.i", label %forbody.i.i
+
+"$Loop.give_masks.exit.i":                        ; preds = %merge1.i.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i.i)
+  br label %merge.i
+
+then2.i:                                          ; preds = %then.i
+  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.550", i32 %2)
+  br label %common.ret
+
+merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
+  %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
+  %59 = getelementptr i8, ptr %0, i64 7256
+  %60 = tail call i32 @pthread_cond_signal(ptr %59)
+  %61 = getelementptr i8, ptr %0, i64 7216
+  %62 = tail call i32 @pthread_mutex_unlock(ptr %61)
   br label %common.ret
 }
 
 define dso_local noundef i32 @engine_submit(ptr %0, ptr readonly %1, ptr writeonly %2, ptr %3) local_unnamed_addr {
 entry:
-  %previous.i.i.i = alloca %93, align 8
-  %all.i.i.i = alloca %93, align 8
-  %limits.i = alloca %94, align 8
+  %previous.i.i.i = alloca %94, align 8
+  %all.i.i.i = alloca %94, align 8
+  %limits.i = alloca %95, align 8
   %4 = icmp eq ptr %0, null
   br i1 %4, label %then, label %merge
 
@@ -41060,7 +41113,7 @@ then.i.i.i:                                       ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.553", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.554", i64 20, i1 false)
   br label %"$Loop.submit.exit"
 
 merge.i.i.i:                                      ; preds = %"$status.clear.exit.i"
@@ -41072,7 +41125,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.554", i32 %24, i32 152)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.555", i32 %24, i32 152)
   br label %"$Loop.submit.exit"
 
 merge4.i.i.i:                                     ; preds = %merge.i.i.i
@@ -41094,7 +41147,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %34 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.558", i32 %32)
+  %34 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.559", i32 %32)
   br label %"$Loop.submit.exit"
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
@@ -41107,7 +41160,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.559", i32 %36, i32 %32)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.560", i32 %36, i32 %32)
   br label %"$Loop.submit.exit"
 
 merge8.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
@@ -41120,7 +41173,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.560", i64 %39)
+  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.561", i64 %39)
   br label %"$Loop.submit.exit"
 
 merge16.i.i.i.i:                                  ; preds = %merge8.i.i.i.i
@@ -41133,7 +41186,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.561", i32 %43)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.562", i32 %43)
   br label %"$Loop.submit.exit"
 
 merge24.i.i.i.i:                                  ; preds = %merge16.i.i.i.i
@@ -41150,7 +41203,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %48, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.562", i32 %43, i32 %12)
+  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.563", i32 %43, i32 %12)
   br label %"$Loop.submit.exit"
 
 merge32.i.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.i, %merge24.i.i.i.i
@@ -41169,7 +41222,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i.i.i
 
 then2.i.i.i.i.i:                                  ; preds = %then.i.i.i.i.i
-  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.563", i32 %56, i32 %18, i32 %20)
+  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.564", i32 %56, i32 %18, i32 %20)
   br label %"$Loop.submit.exit"
 
 merge12.i.i.i:                                    ; preds = %merge32.i.i.i.i
@@ -41188,7 +41241,7 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.574", i32 %62)
+  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.575", i32 %62)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
@@ -41210,7 +41263,7 @@ then.i.i.i.i:                                     ; preds = %merge21.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i84.i.i.i
 
 then2.i84.i.i.i:                                  ; preds = %then.i.i.i.i
-  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.17", ptr nonnull @"$string.575", i32 %62)
+  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.17", ptr nonnull @"$string.576", i32 %62)
   br label %"$Loop.submit.exit"
 
 forbody.i.i.i.i:                                  ; preds = %merge5.i.i.i.i, %forbody.preheader.i.i.i.i
@@ -41227,7 +41280,7 @@ then6.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
 
 then10.i.i.i.i:                                   ; preds = %then6.i.i.i.i
   %73 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.18", ptr nonnull @"$string.575", i32 %73, i32 %71, i32 %12)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.18", ptr nonnull @"$string.576", i32 %73, i32 %71, i32 %12)
   br label %"$Loop.submit.exit"
 
 merge5.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
@@ -41556,7 +41609,7 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i57.i.i.i
 merge1.i54.i.i.i:                                 ; preds = %merge7.i.i.i.i.i.i, %forbody.i52.i.i.i
   %211 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %198, %forbody.i52.i.i.i ]
   %212 = phi ptr [ %209, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %forbody.i52.i.i.i ]
-  %213 = getelementptr %95, ptr %212, i64 %211
+  %213 = getelementptr %96, ptr %212, i64 %211
   store i64 %.sroa.011.0.insert.insert.i.i.i.i, ptr %213, align 4
   %214 = load i64, ptr %196, align 8
   %215 = add i64 %214, 1
@@ -41588,7 +41641,7 @@ forbody.lr.ph.i.i.i.i.i:                          ; preds = %or.rhs.i.i.i.i
 forbody.i.i.i.i.i:                                ; preds = %merge1.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
   %i.045.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %252, %merge1.i.i.i.i.i ]
   %227 = load ptr, ptr %218, align 8
-  %228 = getelementptr %95, ptr %227, i64 %i.045.i.i.i.i.i
+  %228 = getelementptr %96, ptr %227, i64 %i.045.i.i.i.i.i
   %bias.sroa.0.0.copyload.i.i.i.i.i = load i64, ptr %228, align 4
   %229 = trunc i64 %bias.sroa.0.0.copyload.i.i.i.i.i to i32
   %230 = load i64, ptr %222, align 8
@@ -41623,7 +41676,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %forcond.i.i.i45.i.i
   %242 = load i64, ptr %226, align 8
   %.not.i.i.i.i38.i.i.i = icmp slt i64 %242, %241
   %.pre.i.i.i.i.i.i = load ptr, ptr %224, align 8
-  br i1 %.not.i.i.i.i38.i.i.i, label %merge.i.i.i.i39.i.i.i, label %"$Vector.push.586.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i38.i.i.i, label %merge.i.i.i.i39.i.i.i, label %"$Vector.push.587.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i39.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i
   %243 = shl i64 %242, 1
@@ -41638,19 +41691,19 @@ merge7.i.i.i.i42.i.i.i:                           ; preds = %merge.i.i.i.i39.i.i
   store ptr %245, ptr %224, align 8
   store i64 %spec.store.select.i.i.i.i41.i.i.i, ptr %226, align 8
   %.pre10.i.i.i43.i.i.i = load i64, ptr %225, align 8
-  br label %"$Vector.push.586.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.587.exit.thread.i.i.i.i.i"
 
-"$Vector.push.586.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i42.i.i.i, %and.lhs.true.i.i.i.i.i
+"$Vector.push.587.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i42.i.i.i, %and.lhs.true.i.i.i.i.i
   %247 = phi i64 [ %.pre10.i.i.i43.i.i.i, %merge7.i.i.i.i42.i.i.i ], [ %240, %and.lhs.true.i.i.i.i.i ]
   %248 = phi ptr [ %245, %merge7.i.i.i.i42.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
-  %249 = getelementptr %95, ptr %248, i64 %247
+  %249 = getelementptr %96, ptr %248, i64 %247
   store i64 %bias.sroa.0.0.copyload.i.i.i.i.i, ptr %249, align 4
   %250 = load i64, ptr %225, align 8
   %251 = add i64 %250, 1
   store i64 %251, ptr %225, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.586.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i48.i.i.i", %forbody.lr.ph.i.i.i44.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.587.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i48.i.i.i", %forbody.lr.ph.i.i.i44.i.i.i
   %252 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %252, %220
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -41701,7 +41754,7 @@ merge7.i.i36.i.i.i.i.i:                           ; preds = %merge.i.i33.i.i.i.i
 merge6.i.i.i.i.i:                                 ; preds = %merge7.i.i36.i.i.i.i.i, %forbody4.i.i.i.i.i
   %270 = phi i64 [ %.pre10.i37.i.i.i.i.i, %merge7.i.i36.i.i.i.i.i ], [ %260, %forbody4.i.i.i.i.i ]
   %271 = phi ptr [ %268, %merge7.i.i36.i.i.i.i.i ], [ %.pre.i30.i.i.i.i.i, %forbody4.i.i.i.i.i ]
-  %272 = getelementptr %95, ptr %271, i64 %270
+  %272 = getelementptr %96, ptr %271, i64 %270
   store i64 %.sroa.026.0.insert.insert.i.i.i.i.i, ptr %272, align 4
   %273 = load i64, ptr %258, align 8
   %274 = add i64 %273, 1
@@ -41797,7 +41850,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %315 = load i32, ptr %28, align 4
-  %316 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.588", i32 %315)
+  %316 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.589", i32 %315)
   br label %"$Loop.submit.exit"
 
 merge1.i.i:                                       ; preds = %"$Sequence.give_mask.exit.i.i.i.i", %and.rhs.i.i.i
@@ -41813,7 +41866,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %321 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.589", i64 %318, i32 %16)
+  %321 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.590", i64 %318, i32 %16)
   br label %"$Loop.submit.exit"
 
 merge.i:                                          ; preds = %merge1.i.i
@@ -41847,7 +41900,7 @@ then.i66.i.i:                                     ; preds = %merge.i29.i
   br i1 %.not.i.i, label %then6.i, label %then2.i68.i.i
 
 then2.i68.i.i:                                    ; preds = %then.i66.i.i
-  %335 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.563", i32 %333, i32 %328, i32 %329)
+  %335 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.564", i32 %333, i32 %328, i32 %329)
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i29.i
@@ -41876,7 +41929,7 @@ or.lhs.false.i.i.i:                               ; preds = %merge2.i.i
   br i1 %.not12.i.i.i, label %merge7.i.i, label %then.i70.i.i
 
 then2.i71.i.i:                                    ; preds = %then.i70.i.i
-  %350 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.590", i64 %341, i32 %343)
+  %350 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.591", i64 %341, i32 %343)
   br label %then6.i
 
 merge7.i.i:                                       ; preds = %or.lhs.false.i.i.i
@@ -41908,7 +41961,7 @@ then2.i75.i.i:                                    ; preds = %merge.i.i33.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i34.i
 
 then5.i.i34.i:                                    ; preds = %then2.i75.i.i
-  %365 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.591", i32 %356)
+  %365 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.592", i32 %356)
   br label %then6.i
 
 merge11.i30.i:                                    ; preds = %merge.i.i33.i, %then12.i32.i, %merge7.i.i
@@ -41933,7 +41986,7 @@ then2.i78.i.i:                                    ; preds = %merge.i76.i.i
 
 then5.i80.i.i:                                    ; preds = %then2.i78.i.i
   %374 = call ptr @strerror(i32 %372)
-  %375 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.592", ptr %374)
+  %375 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.593", ptr %374)
   br label %"$Loop.start.exit.i.i"
 
 merge1.i.i.i:                                     ; preds = %merge.i76.i.i
@@ -42026,7 +42079,7 @@ then:                                             ; preds = %entry
   br i1 %.not26, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.555", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.556", i32 %1)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then2.i, %then.i, %then9, %then5, %then2, %then
@@ -42044,7 +42097,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.556", i32 %1, i32 %7)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.557", i32 %1, i32 %7)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -42061,7 +42114,7 @@ then.i:                                           ; preds = %merge4
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.17", ptr nonnull @"$string.557", i32 %1)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.17", ptr nonnull @"$string.558", i32 %1)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -42079,7 +42132,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %16 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.18", ptr nonnull @"$string.557", i32 %16, i32 %14, i32 %10)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.18", ptr nonnull @"$string.558", i32 %16, i32 %14, i32 %10)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -42104,7 +42157,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.564", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.565", double %6)
   br label %common.ret
 
 common.ret:                                       ; preds = %then.i, %common.ret.sink.split.i, %common.ret.sink.split.i103, %then.i101, %merge38, %then51, %then47, %then43, %then39, %then35, %then31, %then27, %then22, %then18, %then14, %then2, %then
@@ -42125,7 +42178,7 @@ then.i:                                           ; preds = %merge
 
 common.ret.sink.split.i:                          ; preds = %then.i
   %11 = fpext float %9 to double
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.565", ptr nonnull @"$string.567", double %11, double 0.000000e+00)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.566", ptr nonnull @"$string.568", double %11, double 0.000000e+00)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -42150,7 +42203,7 @@ and.lhs.true.i104:                                ; preds = %merge4
 
 common.ret.sink.split.i103:                       ; preds = %then.i101
   %18 = fpext float %14 to double
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.566", ptr nonnull @"$string.568", double %18, double 0.000000e+00)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.567", ptr nonnull @"$string.569", double %18, double 0.000000e+00)
   br label %common.ret
 
 merge9:                                           ; preds = %and.lhs.true.i104, %or.rhs.i99
@@ -42164,7 +42217,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not98, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.569", i32 %21)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.570", i32 %21)
   br label %common.ret
 
 merge13:                                          ; preds = %merge9
@@ -42182,7 +42235,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %29 = fpext float %25 to double
-  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.570", double %29)
+  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.571", double %29)
   br label %common.ret
 
 merge21:                                          ; preds = %merge13
@@ -42198,7 +42251,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %35 = fpext float %32 to double
-  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.571", double %35)
+  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.572", double %35)
   br label %common.ret
 
 merge30:                                          ; preds = %merge21
@@ -42214,7 +42267,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %41 = fpext float %38 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.572", double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.573", double %41)
   br label %common.ret
 
 merge38:                                          ; preds = %merge30
@@ -42229,7 +42282,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not97, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.573", i32 %44, i32 20)
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.574", i32 %44, i32 20)
   br label %common.ret
 }
 
@@ -42246,7 +42299,7 @@ then:                                             ; preds = %entry
   br i1 %.not66, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.576", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.577", i32 %4, i32 1024)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then2.i, %then.i, %forcond.preheader.i, %then30, %then26, %then21, %then17, %then13, %then9, %merge, %then2, %then
@@ -42269,7 +42322,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %10 = add nuw nsw i32 %4, 1
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.577", i32 %10)
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.578", i32 %10)
   br label %common.ret
 
 merge8:                                           ; preds = %merge4
@@ -42286,7 +42339,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not64, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.578", i32 %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.579", i32 %12)
   br label %common.ret
 
 forcond:                                          ; preds = %forcond.preheader, %forbody
@@ -42309,7 +42362,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %19 = trunc nuw nsw i64 %indvars.iv to i32
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.579", i32 %19, i32 %17)
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.580", i32 %19, i32 %17)
   br label %common.ret
 
 merge24:                                          ; preds = %forcond
@@ -42335,7 +42388,7 @@ then.i:                                           ; preds = %merge24
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.17", ptr nonnull @"$string.580", i32 %24)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.17", ptr nonnull @"$string.581", i32 %24)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -42353,7 +42406,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %32 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.18", ptr nonnull @"$string.580", i32 %32, i32 %30, i32 %25)
+  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.18", ptr nonnull @"$string.581", i32 %32, i32 %30, i32 %25)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -42380,7 +42433,7 @@ then:                                             ; preds = %entry
   br i1 %.not77, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.581", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.582", i32 %7, i32 %5)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge27, %forcond.preheader.i, %then10.i, %then6.i, %then2.i, %then.i, %then33, %then29, %then22, %then18, %then13, %then9, %then2, %then
@@ -42408,7 +42461,7 @@ then.i:                                           ; preds = %merge
   br i1 %.not31.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.17", ptr nonnull @"$string.582", i32 %7)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.17", ptr nonnull @"$string.583", i32 %7)
   br label %common.ret
 
 forbody.i:                                        ; preds = %merge5.i, %forbody.preheader.i
@@ -42426,7 +42479,7 @@ then6.i:                                          ; preds = %forbody.i
 
 then10.i:                                         ; preds = %then6.i
   %20 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.18", ptr nonnull @"$string.582", i32 %20, i32 %18, i32 %13)
+  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.18", ptr nonnull @"$string.583", i32 %20, i32 %18, i32 %13)
   br label %common.ret
 
 merge5.i:                                         ; preds = %forbody.i
@@ -42445,7 +42498,7 @@ and.lhs.true:                                     ; preds = %merge5.i
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.583", i32 %7)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.584", i32 %7)
   br label %common.ret
 
 forbody.lr.ph:                                    ; preds = %and.lhs.true
@@ -42478,7 +42531,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %34 = trunc nuw nsw i64 %indvars.iv98 to i32
   %35 = fpext float %29 to double
-  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.584", i32 %34, double %35)
+  %36 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.585", i32 %34, double %35)
   br label %common.ret
 
 forcond25:                                        ; preds = %forbody26
@@ -42499,7 +42552,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %40 = trunc nuw nsw i64 %indvars.iv98 to i32
-  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.585", i32 %40, i32 %33)
+  %41 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.586", i32 %40, i32 %33)
   br label %common.ret
 
 merge27:                                          ; preds = %forcond25, %forcond25.preheader
@@ -42596,7 +42649,7 @@ declare dso_local i32 @pthread_create(ptr, ptr, ptr, ptr) local_unnamed_addr
 
 define internal noalias noundef ptr @"$engine_thread"(ptr %0) {
 entry:
-  %"<aggcopy>.i.i.i.i.i" = alloca %96, align 8
+  %"<aggcopy>.i.i.i.i.i" = alloca %97, align 8
   %time.i18.i.i.i.i.i = alloca %1, align 8
   %time.i.i.i.i.i.i = alloca %1, align 8
   %message.i.i.i.i = alloca %0, align 8
@@ -45930,7 +45983,7 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %niter = phi i64 [ 0, %forbody.preheader.new ], [ %niter.next.1, %forbody ]
   %100 = load ptr, ptr %13, align 8
   %101 = load ptr, ptr %common.ret.op.i, align 8
-  %102 = getelementptr %95, ptr %101, i64 %i.020
+  %102 = getelementptr %96, ptr %101, i64 %i.020
   %103 = load i32, ptr %102, align 4
   %104 = getelementptr i8, ptr %102, i64 4
   %105 = load float, ptr %104, align 4
@@ -45960,7 +46013,7 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %125 = or disjoint i64 %i.020, 1
   %126 = load ptr, ptr %13, align 8
   %127 = load ptr, ptr %common.ret.op.i, align 8
-  %128 = getelementptr %95, ptr %127, i64 %125
+  %128 = getelementptr %96, ptr %127, i64 %125
   %129 = load i32, ptr %128, align 4
   %130 = getelementptr i8, ptr %128, i64 4
   %131 = load float, ptr %130, align 4
@@ -46000,7 +46053,7 @@ merge1.loopexit.unr-lcssa:                        ; preds = %forbody, %forbody.p
 forbody.epil:                                     ; preds = %merge1.loopexit.unr-lcssa
   %152 = load ptr, ptr %13, align 8
   %153 = load ptr, ptr %common.ret.op.i, align 8
-  %154 = getelementptr %95, ptr %153, i64 %i.020.unr
+  %154 = getelementptr %96, ptr %153, i64 %i.020.unr
   %155 = load i32, ptr %154, align 4
   %156 = getelementptr i8, ptr %154, i64 4
   %157 = load float, ptr %156, align 4
@@ -46582,7 +46635,7 @@ forbody.preheader.i:                              ; preds = %merge.i15
 forbody.i16:                                      ; preds = %"$unload_rank.exit.i", %forbody.preheader.i
   %indvars.iv.i = phi i64 [ 0, %forbody.preheader.i ], [ %indvars.iv.next.i, %"$unload_rank.exit.i" ]
   %139 = load ptr, ptr %133, align 8
-  %140 = getelementptr %97, ptr %139, i64 %indvars.iv.i
+  %140 = getelementptr %98, ptr %139, i64 %indvars.iv.i
   %141 = getelementptr i8, ptr %140, i64 24
   %142 = load ptr, ptr %141, align 8
   %143 = icmp eq ptr %142, null
@@ -47355,7 +47408,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %19 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.634", ptr nonnull %message)
+  %19 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.635", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -47377,7 +47430,7 @@ then:                                             ; preds = %entry
   br i1 %.not33, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.599", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.600", i64 49, i1 false)
   br label %common.ret
 
 common.ret:                                       ; preds = %then9, %then5, %then2, %then, %merge12, %then13
@@ -47399,7 +47452,7 @@ then5:                                            ; preds = %merge
   br i1 %.not32, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.600", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.601", i64 30, i1 false)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
@@ -47565,7 +47618,7 @@ then2.i.i82.i:                                    ; preds = %merge.i20.i.i
   %68 = getelementptr i8, ptr %67, i64 8
   %69 = load ptr, ptr %68, align 8
   %70 = getelementptr i8, ptr %6, i64 5357
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.601", ptr %69, ptr %70)
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.602", ptr %69, ptr %70)
   br label %then13
 
 merge12.i:                                        ; preds = %merge2.i.i
@@ -47674,7 +47727,7 @@ forbody.preheader.new:                            ; preds = %forbody.preheader
   br label %forbody
 
 then4:                                            ; preds = %then
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.602", i32 %2)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.603", i32 %2)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge5.i, %then10.i, %then6.i, %then3.i, %then.i, %merge11, %merge7, %merge6, %then4, %then
@@ -47685,25 +47738,25 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %indvars.iv = phi i64 [ 0, %forbody.preheader.new ], [ %indvars.iv.next.1, %forbody ]
   %niter = phi i64 [ 0, %forbody.preheader.new ], [ %niter.next.1, %forbody ]
   %29 = load ptr, ptr %15, align 8
-  %30 = getelementptr %97, ptr %29, i64 %indvars.iv
+  %30 = getelementptr %98, ptr %29, i64 %indvars.iv
   %31 = trunc nuw nsw i64 %indvars.iv to i32
   store i32 %31, ptr %30, align 4
   %32 = load ptr, ptr %15, align 8
-  %33 = getelementptr %97, ptr %32, i64 %indvars.iv, i32 1
+  %33 = getelementptr %98, ptr %32, i64 %indvars.iv, i32 1
   store i32 %2, ptr %33, align 4
   %34 = load ptr, ptr %15, align 8
-  %35 = getelementptr %97, ptr %34, i64 %indvars.iv, i32 3
+  %35 = getelementptr %98, ptr %34, i64 %indvars.iv, i32 3
   store ptr %1, ptr %35, align 8
   %indvars.iv.next = or disjoint i64 %indvars.iv, 1
   %36 = load ptr, ptr %15, align 8
-  %37 = getelementptr %97, ptr %36, i64 %indvars.iv.next
+  %37 = getelementptr %98, ptr %36, i64 %indvars.iv.next
   %38 = trunc nuw nsw i64 %indvars.iv.next to i32
   store i32 %38, ptr %37, align 4
   %39 = load ptr, ptr %15, align 8
-  %40 = getelementptr %97, ptr %39, i64 %indvars.iv.next, i32 1
+  %40 = getelementptr %98, ptr %39, i64 %indvars.iv.next, i32 1
   store i32 %2, ptr %40, align 4
   %41 = load ptr, ptr %15, align 8
-  %42 = getelementptr %97, ptr %41, i64 %indvars.iv.next, i32 3
+  %42 = getelementptr %98, ptr %41, i64 %indvars.iv.next, i32 3
   store ptr %1, ptr %42, align 8
   %indvars.iv.next.1 = add nuw nsw i64 %indvars.iv, 2
   %niter.next.1 = add i64 %niter, 2
@@ -47717,14 +47770,14 @@ merge6.unr-lcssa:                                 ; preds = %forbody, %forbody.p
 
 forbody.epil:                                     ; preds = %merge6.unr-lcssa
   %43 = load ptr, ptr %15, align 8
-  %44 = getelementptr %97, ptr %43, i64 %indvars.iv.unr
+  %44 = getelementptr %98, ptr %43, i64 %indvars.iv.unr
   %45 = trunc nuw nsw i64 %indvars.iv.unr to i32
   store i32 %45, ptr %44, align 4
   %46 = load ptr, ptr %15, align 8
-  %47 = getelementptr %97, ptr %46, i64 %indvars.iv.unr, i32 1
+  %47 = getelementptr %98, ptr %46, i64 %indvars.iv.unr, i32 1
   store i32 %2, ptr %47, align 4
   %48 = load ptr, ptr %15, align 8
-  %49 = getelementptr %97, ptr %48, i64 %indvars.iv.unr, i32 3
+  %49 = getelementptr %98, ptr %48, i64 %indvars.iv.unr, i32 3
   store ptr %1, ptr %49, align 8
   br label %merge6
 
@@ -47762,7 +47815,7 @@ then.i:                                           ; preds = %forbody.i
 
 then3.i:                                          ; preds = %then.i
   %60 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.603", i32 %60)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.604", i32 %60)
   br label %common.ret
 
 merge1.i:                                         ; preds = %forbody.i
@@ -47783,7 +47836,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %67 = tail call ptr @strerror(i32 %66)
-  %68 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.604", i32 %63, ptr %67)
+  %68 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.605", i32 %63, ptr %67)
   br label %common.ret
 
 merge5.i:                                         ; preds = %merge1.i
@@ -47855,7 +47908,7 @@ whilebody:                                        ; preds = %"$RankGroup.wait_fo
   store i8 0, ptr %31, align 1
   %32 = load ptr, ptr %10, align 8
   %33 = load ptr, ptr %11, align 8
-  %34 = getelementptr %97, ptr %33, i64 %9
+  %34 = getelementptr %98, ptr %33, i64 %9
   %35 = load ptr, ptr %12, align 8
   %36 = tail call i32 %32(ptr %34, ptr %35, ptr nonnull %31)
   %37 = load ptr, ptr %13, align 8
@@ -47899,7 +47952,7 @@ merge:                                            ; preds = %"$RankGroup.wait_fo
 
 define internal fastcc i32 @"$load.ranks"(ptr %0, ptr %1, ptr %2) unnamed_addr {
 entry:
-  %loading = alloca %98, align 8
+  %loading = alloca %99, align 8
   %3 = getelementptr i8, ptr %0, i64 24
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr i8, ptr %1, i64 68
@@ -47933,7 +47986,7 @@ declare dso_local i64 @sysconf(i32) local_unnamed_addr
 define internal i32 @"$load_rank"(ptr %0, ptr nocapture readonly %1, ptr %2) {
 entry:
   %cause.i.i55 = alloca %0, align 8
-  %args.i = alloca %99, align 8
+  %args.i = alloca %100, align 8
   %cause.i.i58.i = alloca %0, align 8
   %cause.i53.i = alloca %0, align 8
   %cause.i.i50 = alloca %0, align 8
@@ -48044,7 +48097,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 then2.i.i:                                        ; preds = %then.i
   %61 = load i32, ptr %0, align 4
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.605", i32 %61, ptr nonnull %cause.i.i)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.606", i32 %61, ptr nonnull %cause.i.i)
   br label %"$Rank.describe_failure.exit.i"
 
 "$Rank.describe_failure.exit.i":                  ; preds = %then2.i.i, %then.i
@@ -48075,7 +48128,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
 
 then2.i24.i:                                      ; preds = %then4.i
   %73 = load i32, ptr %0, align 4
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.605", i32 %73, ptr nonnull %cause.i22.i)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.606", i32 %73, ptr nonnull %cause.i22.i)
   br label %"$Rank.describe_failure.exit25.i"
 
 "$Rank.describe_failure.exit25.i":                ; preds = %then2.i24.i, %then4.i
@@ -48112,7 +48165,7 @@ then.i.i:                                         ; preds = %merge2
 
 then2.i.i.i:                                      ; preds = %then.i.i
   %87 = load i32, ptr %0, align 4
-  %88 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.606", i32 %87, ptr nonnull %cause.i.i.i)
+  %88 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.607", i32 %87, ptr nonnull %cause.i.i.i)
   br label %"$allocate.exit.i"
 
 "$allocate.exit.i":                               ; preds = %then2.i.i.i, %then.i.i
@@ -48149,7 +48202,7 @@ then3.i:                                          ; preds = %merge.i
 
 then2.i.i53:                                      ; preds = %then3.i
   %106 = load i32, ptr %0, align 4
-  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.607", i32 %106, ptr nonnull %cause.i.i50)
+  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.608", i32 %106, ptr nonnull %cause.i.i50)
   br label %"$Rank.describe_failure.exit.i54"
 
 "$Rank.describe_failure.exit.i54":                ; preds = %then2.i.i53, %then3.i
@@ -48186,7 +48239,7 @@ then11.i:                                         ; preds = %then7.i
 
 then2.i56.i:                                      ; preds = %then11.i
   %122 = load i32, ptr %0, align 4
-  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.608", i32 %122, ptr nonnull %cause.i53.i)
+  %123 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.609", i32 %122, ptr nonnull %cause.i53.i)
   br label %"$Rank.describe_failure.exit57.i"
 
 "$Rank.describe_failure.exit57.i":                ; preds = %then2.i56.i, %then11.i
@@ -48258,7 +48311,7 @@ then.i60.i:                                       ; preds = %merge6.i
 
 then2.i.i62.i:                                    ; preds = %then.i60.i
   %157 = load i32, ptr %0, align 4
-  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.606", i32 %157, ptr nonnull %cause.i.i58.i)
+  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.607", i32 %157, ptr nonnull %cause.i.i58.i)
   br label %"$Rank.describe_failure.exit.i63.i"
 
 "$Rank.describe_failure.exit.i63.i":              ; preds = %then2.i.i62.i, %then.i60.i
@@ -48311,7 +48364,7 @@ then.i57:                                         ; preds = %merge7
 
 then2.i.i59:                                      ; preds = %then.i57
   %180 = load i32, ptr %0, align 4
-  %181 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.609", i32 %180, ptr nonnull %cause.i.i55)
+  %181 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.610", i32 %180, ptr nonnull %cause.i.i55)
   br label %"$fill_rope_table.exit"
 
 "$fill_rope_table.exit":                          ; preds = %then.i57, %then2.i.i59
@@ -48565,48 +48618,48 @@ define internal fastcc i32 @"$place_weights"(ptr %0, ptr nocapture readonly %1, 
 entry:
   %cause.i.i106.i = alloca %0, align 8
   %bytes.i107.i = alloca i64, align 8
-  %args.i108.i = alloca %100, align 8
+  %args.i108.i = alloca %101, align 8
   %cause.i.i94.i = alloca %0, align 8
   %bytes.i95.i = alloca i64, align 8
-  %args.i96.i = alloca %100, align 8
+  %args.i96.i = alloca %101, align 8
   %cause.i.i82.i = alloca %0, align 8
   %bytes.i83.i = alloca i64, align 8
-  %args.i84.i = alloca %100, align 8
+  %args.i84.i = alloca %101, align 8
   %cause.i.i70.i = alloca %0, align 8
   %bytes.i71.i = alloca i64, align 8
-  %args.i72.i = alloca %100, align 8
+  %args.i72.i = alloca %101, align 8
   %cause.i.i58.i = alloca %0, align 8
   %bytes.i59.i = alloca i64, align 8
-  %args.i60.i = alloca %100, align 8
+  %args.i60.i = alloca %101, align 8
   %cause.i.i46.i = alloca %0, align 8
   %bytes.i47.i = alloca i64, align 8
-  %args.i48.i = alloca %100, align 8
+  %args.i48.i = alloca %101, align 8
   %cause.i.i34.i = alloca %0, align 8
   %bytes.i35.i = alloca i64, align 8
-  %args.i36.i = alloca %100, align 8
+  %args.i36.i = alloca %101, align 8
   %cause.i.i.i = alloca %0, align 8
   %bytes.i.i = alloca i64, align 8
-  %args.i.i = alloca %100, align 8
+  %args.i.i = alloca %101, align 8
   %cause.i.i81 = alloca %0, align 8
   %matrix.i36.i.i.i.i = alloca %25, align 8
   %.sroa.064.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
   %matrix.i.i.i.i.i = alloca %25, align 8
   %.sroa.0.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
   %cause.i.i.i34.i.i.i = alloca %0, align 8
-  %args.i.i35.i.i.i = alloca %101, align 8
+  %args.i.i35.i.i.i = alloca %102, align 8
   %cause.i.i73.i.i.i.i = alloca %0, align 8
-  %args.i74.i.i.i.i = alloca %101, align 8
+  %args.i74.i.i.i.i = alloca %102, align 8
   %cause.i.i65.i.i.i.i = alloca %0, align 8
-  %args.i66.i.i.i.i = alloca %101, align 8
+  %args.i66.i.i.i.i = alloca %102, align 8
   %cause.i.i57.i.i.i.i = alloca %0, align 8
-  %args.i58.i.i.i.i = alloca %101, align 8
+  %args.i58.i.i.i.i = alloca %102, align 8
   %cause.i.i.i.i.i.i = alloca %0, align 8
-  %args.i.i.i.i.i = alloca %101, align 8
+  %args.i.i.i.i.i = alloca %102, align 8
   %cause.i.i.i.i = alloca %0, align 8
-  %args.i.i.i = alloca %101, align 8
-  %placer.i = alloca %102, align 8
+  %args.i.i.i = alloca %102, align 8
+  %placer.i = alloca %103, align 8
   %cause.i.i = alloca %0, align 8
-  %progress = alloca %103, align 16
+  %progress = alloca %104, align 16
   %bytes = alloca i64, align 8
   %layout = alloca %87, align 8
   %3 = load i32, ptr %0, align 4
@@ -48688,7 +48741,7 @@ then.i:                                           ; preds = %merge
 
 then2.i.i:                                        ; preds = %then.i
   %38 = load i32, ptr %0, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.606", i32 %38, ptr nonnull %cause.i.i)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.607", i32 %38, ptr nonnull %cause.i.i)
   br label %"$allocate.exit"
 
 "$allocate.exit":                                 ; preds = %then.i, %then2.i.i
@@ -48783,7 +48836,7 @@ then.i.i:                                         ; preds = %then15
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i84
 
 then2.i.i84:                                      ; preds = %then.i.i
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.610", i32 %62)
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.611", i32 %62)
   br label %"$layout.place_random.exit"
 
 forbody.i.i:                                      ; preds = %forbody.i.i, %forbody.preheader.i.i.new
@@ -48889,7 +48942,7 @@ then.i.i112.i:                                    ; preds = %then.i110.i
   %110 = load ptr, ptr %placer.i, align 8
   %111 = getelementptr i8, ptr %110, i64 28
   %112 = load i32, ptr %111, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %109, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.185", i32 %112, ptr nonnull %cause.i.i106.i)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %109, i64 1024, ptr nonnull @"$string.612", ptr nonnull @"$string.185", i32 %112, ptr nonnull %cause.i.i106.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit117.i"
 
 merge.i114.i:                                     ; preds = %then.i82
@@ -48968,7 +49021,7 @@ then.i.i.i.i:                                     ; preds = %then.i.i.i
   %152 = load ptr, ptr %placer.i, align 8
   %153 = getelementptr i8, ptr %152, i64 28
   %154 = load i32, ptr %153, align 4
-  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %151, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.612", i32 %154, ptr nonnull %cause.i.i.i.i)
+  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %151, i64 1024, ptr nonnull @"$string.612", ptr nonnull @"$string.613", i32 %154, ptr nonnull %cause.i.i.i.i)
   br label %"$RandomPlacer.vector.exit.i.i"
 
 "$RandomPlacer.vector.exit.i.i":                  ; preds = %then.i.i.i.i, %then.i.i.i
@@ -49023,7 +49076,7 @@ then.i.i100.i:                                    ; preds = %then.i98.i
   %181 = load ptr, ptr %placer.i, align 8
   %182 = getelementptr i8, ptr %181, i64 28
   %183 = load i32, ptr %182, align 4
-  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %180, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.185", i32 %183, ptr nonnull %cause.i.i94.i)
+  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %180, i64 1024, ptr nonnull @"$string.612", ptr nonnull @"$string.185", i32 %183, ptr nonnull %cause.i.i94.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit105.i"
 
 merge.i102.i:                                     ; preds = %merge2.i.i
@@ -49148,7 +49201,7 @@ then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
   %255 = load ptr, ptr %placer.i, align 8
   %256 = getelementptr i8, ptr %255, i64 28
   %257 = load i32, ptr %256, align 4
-  %258 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %254, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.612", i32 %257, ptr nonnull %cause.i.i.i.i.i.i)
+  %258 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %254, i64 1024, ptr nonnull @"$string.612", ptr nonnull @"$string.613", i32 %257, ptr nonnull %cause.i.i.i.i.i.i)
   br label %"$RandomPlacer.vector.exit.i.i.i.i"
 
 "$RandomPlacer.vector.exit.i.i.i.i":              ; preds = %then.i.i.i.i.i.i, %then.i.i.i.i.i
@@ -49195,7 +49248,7 @@ then.i.i62.i.i.i.i:                               ; preds = %then.i60.i.i.i.i
   %277 = load ptr, ptr %placer.i, align 8
   %278 = getelementptr i8, ptr %277, i64 28
   %279 = load i32, ptr %278, align 4
-  %280 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %276, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.612", i32 %279, ptr nonnull %cause.i.i57.i.i.i.i)
+  %280 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %276, i64 1024, ptr nonnull @"$string.612", ptr nonnull @"$string.613", i32 %279, ptr nonnull %cause.i.i57.i.i.i.i)
   br label %"$RandomPlacer.vector.exit64.i.i.i.i"
 
 "$RandomPlacer.vector.exit64.i.i.i.i":            ; preds = %then.i.i62.i.i.i.i, %then.i60.i.i.i.i
@@ -49249,7 +49302,7 @@ then.i.i70.i.i.i.i:                               ; preds = %then.i68.i.i.i.i
   %303 = load ptr, ptr %placer.i, align 8
   %304 = getelementptr i8, ptr %303, i64 28
   %305 = load i32, ptr %304, align 4
-  %306 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %302, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.612", i32 %305, ptr nonnull %cause.i.i65.i.i.i.i)
+  %306 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %302, i64 1024, ptr nonnull @"$string.612", ptr nonnull @"$string.613", i32 %305, ptr nonnull %cause.i.i65.i.i.i.i)
   br label %"$RandomPlacer.vector.exit72.i.i.i.i"
 
 "$RandomPlacer.vector.exit72.i.i.i.i":            ; preds = %then.i.i70.i.i.i.i, %then.i68.i.i.i.i
@@ -49300,7 +49353,7 @@ then.i.i78.i.i.i.i:                               ; preds = %then.i76.i.i.i.i
   %325 = load ptr, ptr %placer.i, align 8
   %326 = getelementptr i8, ptr %325, i64 28
   %327 = load i32, ptr %326, align 4
-  %328 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %324, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.612", i32 %327, ptr nonnull %cause.i.i73.i.i.i.i)
+  %328 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %324, i64 1024, ptr nonnull @"$string.612", ptr nonnull @"$string.613", i32 %327, ptr nonnull %cause.i.i73.i.i.i.i)
   br label %"$RandomPlacer.vector.exit80.i.i.i.i"
 
 "$RandomPlacer.vector.exit80.i.i.i.i":            ; preds = %then.i.i78.i.i.i.i, %then.i76.i.i.i.i
@@ -49352,7 +49405,7 @@ then.i.i88.i:                                     ; preds = %then.i86.i
   %352 = load ptr, ptr %placer.i, align 8
   %353 = getelementptr i8, ptr %352, i64 28
   %354 = load i32, ptr %353, align 4
-  %355 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %351, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.185", i32 %354, ptr nonnull %cause.i.i82.i)
+  %355 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %351, i64 1024, ptr nonnull @"$string.612", ptr nonnull @"$string.185", i32 %354, ptr nonnull %cause.i.i82.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit93.i"
 
 merge.i90.i:                                      ; preds = %merge6.i.i.i.i
@@ -49433,7 +49486,7 @@ then.i.i76.i:                                     ; preds = %then.i74.i
   %395 = load ptr, ptr %placer.i, align 8
   %396 = getelementptr i8, ptr %395, i64 28
   %397 = load i32, ptr %396, align 4
-  %398 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %394, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.185", i32 %397, ptr nonnull %cause.i.i70.i)
+  %398 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %394, i64 1024, ptr nonnull @"$string.612", ptr nonnull @"$string.185", i32 %397, ptr nonnull %cause.i.i70.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit81.i"
 
 merge.i78.i:                                      ; preds = %"$place_attention.exit.i.i.i"
@@ -49543,7 +49596,7 @@ then.i.i.i40.i.i.i:                               ; preds = %then.i33.i.i.i.i
   %453 = load ptr, ptr %placer.i, align 8
   %454 = getelementptr i8, ptr %453, i64 28
   %455 = load i32, ptr %454, align 4
-  %456 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %452, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.612", i32 %455, ptr nonnull %cause.i.i.i34.i.i.i)
+  %456 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %452, i64 1024, ptr nonnull @"$string.612", ptr nonnull @"$string.613", i32 %455, ptr nonnull %cause.i.i.i34.i.i.i)
   br label %"$RandomPlacer.vector.exit.i41.i.i.i"
 
 "$RandomPlacer.vector.exit.i41.i.i.i":            ; preds = %then.i.i.i40.i.i.i, %then.i33.i.i.i.i
@@ -49624,7 +49677,7 @@ then.i.i64.i:                                     ; preds = %then.i62.i
   %486 = load ptr, ptr %placer.i, align 8
   %487 = getelementptr i8, ptr %486, i64 28
   %488 = load i32, ptr %487, align 4
-  %489 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %485, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.185", i32 %488, ptr nonnull %cause.i.i58.i)
+  %489 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %485, i64 1024, ptr nonnull @"$string.612", ptr nonnull @"$string.185", i32 %488, ptr nonnull %cause.i.i58.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit69.i"
 
 merge.i66.i:                                      ; preds = %forbody.us.i.i.i.i.i
@@ -49724,7 +49777,7 @@ then.i.i52.i:                                     ; preds = %then.i50.i
   %531 = load ptr, ptr %placer.i, align 8
   %532 = getelementptr i8, ptr %531, i64 28
   %533 = load i32, ptr %532, align 4
-  %534 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %530, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.185", i32 %533, ptr nonnull %cause.i.i46.i)
+  %534 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %530, i64 1024, ptr nonnull @"$string.612", ptr nonnull @"$string.185", i32 %533, ptr nonnull %cause.i.i46.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit57.i"
 
 merge.i54.i:                                      ; preds = %forbody.i.i.i.i.i
@@ -49838,7 +49891,7 @@ then.i.i40.i:                                     ; preds = %then.i38.i
   %579 = load ptr, ptr %placer.i, align 8
   %580 = getelementptr i8, ptr %579, i64 28
   %581 = load i32, ptr %580, align 4
-  %582 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %578, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.185", i32 %581, ptr nonnull %cause.i.i34.i)
+  %582 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %578, i64 1024, ptr nonnull @"$string.612", ptr nonnull @"$string.185", i32 %581, ptr nonnull %cause.i.i34.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit45.i"
 
 merge.i42.i:                                      ; preds = %forbody.us.i56.i.i.i.i
@@ -49938,7 +49991,7 @@ then.i.i32.i:                                     ; preds = %then.i30.i
   %624 = load ptr, ptr %placer.i, align 8
   %625 = getelementptr i8, ptr %624, i64 28
   %626 = load i32, ptr %625, align 4
-  %627 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %623, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.185", i32 %626, ptr nonnull %cause.i.i.i)
+  %627 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %623, i64 1024, ptr nonnull @"$string.612", ptr nonnull @"$string.185", i32 %626, ptr nonnull %cause.i.i.i)
   br label %"$RandomPlacer.matrix_of_deviation.exit.i"
 
 merge.i33.i:                                      ; preds = %forbody.i50.i.i.i.i
@@ -50045,7 +50098,7 @@ then.i27.i:                                       ; preds = %then5.i
   %674 = load ptr, ptr %placer.i, align 8
   %675 = getelementptr i8, ptr %674, i64 28
   %676 = load i32, ptr %675, align 4
-  %677 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %673, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.185", i32 %676, ptr nonnull %cause.i.i81)
+  %677 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %673, i64 1024, ptr nonnull @"$string.612", ptr nonnull @"$string.185", i32 %676, ptr nonnull %cause.i.i81)
   br label %"$RandomPlacer.failed.exit.i"
 
 "$RandomPlacer.failed.exit.i":                    ; preds = %then.i27.i, %then5.i
@@ -50084,7 +50137,7 @@ merge14:                                          ; preds = %else16, %"$layout.p
   br i1 %.not80, label %merge28, label %then29
 
 then29:                                           ; preds = %merge14
-  call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.620", i32 -1, ptr %2)
+  call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.621", i32 -1, ptr %2)
   br label %common.ret
 
 merge28:                                          ; preds = %merge14
@@ -50104,7 +50157,7 @@ define internal fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nocapture %0
 entry:
   %cause.i = alloca %0, align 8
   %bytes = alloca i64, align 8
-  %args = alloca %100, align 8
+  %args = alloca %101, align 8
   store ptr %1, ptr %args, align 8
   %3 = getelementptr i8, ptr %0, i64 32
   %4 = load i64, ptr %3, align 8
@@ -50147,7 +50200,7 @@ then.i:                                           ; preds = %then
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 28
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.185", i32 %26, ptr nonnull %cause.i)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.612", ptr nonnull @"$string.185", i32 %26, ptr nonnull %cause.i)
   br label %"$RandomPlacer.failed.exit"
 
 "$RandomPlacer.failed.exit":                      ; preds = %then, %then.i
@@ -50184,25 +50237,25 @@ then.i12:                                         ; preds = %merge
 
 define internal fastcc i32 @"$layout.place"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) unnamed_addr {
 entry:
-  %part.i = alloca %104, align 8
-  %part.i24.i46.i.i = alloca %104, align 8
-  %part.i19.i47.i.i = alloca %104, align 8
-  %part.i.i48.i.i = alloca %104, align 8
-  %part.i24.i.i.i.i = alloca %104, align 8
-  %part.i19.i.i.i.i = alloca %104, align 8
-  %part.i.i.i.i.i = alloca %104, align 8
-  %part.i.i40.i.i = alloca %104, align 8
+  %part.i = alloca %105, align 8
+  %part.i24.i46.i.i = alloca %105, align 8
+  %part.i19.i47.i.i = alloca %105, align 8
+  %part.i.i48.i.i = alloca %105, align 8
+  %part.i24.i.i.i.i = alloca %105, align 8
+  %part.i19.i.i.i.i = alloca %105, align 8
+  %part.i.i.i.i.i = alloca %105, align 8
+  %part.i.i40.i.i = alloca %105, align 8
   %down.i.i.i = alloca %25, align 8
   %gate_up.i.i.i = alloca %25, align 8
-  %part.i24.i.i.i = alloca %104, align 8
-  %part.i19.i.i.i = alloca %104, align 8
-  %part.i.i31.i.i = alloca %104, align 8
-  %part.i89.i.i.i = alloca %104, align 8
-  %part.i84.i.i.i = alloca %104, align 8
-  %part.i.i.i.i = alloca %104, align 8
-  %part.i56.i = alloca %104, align 8
-  %part.i.i = alloca %104, align 8
-  %placer = alloca %105, align 8
+  %part.i24.i.i.i = alloca %105, align 8
+  %part.i19.i.i.i = alloca %105, align 8
+  %part.i.i31.i.i = alloca %105, align 8
+  %part.i89.i.i.i = alloca %105, align 8
+  %part.i84.i.i.i = alloca %105, align 8
+  %part.i.i.i.i = alloca %105, align 8
+  %part.i56.i = alloca %105, align 8
+  %part.i.i = alloca %105, align 8
+  %placer = alloca %106, align 8
   store ptr %0, ptr %placer, align 8
   %.sroa.22.0.placer.sroa_idx = getelementptr inbounds i8, ptr %placer, i64 8
   store ptr %2, ptr %.sroa.22.0.placer.sroa_idx, align 8
@@ -50248,14 +50301,14 @@ merge.i:                                          ; preds = %then.i, %entry
   %19 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.241", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
   %.not.i = icmp eq i32 %19, 0
-  br i1 %.not.i, label %merge4.i, label %"$place_model.613.exit"
+  br i1 %.not.i, label %merge4.i, label %"$place_model.614.exit"
 
 merge4.i:                                         ; preds = %merge.i
   %20 = getelementptr i8, ptr %1, i64 48
   %21 = load ptr, ptr %20, align 8
   %22 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.246", ptr nonnull @"$string.351", ptr %21)
   %.not53.i = icmp eq i32 %22, 0
-  br i1 %.not53.i, label %merge8.i, label %"$place_model.613.exit"
+  br i1 %.not53.i, label %merge8.i, label %"$place_model.614.exit"
 
 merge8.i:                                         ; preds = %merge4.i
   %23 = getelementptr i8, ptr %1, i64 56
@@ -50276,7 +50329,7 @@ merge8.i:                                         ; preds = %merge4.i
   %28 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly %spec.select.i, ptr nonnull %part.i56.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i56.i)
   %.not54.i = icmp eq i32 %28, 0
-  br i1 %.not54.i, label %merge13.i, label %"$place_model.613.exit"
+  br i1 %.not54.i, label %merge13.i, label %"$place_model.614.exit"
 
 merge13.i:                                        ; preds = %merge8.i
   %29 = load ptr, ptr %0, align 8
@@ -50380,14 +50433,14 @@ forbody.i:                                        ; preds = %merge19.i, %forbody
   %54 = load ptr, ptr %53, align 8
   %55 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.249", ptr nonnull @"$string.351", ptr %54)
   %.not.i.i.i = icmp eq i32 %55, 0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.613.exit"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.614.exit"
 
 merge.i.i.i:                                      ; preds = %forbody.i
   %56 = getelementptr i8, ptr %42, i64 16
   %57 = load ptr, ptr %56, align 8
   %58 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.256", ptr nonnull @"$string.351", ptr %57)
   %.not75.i.i.i = icmp eq i32 %58, 0
-  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.613.exit"
+  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.614.exit"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
   %59 = load ptr, ptr %0, align 8
@@ -50401,14 +50454,14 @@ then7.i.i.i:                                      ; preds = %merge2.i.i.i
   %64 = load ptr, ptr %63, align 8
   %65 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.254", ptr nonnull @"$string.351", ptr %64)
   %.not76.i.i.i = icmp eq i32 %65, 0
-  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.613.exit"
+  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.614.exit"
 
 merge10.i.i.i:                                    ; preds = %then7.i.i.i
   %66 = getelementptr i8, ptr %42, i64 32
   %67 = load ptr, ptr %66, align 8
   %68 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.255", ptr nonnull @"$string.351", ptr %67)
   %.not77.i.i.i = icmp eq i32 %68, 0
-  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.613.exit"
+  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.614.exit"
 
 merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %merge2.i.i.i
   %69 = getelementptr i8, ptr %42, i64 40
@@ -50424,7 +50477,7 @@ merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %mer
   %73 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.250", ptr nonnull %part.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i)
   %.not78.i.i.i = icmp eq i32 %73, 0
-  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.613.exit"
+  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.614.exit"
 
 merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i)
@@ -50438,7 +50491,7 @@ merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   %76 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.251", ptr nonnull %part.i84.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i)
   %.not79.i.i.i = icmp eq i32 %76, 0
-  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.613.exit"
+  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.614.exit"
 
 merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %77 = add i32 %52, %49
@@ -50451,9 +50504,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %78 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.252", ptr nonnull %part.i89.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i)
   %.not80.i.i.i = icmp eq i32 %78, 0
-  br i1 %.not80.i.i.i, label %"$place_attention.617.exit.i.i", label %"$place_model.613.exit"
+  br i1 %.not80.i.i.i, label %"$place_attention.618.exit.i.i", label %"$place_model.614.exit"
 
-"$place_attention.617.exit.i.i":                  ; preds = %merge25.i.i.i
+"$place_attention.618.exit.i.i":                  ; preds = %merge25.i.i.i
   %79 = getelementptr i8, ptr %42, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i)
   %80 = getelementptr i8, ptr %42, i64 88
@@ -50470,9 +50523,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %86 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.253", ptr nonnull %part.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i)
   %.not.i.i = icmp eq i32 %86, 0
-  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.613.exit"
+  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.614.exit"
 
-merge.i.i:                                        ; preds = %"$place_attention.617.exit.i.i"
+merge.i.i:                                        ; preds = %"$place_attention.618.exit.i.i"
   %87 = load i8, ptr %42, align 1
   %88 = trunc i8 %87 to i1
   br i1 %88, label %merge1.i.i, label %then2.i.i
@@ -50496,7 +50549,7 @@ then2.i.i:                                        ; preds = %merge.i.i
   %98 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.258", ptr nonnull %part.i.i31.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i)
   %.not.i36.i.i = icmp eq i32 %98, 0
-  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.613.exit"
+  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.614.exit"
 
 merge.i38.i.i:                                    ; preds = %then2.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i)
@@ -50508,7 +50561,7 @@ merge.i38.i.i:                                    ; preds = %then2.i.i
   %99 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.259", ptr nonnull %part.i19.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i)
   %.not18.i.i.i = icmp eq i32 %99, 0
-  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.613.exit"
+  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.614.exit"
 
 merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i)
@@ -50525,7 +50578,7 @@ merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   store i64 %105, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i, align 8
   %106 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.260", ptr nonnull %part.i24.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i)
-  br label %"$place_layer.616.exit.i"
+  br label %"$place_layer.617.exit.i"
 
 merge1.i.i:                                       ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -50589,7 +50642,7 @@ forbody.lr.ph.i.i.i:                              ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
   br label %forbody.i.i.i
 
-forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).618.exit.i.i.i"
+forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).619.exit.i.i.i"
   %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
   br i1 %exitcond.not.i.i.i, label %merge6.i.i, label %forbody.i.i.i
@@ -50670,9 +50723,9 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %157 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.265", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
   %.not18.i.i.i.i = icmp eq i32 %157, 0
-  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).618.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
+  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).619.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).618.exit.i.i.i": ; preds = %merge.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).619.exit.i.i.i": ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
   %158 = load i32, ptr %34, align 8
   %159 = load i32, ptr %35, align 4
@@ -50688,11 +50741,11 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %.not40.i.i.i = icmp eq i32 %162, 0
   br i1 %.not40.i.i.i, label %forcond.i.i.i, label %"$place_experts.exit.thread.i.i"
 
-"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).618.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
-  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).618.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
+"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).619.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
+  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).619.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
-  br label %"$place_model.613.exit"
+  br label %"$place_model.614.exit"
 
 merge6.i.i:                                       ; preds = %forcond.i.i.i, %"$Layout.num_local_experts.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -50722,7 +50775,7 @@ merge10.i.i:                                      ; preds = %merge6.i.i
   %176 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.268", ptr nonnull %part.i.i48.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i)
   %.not.i53.i.i = icmp eq i32 %176, 0
-  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.613.exit"
+  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.614.exit"
 
 merge.i55.i.i:                                    ; preds = %merge10.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
@@ -50734,7 +50787,7 @@ merge.i55.i.i:                                    ; preds = %merge10.i.i
   %177 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.269", ptr nonnull %part.i19.i47.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
   %.not18.i60.i.i = icmp eq i32 %177, 0
-  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.613.exit"
+  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.614.exit"
 
 merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
@@ -50751,14 +50804,14 @@ merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   store i64 %183, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i, align 8
   %184 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.270", ptr nonnull %part.i24.i46.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
-  br label %"$place_layer.616.exit.i"
+  br label %"$place_layer.617.exit.i"
 
-"$place_layer.616.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
+"$place_layer.617.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
   %common.ret.op.i.i = phi i32 [ %106, %merge2.i39.i.i ], [ %184, %merge2.i61.i.i ]
   %.not55.i = icmp eq i32 %common.ret.op.i.i, 0
-  br i1 %.not55.i, label %merge19.i, label %"$place_model.613.exit"
+  br i1 %.not55.i, label %merge19.i, label %"$place_model.614.exit"
 
-merge19.i:                                        ; preds = %"$place_layer.616.exit.i", %merge6.i.i
+merge19.i:                                        ; preds = %"$place_layer.617.exit.i", %merge6.i.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %merge17.i, label %forbody.i
@@ -50767,14 +50820,14 @@ merge17.i:                                        ; preds = %merge19.i, %merge13
   %185 = getelementptr i8, ptr %0, i64 37
   %186 = load i8, ptr %185, align 1
   %187 = trunc i8 %186 to i1
-  br i1 %187, label %then24.i, label %"$place_model.613.exit"
+  br i1 %187, label %then24.i, label %"$place_model.614.exit"
 
 then24.i:                                         ; preds = %merge17.i
   %188 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer, ptr %1)
-  br label %"$place_model.613.exit"
+  br label %"$place_model.614.exit"
 
-"$place_model.613.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.617.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.616.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
-  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.616.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.617.exit.i.i" ]
+"$place_model.614.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.618.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.617.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
+  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.617.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.618.exit.i.i" ]
   ret i32 %common.ret.op.i
 }
 
@@ -50782,7 +50835,7 @@ define internal fastcc i32 @"$Placer.rows"(ptr nocapture readonly %0, ptr nocapt
 entry:
   %cause.i = alloca %0, align 8
   %view.i = alloca ptr, align 8
-  %args = alloca %106, align 8
+  %args = alloca %107, align 8
   %view = alloca ptr, align 8
   %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.351", ptr nonnull %view)
   %.not = icmp eq i32 %3, 0
@@ -50987,7 +51040,7 @@ then.i35:                                         ; preds = %then8
   %80 = load ptr, ptr %0, align 8
   %81 = getelementptr i8, ptr %80, i64 28
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.615", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 1024, ptr nonnull @"$string.616", ptr %78, ptr %79, i32 %82, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then8, %then.i35
@@ -51096,7 +51149,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.614", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.615", ptr %27, ptr nonnull %name)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$Checkpoint.find.exit", %then2, %then
@@ -51107,7 +51160,7 @@ common.ret:                                       ; preds = %"$Checkpoint.find.e
 define internal fastcc i32 @"$Placer.vector"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr %2, ptr %3) unnamed_addr {
 entry:
   %cause.i = alloca %0, align 8
-  %args = alloca %101, align 8
+  %args = alloca %102, align 8
   %view = alloca ptr, align 8
   %4 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr %2, ptr nonnull %view)
   %.not = icmp eq i32 %4, 0
@@ -51237,7 +51290,7 @@ then.i:                                           ; preds = %then3
   %55 = load ptr, ptr %0, align 8
   %56 = getelementptr i8, ptr %55, i64 28
   %57 = load i32, ptr %56, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.615", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.616", ptr %53, ptr %54, i32 %57, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then3, %then.i
@@ -51322,7 +51375,7 @@ merge1:                                           ; preds = %forbody
 define internal fastcc i32 @"$Placer.spread_scales"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
 entry:
   %cause.i = alloca %0, align 8
-  %args = alloca %101, align 8
+  %args = alloca %102, align 8
   %3 = load ptr, ptr %0, align 8
   %.val = load ptr, ptr %3, align 8
   %4 = getelementptr i8, ptr %3, i64 24
@@ -51507,7 +51560,7 @@ then.i:                                           ; preds = %then
   %75 = load ptr, ptr %0, align 8
   %76 = getelementptr i8, ptr %75, i64 28
   %77 = load i32, ptr %76, align 4
-  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %66, i64 1024, ptr nonnull @"$string.615", ptr %73, ptr %74, i32 %77, ptr nonnull %cause.i)
+  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %66, i64 1024, ptr nonnull @"$string.616", ptr %73, ptr %74, i32 %77, ptr nonnull %cause.i)
   br label %"$Placer.failed.exit"
 
 "$Placer.failed.exit":                            ; preds = %then, %then.i
@@ -51519,7 +51572,7 @@ define internal fastcc i32 @"$Engine.capture"(ptr %0, ptr %1) unnamed_addr {
 entry:
   %info.i17 = alloca %85, align 8
   %time.i16 = alloca %1, align 8
-  %plan.i.i.i = alloca %107, align 8
+  %plan.i.i.i = alloca %108, align 8
   %time.i = alloca %1, align 8
   %info.i = alloca %85, align 8
   %2 = getelementptr i8, ptr %0, i64 8
@@ -51642,7 +51695,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not.i.i.i, label %"$warm_up.exit.thread.i.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.621", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.622", i64 38, i1 false)
   br label %"$warm_up.exit.thread.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i
@@ -51837,7 +51890,7 @@ entry:
   %cause.i = alloca %0, align 8
   %cause.i29.i = alloca %0, align 8
   %cause.i.i = alloca %0, align 8
-  %plan = alloca %107, align 16
+  %plan = alloca %108, align 16
   %3 = getelementptr i8, ptr %1, i64 12
   %4 = load i32, ptr %3, align 4
   %5 = getelementptr i8, ptr %1, i64 4
@@ -51857,7 +51910,7 @@ then:                                             ; preds = %entry
   br i1 %.not44, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.622", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.623", i32 %9)
   br label %common.ret
 
 common.ret:                                       ; preds = %"$Rank.describe_failure.exit32.i", %then3.i, %"$Rank.describe_failure.exit.i", %merge4, %then2, %then, %"$Rank.describe_failure.exit"
@@ -51923,7 +51976,7 @@ then.i:                                           ; preds = %forbody
 
 then2.i.i:                                        ; preds = %then.i
   %39 = load i32, ptr %0, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.623", i32 %39, ptr nonnull %cause.i.i)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.624", i32 %39, ptr nonnull %cause.i.i)
   br label %"$Rank.describe_failure.exit.i"
 
 "$Rank.describe_failure.exit.i":                  ; preds = %then2.i.i, %then.i
@@ -51961,7 +52014,7 @@ then8.i:                                          ; preds = %merge2.i
 
 then2.i31.i:                                      ; preds = %then8.i
   %52 = load i32, ptr %0, align 4
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.623", i32 %52, ptr nonnull %cause.i29.i)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.624", i32 %52, ptr nonnull %cause.i29.i)
   br label %"$Rank.describe_failure.exit32.i"
 
 "$Rank.describe_failure.exit32.i":                ; preds = %then2.i31.i, %then8.i
@@ -51998,7 +52051,7 @@ then11:                                           ; preds = %merge4
 
 then2.i:                                          ; preds = %then11
   %65 = load i32, ptr %0, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.624", i32 %65, ptr nonnull %cause.i)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.3", ptr nonnull @"$string.625", i32 %65, ptr nonnull %cause.i)
   br label %"$Rank.describe_failure.exit"
 
 "$Rank.describe_failure.exit":                    ; preds = %then11, %then2.i
@@ -52008,8 +52061,8 @@ then2.i:                                          ; preds = %then11
 
 define internal fastcc noundef i32 @"$Engine.start_loop"(ptr %0, ptr writeonly %1) unnamed_addr {
 entry:
-  %attributes.i25.i = alloca %108, align 8
-  %attributes.i.i = alloca %108, align 8
+  %attributes.i25.i = alloca %109, align 8
+  %attributes.i.i = alloca %109, align 8
   %chosen.sroa.9 = alloca [30 x i8], align 2
   %2 = getelementptr i8, ptr %0, i64 5328
   %3 = load i32, ptr %2, align 4
@@ -52099,7 +52152,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.621", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.622", i64 38, i1 false)
   br label %common.ret
 
 common.ret:                                       ; preds = %merge2.i, %then13.i.i.i, %then9.i.i.i, %then5.i.i.i.i, %common.ret.sink.split.i.i.i.i, %then.i.i.i.i, %then2.i.i.i, %then.i.i.i, %then11.i.i, %then7.i.i, %then4.i.i, %then.i.i, %then2, %then
@@ -52301,7 +52354,7 @@ then.i.i:                                         ; preds = %merge.i44.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %160 = load i32, ptr %117, align 4
-  %161 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.626", i32 %160)
+  %161 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.627", i32 %160)
   br label %common.ret
 
 merge.i.i:                                        ; preds = %"$EventRing.init.exit.i.i"
@@ -52318,7 +52371,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %164 = call ptr @__errno_location()
   %165 = load i32, ptr %164, align 4
   %166 = call ptr @strerror(i32 %165)
-  %167 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.627", ptr %166)
+  %167 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.628", ptr %166)
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
@@ -52406,7 +52459,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not39.i.i.i, label %common.ret, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %221 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.628", i32 %217, i32 %219)
+  %221 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.629", i32 %217, i32 %219)
   br label %common.ret
 
 merge.i.i26.i:                                    ; preds = %merge.i
@@ -52424,9 +52477,9 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not67.i.i.i.i, label %common.ret, label %common.ret.sink.split.i.i.i.i
 
 common.ret.sink.split.i.i.i.i:                    ; preds = %then5.i.i.i.i, %then.i.i.i.i
-  %"$string.630.sink.i.i.i.i" = phi ptr [ @"$string.630", %then5.i.i.i.i ], [ @"$string.629", %then.i.i.i.i ]
+  %"$string.631.sink.i.i.i.i" = phi ptr [ @"$string.631", %then5.i.i.i.i ], [ @"$string.630", %then.i.i.i.i ]
   %common.ret.op.ph.i.i.i.i = phi i32 [ 3, %then5.i.i.i.i ], [ 1, %then.i.i.i.i ]
-  %227 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.630.sink.i.i.i.i", i32 %223, i32 %225)
+  %227 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull %"$string.631.sink.i.i.i.i", i32 %223, i32 %225)
   br label %common.ret
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
@@ -52753,13 +52806,13 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %370 = getelementptr i8, ptr %0, i64 6632
   %371 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %372 = sext i32 %371 to i64
-  %373 = call fastcc zeroext i1 @"$Vector.reserve.632"(ptr %370, i64 %372)
+  %373 = call fastcc zeroext i1 @"$Vector.reserve.633"(ptr %370, i64 %372)
   br i1 %373, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then9.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %merge7.i53.i.i.i, %and.lhs.true3.i.i.i.i
   %.pre-phi.i.i.i = phi i64 [ %.pre60.i.i.i, %merge7.i53.i.i.i ], [ %378, %and.lhs.true3.i.i.i.i ]
   %374 = getelementptr i8, ptr %0, i64 6584
-  %375 = call fastcc zeroext i1 @"$Vector.reserve.625"(ptr %374, i64 %.pre-phi.i.i.i)
+  %375 = call fastcc zeroext i1 @"$Vector.reserve.626"(ptr %374, i64 %.pre-phi.i.i.i)
   br i1 %375, label %and.lhs.true.i.i.i.i, label %then9.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
@@ -52916,7 +52969,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   %435 = getelementptr i8, ptr %0, i64 6656
   %436 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %437 = sext i32 %436 to i64
-  %438 = call fastcc zeroext i1 @"$Vector.reserve.632"(ptr %435, i64 %437)
+  %438 = call fastcc zeroext i1 @"$Vector.reserve.633"(ptr %435, i64 %437)
   br i1 %438, label %merge2.i, label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i47.i.i.i, %merge.i50.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -52924,7 +52977,7 @@ then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not38.i.i.i, label %common.ret, label %then13.i.i.i
 
 then13.i.i.i:                                     ; preds = %then9.i.i.i
-  %439 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.633", i32 %210)
+  %439 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.634", i32 %210)
   br label %common.ret
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
@@ -52977,7 +53030,7 @@ declare dso_local i32 @pthread_condattr_setclock(ptr, i32) local_unnamed_addr
 declare dso_local i32 @pthread_condattr_destroy(ptr) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.625"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.626"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -53007,7 +53060,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.632"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.633"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -53127,7 +53180,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %44, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %merge.i.i
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.555", i32 %2)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.556", i32 %2)
   br label %"$Loop.prefill.exit"
 
 merge.i:                                          ; preds = %merge.i.i
@@ -53135,7 +53188,7 @@ merge.i:                                          ; preds = %merge.i.i
   br i1 %46, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge.i
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.556", i32 %2, i32 %39)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.557", i32 %2, i32 %39)
   br label %"$Loop.prefill.exit"
 
 merge4.i:                                         ; preds = %merge.i
@@ -53147,7 +53200,7 @@ forbody.preheader.i.i:                            ; preds = %merge4.i
   br label %forbody.i.i
 
 then.i.i:                                         ; preds = %merge4.i
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.17", ptr nonnull @"$string.557", i32 %2)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.17", ptr nonnull @"$string.558", i32 %2)
   br label %"$Loop.prefill.exit"
 
 forbody.i.i:                                      ; preds = %merge5.i.i, %forbody.preheader.i.i
@@ -53161,7 +53214,7 @@ forbody.i.i:                                      ; preds = %merge5.i.i, %forbod
 
 then6.i.i:                                        ; preds = %forbody.i.i
   %53 = trunc nuw nsw i64 %indvars.iv.i.i to i32
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.18", ptr nonnull @"$string.557", i32 %53, i32 %51, i32 %37)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.18", ptr nonnull @"$string.558", i32 %53, i32 %51, i32 %37)
   br label %"$Loop.prefill.exit"
 
 merge5.i.i:                                       ; preds = %forbody.i.i
@@ -53179,7 +53232,7 @@ merge2.i.i:                                       ; preds = %merge5.i.i
   br i1 %59, label %then.i.i.i, label %merge7.i.i
 
 then.i.i.i:                                       ; preds = %merge2.i.i
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.563", i32 %58, i32 %41, i32 %43)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.564", i32 %58, i32 %41, i32 %43)
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
@@ -53191,7 +53244,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %64 = getelementptr i8, ptr %0, i64 6196
   %65 = load i32, ptr %64, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.636", i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.637", i32 %65)
   br label %"$Loop.prefill.exit"
 
 merge.i.i.i:                                      ; preds = %merge7.i.i
@@ -53215,7 +53268,7 @@ then8.i.i.i:                                      ; preds = %then.i.i47.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i
   %70 = phi i32 [ %.pre, %then8.i.i.i ], [ %39, %merge.i.i.i ]
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.637", i32 %70)
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.638", i32 %70)
   br label %"$Loop.prefill.exit"
 
 merge12.i.i:                                      ; preds = %then.i.i47.i.i
@@ -53737,7 +53790,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %or.cond.i.i.i, label %then.i.i.i, label %merge.i.i.i
 
 then.i.i.i:                                       ; preds = %merge.i.i
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.639", i32 %1, i32 %33)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.640", i32 %1, i32 %33)
   br label %"$Loop.run_batch_decode.exit"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
@@ -53745,7 +53798,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %37, label %then5.i.i.i, label %merge4.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge.i.i.i
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.640", i32 %4)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.641", i32 %4)
   br label %"$Loop.run_batch_decode.exit"
 
 merge4.i.i.i:                                     ; preds = %merge.i.i.i
@@ -53754,7 +53807,7 @@ merge4.i.i.i:                                     ; preds = %merge.i.i.i
   br i1 %40, label %then13.i.i.i, label %merge12.i.i.i
 
 then13.i.i.i:                                     ; preds = %merge4.i.i.i
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.641", i32 %1, i32 %39)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.642", i32 %1, i32 %39)
   br label %"$Loop.run_batch_decode.exit"
 
 merge12.i.i.i:                                    ; preds = %merge4.i.i.i
@@ -53762,7 +53815,7 @@ merge12.i.i.i:                                    ; preds = %merge4.i.i.i
   br i1 %.not.i.i5.i, label %"$Loop.run_batch_decode.exit", label %and.lhs.true.i.i.i
 
 then21.i.i.i:                                     ; preds = %or.lhs.false23.i.i.i, %and.lhs.true.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.642", i64 35, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.643", i64 35, i1 false)
   br label %"$Loop.run_batch_decode.exit"
 
 and.lhs.true.i.i.i:                               ; preds = %merge12.i.i.i
@@ -53827,7 +53880,7 @@ forbody.i.i.i.i:                                  ; preds = %forcond.preheader.i
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %62 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %63 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.643", i32 %62, i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.644", i32 %62, i32 %63)
   br label %"$Loop.run_batch_decode.exit"
 
 merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
@@ -53836,7 +53889,7 @@ merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge32.i.i.i, label %forbody.i.i.i.i
 
 merge32.i.i.i:                                    ; preds = %merge2.i.i.i.i, %forcond.preheader.i.i.i.i
-  %65 = getelementptr %109, ptr %3, i64 %indvars.iv.i.i.i
+  %65 = getelementptr %110, ptr %3, i64 %indvars.iv.i.i.i
   %66 = call fastcc i32 @"$request.check_sampling"(ptr readonly %65, ptr nonnull %spec.select.i)
   %.not79.i.i.i = icmp eq i32 %66, 0
   br i1 %.not79.i.i.i, label %merge37.i.i.i, label %"$Loop.run_batch_decode.exit"
@@ -53990,7 +54043,7 @@ forbody18.i.i:                                    ; preds = %merge21.i.i, %forbo
   %indvars.iv192.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next193.i.i, %merge21.i.i ]
   %153 = getelementptr ptr, ptr %2, i64 %indvars.iv192.i.i
   %154 = load ptr, ptr %153, align 8
-  %155 = getelementptr %109, ptr %3, i64 %indvars.iv192.i.i
+  %155 = getelementptr %110, ptr %3, i64 %indvars.iv192.i.i
   %156 = getelementptr i8, ptr %154, i64 144
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %156, ptr noundef nonnull readonly align 8 dereferenceable(40) %155, i64 40, i1 false)
   %157 = getelementptr i8, ptr %154, i64 172
@@ -54350,10 +54403,10 @@ forbody.i118.i.i:                                 ; preds = %merge1.i120.i.i, %m
   br i1 %358, label %common.ret.sink.split.i.i.i, label %else.i.i.i
 
 common.ret.sink.split.i.i.i:                      ; preds = %else.i.i.i, %forbody.i118.i.i
-  %"$string.645.sink.i.i.i" = phi ptr [ @"$string.644", %forbody.i118.i.i ], [ @"$string.645", %else.i.i.i ]
+  %"$string.646.sink.i.i.i" = phi ptr [ @"$string.645", %forbody.i118.i.i ], [ @"$string.646", %else.i.i.i ]
   %359 = trunc nuw nsw i64 %indvars.iv.i119.i.i to i32
   %360 = add i64 %349, -1
-  %361 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull %"$string.645.sink.i.i.i", i32 %359, i64 %360)
+  %361 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull %"$string.646.sink.i.i.i", i32 %359, i64 %360)
   br label %"$Loop.run_batch_decode.exit"
 
 else.i.i.i:                                       ; preds = %forbody.i118.i.i
