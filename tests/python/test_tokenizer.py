@@ -27,6 +27,15 @@ def test_text_comes_back(text):
     assert tokenizer.decode(ids, skip_special_tokens=False) == text
 
 
+@given(text=st.text(), adds=st.booleans())
+@settings(deadline=None)
+def test_ids_are_those_of_the_library(text, adds):
+    tokenizer = shared()
+    text = f"<|user|>{text} {text}".encode("utf-8", "replace").decode()
+    expected = tokenizer.tokenizer.encode(text, add_special_tokens=adds).ids
+    assert tokenizer.encode(text, adds) == expected
+
+
 @given(st.data())
 @settings(deadline=None)
 def test_any_ids_decode_as_the_library_decodes_them(data):

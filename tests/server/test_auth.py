@@ -20,19 +20,34 @@ def bearer(key):
 def test_keys_of_all_sources(tmp_path) -> None:
     path = tmp_path / "keys"
     digest = hashlib.sha256(b"second").hexdigest()
-    path.write_text(f"first\n\n  sha256:{digest}\n")
+    path.write_text(f"# of team one\nfirst\n\n  # of team two\n  sha256:{digest}\n")
     ring = KeyRing(path, {"GLM_API_KEYS": "third fourth"})
     for key in ("first", "second", "third", "fourth"):
         named = ring.check(PATH, bearer(key))
         assert named == hashlib.sha256(key.encode()).hexdigest()[:8]
         assert ring.check(PATH, [(b"x-api-key", key.encode())]) == named
-    for wrong in ("", "firs", "first2", digest, f"sha256:{digest}", "\xff"):
+    for wrong in ("", "firs", "first2", digest, f"sha256:{digest}", "\xff", "# of team one"):
         with pytest.raises(ApiError) as caught:
             ring.check(PATH, bearer(wrong))
         assert caught.value.status_code == 401
     with pytest.raises(ApiError):
         ring.check(PATH, [])
     assert "first" not in repr(vars(ring))
+
+
+def test_either_of_two_headers_is_enough(tmp_path) -> None:
+    path = tmp_path / "keys"
+    path.write_text("known")
+    ring = KeyRing(path, {})
+    known, other = b"known", b"other"
+    for first, second in ((known, other), (other, known)):
+        headers = [(b"x-api-key", first), (b"authorization", b"bearer " + second)]
+        for order in (headers, headers[::-1]):
+            assert ring.check(PATH, order) == hashlib.sha256(known).hexdigest()[:8]
+    with pytest.raises(ApiError, match="not known here"):
+        ring.check(PATH, [(b"x-api-key", other), *bearer("another")])
+    with pytest.raises(ApiError, match="no API key"):
+        ring.check(PATH, [(b"authorization", b"Basic known")])
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/metrics", "/gauges", "/page/a.js"])
@@ -46,7 +61,7 @@ def test_without_keys_all_are_let_in() -> None:
     assert KeyRing(None, {}).check(PATH, []) is None
 
 
-@pytest.mark.parametrize("text", ["", "\n \n", "sha256:12", "sha256:xyz"])
+@pytest.mark.parametrize("text", ["", "\n \n", "# none yet\n", "sha256:12", "sha256:xyz"])
 def test_files_without_usable_keys(tmp_path, text) -> None:
     path = tmp_path / "keys"
     path.write_text(text)

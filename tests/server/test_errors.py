@@ -1,10 +1,12 @@
 """Requests that are wrong: the status, OpenAI's form, the field's path, no trace."""
 
 import json
+import time
 
 import openai
 import pytest
 
+from tests.server.raw import connect, head, read_until
 from tests.server.serving import MODEL, QUESTION
 
 COMPLETIONS = "/v1/completions"
@@ -157,6 +159,18 @@ def test_a_deadline_ends_a_request(client, server) -> None:
     with pytest.raises(openai.APIError, match="deadline"):
         list(client.completions.create(stream=True, **fields))
     server.wait_until_idle()
+
+
+def test_a_deadline_counts_from_the_arrival(server) -> None:
+    body = json.dumps({"prompt": QUESTION, "timeout_seconds": 0.2}).encode()
+    lines = ("content-type: application/json", f"content-length: {len(body)}")
+    with connect(server) as connection:
+        connection.sendall(head(COMPLETIONS, *lines))
+        time.sleep(0.3)
+        connection.sendall(body)
+        answer = read_until(connection, b"}}")
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"deadline_exceeded" in answer
 
 
 def test_the_description_is_there(server) -> None:

@@ -52,7 +52,7 @@ DEFAULT_MAX_QUEUE = 1024
 @click.option(
     "--api-key-file",
     type=click.Path(),
-    help="A key, or sha256:HEX of one, on a line; GLM_API_KEYS adds more [default: no keys].",
+    help="A key, sha256:HEX of one, or # a note on a line; GLM_API_KEYS adds [default: no keys].",
 )
 @click.option(
     "--max-queue",

@@ -10,6 +10,8 @@ from glm_engine.server.errors import ApiError
 
 VARIABLE = "GLM_API_KEYS"
 HASHED = "sha256:"
+NOTE = "#"
+BEARER = "bearer "
 LOGGED_DIGITS = 8
 GUARDED = ("/v1/", "/tokenize", "/detokenize")
 
@@ -34,19 +36,22 @@ def digest_of_line(line, source):
 
 
 def read_lines(path):
+    """Return the lines that hold a key; those that begin with # are notes of whoever wrote them."""
     try:
-        return Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError(f"{path}: not a readable file of API keys: {error}") from error
+    found = [line.strip() for line in lines]
+    return [line for line in found if line and not line.startswith(NOTE)]
 
 
 class KeyRing:
     """The digests of the keys that open the server; without any, all are let in."""
 
     def __init__(self, path=None, environment=os.environ):
-        lines = [(line.strip(), str(path)) for line in (read_lines(path) if path else [])]
+        lines = [(line, str(path)) for line in (read_lines(path) if path else [])]
         lines += [(key, VARIABLE) for key in environment.get(VARIABLE, "").split()]
-        self.digests = [digest_of_line(line, source) for line, source in lines if line]
+        self.digests = [digest_of_line(line, source) for line, source in lines]
         if path and not self.digests:
             raise BadInputError(f"{path}: holds no API key; expected one on a line")
 
@@ -54,14 +59,17 @@ class KeyRing:
         """Return how the log names the key; ApiError 401 where there is none that fits."""
         if not self.digests or not path.startswith(GUARDED):
             return None
-        key = presented_key(headers)
-        if key is None:
+        presented = [digest_of(key) for key in presented_keys(headers)]
+        if not presented:
             raise refusal("no API key: expected Authorization: Bearer KEY, or x-api-key: KEY")
-        digest = digest_of(key)
-        matches = [hmac.compare_digest(digest, known) for known in self.digests]
-        if not any(matches):
+        found = [digest for digest in presented if self.knows(digest)]
+        if not found:
             raise refusal("this API key is not known here")
-        return digest.hex()[:LOGGED_DIGITS]
+        return found[0].hex()[:LOGGED_DIGITS]
+
+    def knows(self, digest):
+        matches = [hmac.compare_digest(digest, known) for known in self.digests]
+        return any(matches)
 
 
 def refusal(message):
@@ -69,12 +77,11 @@ def refusal(message):
     return ApiError(401, message, code="invalid_api_key", headers=headers)
 
 
-def presented_key(headers):
-    """Return the key of a Bearer or an x-api-key header, or None."""
-    for name, value in headers:
-        text = value.decode("latin-1")
-        if name == b"x-api-key":
-            return text.strip()
-        if name == b"authorization" and text[:7].lower() == "bearer ":
-            return text[7:].strip()
-    return None
+def presented_keys(headers):
+    """Return the keys of Bearer and x-api-key headers; clients that send both mean either."""
+    texts = [(name, value.decode("latin-1")) for name, value in headers]
+    return [
+        (text[len(BEARER) :] if name == b"authorization" else text).strip()
+        for name, text in texts
+        if name == b"x-api-key" or (name == b"authorization" and text.lower().startswith(BEARER))
+    ]

@@ -68,7 +68,7 @@ async def make_job(service, fields, visit):
     room = service.encoder.output_room(len(prompt), None, otherwise=None)
     max_tokens = min(fields.max_tokens, room)
     sampling = sampling_fields(fields)
-    choices = make_choices(service, sampling, prompt, max_tokens, num_logprobs=-1)
+    choices = make_choices(service, sampling, visit, prompt, max_tokens, num_logprobs=-1)
     if grammar := await compiled(service, sampling, constraints):
         has_thought = starts_in_reasoning(text)
         guide_choices(choices, grammar, service.tokenizer.id_of(THINK_END) if has_thought else None)

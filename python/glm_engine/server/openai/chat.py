@@ -41,7 +41,7 @@ async def make_job(service, fields, visit):
     service.encoder.check_ids(prompt, service.vocab_size, "messages")
     wanted = value_or(fields.max_completion_tokens, fields.max_tokens)
     room = service.encoder.output_room(len(prompt), wanted, otherwise=None)
-    choices = make_choices(service, fields, prompt, room, num_logprobs(fields))
+    choices = make_choices(service, fields, visit, prompt, room, num_logprobs(fields))
     visit.prompt_tokens = len(prompt)
     thinks = starts_in_reasoning(text)
     if grammar := await compiled(service, fields, constraints):

@@ -129,7 +129,7 @@ async def make_job(service, fields, visit):
         num_prompt_tokens += len(ids)
         room = service.encoder.output_room(len(ids), fields.max_tokens, DEFAULT_MAX_TOKENS)
         num_logprobs = -1 if fields.logprobs is None else fields.logprobs
-        made = make_choices(service, fields, ids, room, num_logprobs, len(choices))
+        made = make_choices(service, fields, visit, ids, room, num_logprobs, len(choices))
         echoes += [echoed(service, fields, prompt, ids)] * len(made)
         choices += made
     if grammar := await compiled(service, fields, constraints_of(fields)):

@@ -1,7 +1,6 @@
 """From the fields of a request to the engine's: defaults, seeds, ends."""
 
 import secrets
-import time
 
 from glm_engine.detokenizer import StopMatcher
 from glm_engine.requests import Request, Sampling
@@ -57,11 +56,11 @@ def sampling_of(service, fields, seed, num_logprobs):
     )
 
 
-def deadline_of(service, fields):
-    """Return nanoseconds of CLOCK_MONOTONIC, or 0 for none."""
+def deadline_of(service, fields, visit):
+    """Return nanoseconds of CLOCK_MONOTONIC, counted from the request's arrival; 0 for none."""
     limits = (fields.timeout_seconds, service.settings.request_seconds)
     seconds = min((one for one in limits if one), default=None)
-    return 0 if seconds is None else time.monotonic_ns() + int(seconds * NANOSECONDS)
+    return 0 if seconds is None else int((visit.began + seconds) * NANOSECONDS)
 
 
 def stop_ids(service, fields):
@@ -69,14 +68,14 @@ def stop_ids(service, fields):
     return endings | frozenset(fields.stop_token_ids or ())
 
 
-def make_choices(service, fields, prompt, max_tokens, num_logprobs, first_index=0):
+def make_choices(service, fields, visit, prompt, max_tokens, num_logprobs, first_index=0):
     """Return the `n` choices of one prompt; the k-th draws with seed + k."""
     min_tokens = value_or(fields.min_tokens, 0)
     if min_tokens > max_tokens:
         message = f"min_tokens is {min_tokens}, more than the {max_tokens} tokens that may come"
         raise ApiError(400, message, "min_tokens")
     seed = secrets.randbits(64) if fields.seed is None else fields.seed
-    deadline_ns, priority = deadline_of(service, fields), priority_of(service, fields)
+    deadline_ns, priority = deadline_of(service, fields, visit), priority_of(service, fields)
     return [
         Choice(
             index=first_index + number,
