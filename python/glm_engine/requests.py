@@ -15,6 +15,7 @@ INTEGER_RANGES = {
     "int64_t": range(-(2**63), 2**63),
     "uint64_t": range(2**64),
 }
+INT32 = "i"
 FLOAT_BYTES = 4
 MASK_BITS = 32
 
@@ -144,13 +145,21 @@ def layout_number(name):
 
 
 def int32_array(name, values):
-    """Copy ids into a C array; an id that 32 bits cannot hold is an error."""
-    values = list(values)
+    """Return ids as a C array; an id that 32 bits cannot hold is an error.
+
+    An `array` of C's ints is not copied, and must not change while the C array lives.
+    """
+    if not (isinstance(values, array) and values.typecode == INT32):
+        values = int32_values(name, list(values))
+    return (ctypes.c_int32 * len(values)).from_buffer(values)
+
+
+def int32_values(name, values):
     try:
-        numbers = array("i", values)
+        return array(INT32, values)
     except (OverflowError, TypeError):
-        numbers = [checked_number(f"{name}[{at}]", value) for at, value in enumerate(values)]
-    return (ctypes.c_int32 * len(numbers))(*numbers)
+        checked = [checked_number(f"{name}[{at}]", value) for at, value in enumerate(values)]
+        return array(INT32, checked)
 
 
 def checked_number(name, value, c_type="int32_t"):

@@ -1,6 +1,7 @@
 """Python's requests and options against the structs made of them."""
 
 import ctypes
+from array import array
 
 import numpy as np
 import pytest
@@ -61,6 +62,15 @@ def test_prompt_of_any_length(num_tokens):
     assert struct.prompt_length == num_tokens
     assert struct.prompt[:num_tokens] == list(range(num_tokens))
     assert (struct.num_stop_sequences, struct.num_stop_tokens, struct.num_biases) == (0, 0, 0)
+
+
+def test_an_array_of_ids_is_not_copied():
+    ids = array("i", [4, 5, 6])
+    struct, _alive = filled(Request(ids))
+    ids[1] = 9
+    assert struct.prompt[: struct.prompt_length] == [4, 9, 6]
+    wide, _alive = filled(Request(array("q", [4, 2**31 - 1])))
+    assert wide.prompt[: wide.prompt_length] == [4, 2**31 - 1]
 
 
 def test_logits_are_written_into_the_callers_buffer():

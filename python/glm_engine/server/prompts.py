@@ -1,4 +1,7 @@
-"""Texts to token ids: hopeless ones are refused untokenized, long ones go to a thread."""
+"""Texts to token ids: hopeless ones are refused untokenized, long ones go to a thread.
+
+Very long ones have a thread of their own, so that the others do not wait for them.
+"""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -23,20 +26,24 @@ class PromptEncoder:
         self.settings = settings
         self.longest_token = longest_token(tokenizer)
         self.pool = ThreadPoolExecutor(settings.tokenizer_threads, "glm-tokenizer")
+        self.long_pool = ThreadPoolExecutor(1, "glm-long-texts")
 
     def close(self):
-        self.pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self.pool, self.long_pool):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    async def apart(self, size, function, *arguments):
+        """Return what a function returns, called in a thread where `size` items are many."""
+        if size <= self.settings.inline_characters:
+            return function(*arguments)
+        pool = self.pool if size <= self.settings.long_characters else self.long_pool
+        return await asyncio.get_running_loop().run_in_executor(pool, function, *arguments)
 
     async def encode(self, text, add_special_tokens=True, param="prompt"):
         """Return the ids of a text; ApiError 400 where they cannot fit the context."""
         self.refuse_hopeless(text, param)
         try:
-            if len(text) <= self.settings.inline_characters:
-                return self.tokenizer.encode(text, add_special_tokens)
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(
-                self.pool, self.tokenizer.encode, text, add_special_tokens
-            )
+            return await self.apart(len(text), self.tokenizer.encode, text, add_special_tokens)
         except BadInputError as error:
             raise of_bad_input(error, param) from error
 
@@ -50,9 +57,10 @@ class PromptEncoder:
             )
 
     def check_ids(self, ids, vocab_size, param="prompt"):
-        """Refuse ids outside the vocabulary, and an empty list."""
+        """Refuse ids outside the vocabulary, an empty list, and one that is far too long."""
         if not ids:
             raise ApiError(400, f"{param} is empty, expected at least one token", param)
+        self.refuse_without_room(len(ids))
         least, greatest = min(ids), max(ids)
         if least < 0 or greatest >= vocab_size:
             wrong = least if least < 0 else greatest
@@ -61,11 +69,8 @@ class PromptEncoder:
 
     def output_room(self, num_prompt, max_tokens, otherwise):
         """Return how many tokens may be generated after a prompt of so many."""
+        self.refuse_without_room(num_prompt)
         room = self.max_seq - num_prompt
-        if room < 1:
-            raise too_long(
-                self.max_seq, f"the prompt has {num_prompt} tokens, which leaves no room"
-            )
         if max_tokens is None:
             return min(room, otherwise or room)
         if max_tokens > room:
@@ -73,6 +78,11 @@ class PromptEncoder:
             found = f"{num_prompt} of the prompt and {max_tokens} to generate are {asked}"
             raise too_long(self.max_seq, found)
         return max_tokens
+
+    def refuse_without_room(self, num_prompt):
+        if num_prompt >= self.max_seq:
+            found = f"the prompt has {num_prompt} tokens, which leaves no room"
+            raise too_long(self.max_seq, found)
 
 
 def longest_token(tokenizer):

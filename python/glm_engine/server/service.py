@@ -54,8 +54,10 @@ class Service:
         return IncrementalDetokenizer(self.spelling, skipped)
 
     def decode(self, ids, skip_special_tokens=False):
-        detokenizer = self.detokenizer(skip_special_tokens)
-        return "".join(map(detokenizer.push, ids)) + detokenizer.finish()
+        """Return the text of ids; each of them is looked up once."""
+        skipped = self.tokenizer.special_ids if skip_special_tokens else frozenset()
+        spelled = {one: b"" if one in skipped else self.spelling(one) for one in set(ids)}
+        return b"".join(map(spelled.get, ids)).decode("utf-8", "replace")
 
     def cut_off(self, error):
         """End every request, begun streams with this error as their last event."""

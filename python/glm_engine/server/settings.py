@@ -29,5 +29,6 @@ class Settings:
     max_json_members: int = 65_536
     max_object_members: int = 4096
     inline_characters: int = 512
+    long_characters: int = 65_536
     tokenizer_threads: int = 2
     log_level: str = "info"

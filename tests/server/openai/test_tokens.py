@@ -4,6 +4,7 @@ from glm_engine.chat import ChatTemplate
 from glm_engine.options import CAPITALS
 from glm_engine.tokenizer import GlmTokenizer
 from tests.server.serving import MODEL, QUESTION
+from tests.server.test_hostile_bodies import others_are_served
 
 TOKENIZER = GlmTokenizer(CAPITALS)
 MESSAGES = [{"role": "user", "content": "Hi"}]
@@ -34,6 +35,21 @@ def test_round_trip(server) -> None:
     assert back == {"prompt": text}
     skipped = server.http.post("/detokenize", json={"tokens": ids, "skip_special_tokens": True})
     assert skipped.json() == {"prompt": text.removesuffix("<|user|>")}
+
+
+def test_a_million_ids_while_others_are_served(server) -> None:
+    ids = TOKENIZER.encode("Zürich — 東京", add_special_tokens=False)
+    count = 1_000_000 // len(ids)
+    with others_are_served(server):
+        answer = server.http.post("/detokenize", json={"tokens": ids * count})
+    assert answer.json() == {"prompt": "Zürich — 東京" * count}
+
+
+def test_long_texts_in_a_thread(server) -> None:
+    text = "The capital of France is Paris. " * 500
+    answer = tokenize(server, prompt=text, return_token_strs=True).json()
+    assert answer["tokens"] == TOKENIZER.encode(text)
+    assert "".join(answer["token_strs"]) == text
 
 
 def test_ids_that_no_token_has(server) -> None:

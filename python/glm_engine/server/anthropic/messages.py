@@ -27,12 +27,12 @@ from glm_engine.server.openai.requests import check_model, make_choices
 from glm_engine.server.streaming import WholeAnswer
 
 
-def prompt_text(service, fields):
+async def prompt_text(service, fields):
     """Return the text of the prompt and the tools in it."""
     tools = template_tools(fields)
     adds_turn = not continues_turn(fields)
     variables = {"enable_thinking": thinks(fields)}
-    text = rendered(service, template_messages(fields), adds_turn, tools, variables)
+    text = await rendered(service, template_messages(fields), adds_turn, tools, variables)
     return text, tools
 
 
@@ -62,7 +62,7 @@ def make_turn(fields, text, tools, is_cut_short):
 
 async def make_job(service, fields, visit):
     """Return the job of a request and the turn that its text is read into."""
-    text, tools = prompt_text(service, fields)
+    text, tools = await prompt_text(service, fields)
     constraints = constraints_of(fields, tools)
     prompt = await encoded(service, text)
     room = service.encoder.output_room(len(prompt), None, otherwise=None)
@@ -94,7 +94,7 @@ def messages_router(service):
     async def count_tokens(fields: CountRequest):
         """Return how many tokens the prompt of a conversation has."""
         check_model(service, fields.model)
-        text, _ = prompt_text(service, fields)
+        text, _ = await prompt_text(service, fields)
         return JSONResponse({"input_tokens": len(await encoded(service, text))})
 
     return router

@@ -36,7 +36,7 @@ async def make_job(service, fields, visit):
     check_count(service, 1, fields.n)
     tools = offered_tools(fields)
     constraints = chat_constraints(fields, tools)
-    text = render(service, fields, tools)
+    text = await render(service, fields, tools)
     prompt = await service.encoder.encode(text, add_special_tokens=False, param="messages")
     service.encoder.check_ids(prompt, service.vocab_size, "messages")
     wanted = value_or(fields.max_completion_tokens, fields.max_tokens)

@@ -1,8 +1,11 @@
 """From chat fields to the text of a prompt, through the checkpoint's template."""
 
+from functools import partial
+
 from glm_engine.server.errors import ApiError
 from glm_engine.server.openai.messages import template_messages
 
+CHARACTERS_OF_PART = 8
 RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
 HINTS = ("reasoning_effort", "verbosity")
 
@@ -26,19 +29,27 @@ def template_variables(fields):
     return variables
 
 
-def render(service, fields, tools):
+async def render(service, fields, tools):
     """Return the text of the prompt of a chat request."""
     messages, variables = template_messages(fields.messages), template_variables(fields)
     adds_turn = fields.add_generation_prompt is not False
-    return rendered(service, messages, adds_turn, tools, variables)
+    return await rendered(service, messages, adds_turn, tools, variables)
 
 
-def rendered(service, messages, adds_turn, tools, variables):
+def num_parts(messages):
+    """Return how many pieces a template goes through."""
+    contents = [message.get("content") for message in messages]
+    return sum(len(one) if isinstance(one, list) else 1 for one in contents)
+
+
+async def rendered(service, messages, adds_turn, tools, variables):
     """Return the text of plain messages; ApiError 400 where the template takes offence."""
     if service.template is None:
         raise ApiError(400, "this checkpoint has no chat template", code="no_chat_template")
     try:
-        return service.template.render(messages, adds_turn, tools=tools or None, **variables)
+        render_plain = partial(service.template.render, tools=tools or None, **variables)
+        size = CHARACTERS_OF_PART * (num_parts(messages) + len(tools))
+        return await service.encoder.apart(size, render_plain, messages, adds_turn)
     except Exception as error:
         reason = error.__cause__ or error
         message = f"the chat template cannot render these messages: {reason}"

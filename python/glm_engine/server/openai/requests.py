@@ -1,6 +1,7 @@
 """From the fields of a request to the engine's: defaults, seeds, ends."""
 
 import secrets
+from array import array
 
 from glm_engine.detokenizer import StopMatcher
 from glm_engine.requests import Request, Sampling
@@ -74,6 +75,7 @@ def make_choices(service, fields, visit, prompt, max_tokens, num_logprobs, first
     if min_tokens > max_tokens:
         message = f"min_tokens is {min_tokens}, more than the {max_tokens} tokens that may come"
         raise ApiError(400, message, "min_tokens")
+    prompt = array("i", prompt)
     seed = secrets.randbits(64) if fields.seed is None else fields.seed
     deadline_ns, priority = deadline_of(service, fields, visit), priority_of(service, fields)
     return [

@@ -1,7 +1,8 @@
 """POST /tokenize and /detokenize, in vLLM's form."""
 
+import orjson
 from fastapi import APIRouter
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 
 from glm_engine.server.errors import ApiError
 from glm_engine.server.limits import JsonRoute
@@ -37,9 +38,16 @@ async def tokenized(service, fields):
     if fields.messages is None:
         adds = fields.add_special_tokens is not False
         return await service.encoder.encode(fields.prompt, adds)
-    text = render(service, fields, template_tools(fields.tools))
+    text = await render(service, fields, template_tools(fields.tools))
     adds = bool(fields.add_special_tokens)
     return await service.encoder.encode(text, adds, param="messages")
+
+
+def tokens_body(service, fields, ids):
+    answer = {"count": len(ids), "max_model_len": service.max_seq, "tokens": ids}
+    if fields.return_token_strs:
+        answer["token_strs"] = [service.spelling(one).decode("utf-8", "replace") for one in ids]
+    return orjson.dumps(answer)
 
 
 def tokens_router(service):
@@ -50,15 +58,15 @@ def tokens_router(service):
         """Return the token ids of a text or of a rendered conversation."""
         check_model(service, fields.model)
         ids = await tokenized(service, fields)
-        answer = {"count": len(ids), "max_model_len": service.max_seq, "tokens": ids}
-        if fields.return_token_strs:
-            answer["token_strs"] = [service.spelling(one).decode("utf-8", "replace") for one in ids]
-        return JSONResponse(answer)
+        body = await service.encoder.apart(len(ids), tokens_body, service, fields, ids)
+        return Response(body, media_type="application/json")
 
     @router.post("/detokenize")
     async def detokenize(fields: DetokenizeRequest):
         """Return the text of token ids."""
         check_model(service, fields.model)
-        return JSONResponse({"prompt": service.decode(fields.tokens, fields.skip_special_tokens)})
+        arguments = (service.decode, fields.tokens, fields.skip_special_tokens)
+        text = await service.encoder.apart(len(fields.tokens), *arguments)
+        return Response(orjson.dumps({"prompt": text}), media_type="application/json")
 
     return router
