@@ -159,6 +159,15 @@ glm_status cwCudaEventRecord(cw_event* event, cw_stream* stream) {
                 cudaEventRecord(native(event), native(stream)));
 }
 
+glm_status cwCudaEventQuery(cw_event* event, int32_t* has_passed) {
+  const char* call = "cwCudaEventQuery";
+  if (has_passed == nullptr)
+    return glm::report_argument(call, "expected a number, got null");
+  const cudaError_t error = cudaEventQuery(native(event));
+  *has_passed = error == cudaSuccess;
+  return report(call, error == cudaErrorNotReady ? cudaSuccess : error);
+}
+
 glm_status cwCudaEventSync(cw_event* event) {
   return report("cwCudaEventSync", cudaEventSynchronize(native(event)));
 }

@@ -72,9 +72,12 @@ def test_bytes_come_back_and_memory_is_given_back(cuda, size):
 def test_events_measure(cuda):
     begin, end = (cuda.made("cwCudaEventCreate") for _ in range(2))
     stream, elapsed = cuda.made("cwCudaStreamCreate"), ctypes.c_float(-1)
+    has_passed = ctypes.c_int32(-1)
     cuda.call("cwCudaEventRecord", begin, stream)
     cuda.call("cwCudaEventRecord", end, stream)
     cuda.call("cwCudaEventSync", end)
+    cuda.call("cwCudaEventQuery", end, ctypes.byref(has_passed))
+    assert has_passed.value == 1
     cuda.call("cwCudaEventElapsed", begin, end, ctypes.byref(elapsed))
     assert 0 <= elapsed.value < 1000
     for event in (begin, end):

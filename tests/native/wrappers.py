@@ -54,6 +54,7 @@ CALLS = {
         "cwCudaEventCreate": [POINTER],
         "cwCudaEventDestroy": [POINTER],
         "cwCudaEventRecord": [POINTER, POINTER],
+        "cwCudaEventQuery": [POINTER, POINTER],
         "cwCudaEventSync": [POINTER],
         "cwCudaEventElapsed": [POINTER, POINTER, POINTER],
     },

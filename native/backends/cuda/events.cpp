@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
 #include "native/backends/cuda/checked.hpp"
 #include "native/backends/cuda/lifecycle.hpp"
 #include "native/base/failure.hpp"
@@ -6,11 +10,31 @@
 namespace glm::cuda {
 namespace {
 
+using Span = std::chrono::steady_clock::duration;
+
 constexpr int64_t kLeastBytesRead = int64_t{16} << 30;
+constexpr Span kSpin = std::chrono::microseconds(100);
+constexpr Span kLongestNap = std::chrono::microseconds(200);
+constexpr int32_t kNapsInWait = 16;
+
+constexpr Span nap_after(Span waited) {
+  return waited < kSpin ? Span::zero()
+                        : std::min(waited / kNapsInWait, kLongestNap);
+}
+
+static_assert(nap_after(kSpin / 2) == Span::zero());
+static_assert(nap_after(16 * kSpin) == kSpin);
+static_assert(nap_after(1000 * kSpin) == kLongestNap);
 
 cw_event* event_of(const char* where, void* event) {
   expect_pointer(where, "event", event);
   return static_cast<cw_event*>(event);
+}
+
+bool has_passed(const char* where, cw_event* event) {
+  int32_t passed = 0;
+  check_call(cwCudaEventQuery(event, &passed), where);
+  return passed;
 }
 
 struct Event {
@@ -40,7 +64,11 @@ void event_record(glm_device& device, void* event) {
 void event_synchronise(glm_device& device, void* event) {
   const char* where = "event_synchronise";
   expect_no_capture(device, where);
-  check_call(cwCudaEventSync(event_of(where, event)), where);
+  cw_event* awaited = event_of(where, event);
+  const auto begin = std::chrono::steady_clock::now();
+  while (!has_passed(where, awaited))
+    std::this_thread::sleep_for(
+        nap_after(std::chrono::steady_clock::now() - begin));
 }
 
 void event_elapsed(glm_device&, void* begin, void* end, float* milliseconds) {

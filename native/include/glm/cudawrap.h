@@ -50,6 +50,8 @@ GLM_CUDAWRAP_EXPORT glm_status cwCudaEventCreate(cw_event** event);
 GLM_CUDAWRAP_EXPORT glm_status cwCudaEventDestroy(cw_event* event);
 GLM_CUDAWRAP_EXPORT glm_status cwCudaEventRecord(cw_event* event,
                                                  cw_stream* stream);
+GLM_CUDAWRAP_EXPORT glm_status cwCudaEventQuery(cw_event* event,
+                                                int32_t* has_passed);
 GLM_CUDAWRAP_EXPORT glm_status cwCudaEventSync(cw_event* event);
 GLM_CUDAWRAP_EXPORT glm_status cwCudaEventElapsed(cw_event* begin,
                                                   cw_event* end,
