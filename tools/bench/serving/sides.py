@@ -19,6 +19,7 @@ from tools.bench.serving.threads import pin
 GLM = (sys.executable, "-m", "glm_engine")
 READY = re.compile(r"serving \S+ on (http://[^\s\"]+)")
 START_SECONDS, END_SECONDS = 600, 60
+FIRST_REQUEST = ("--requests", "1", "--rate", "inf", "--prompts", "fixed:8", "--outputs", "fixed:2")
 
 
 class RunFailedError(Exception):
@@ -80,9 +81,13 @@ def load(arguments: Sequence[str], cores: frozenset[int] | None = None) -> dict:
 
 
 def at_server(requests: Sequence[str], engine_options: Sequence[str], cores: Cores | None) -> dict:
-    """Figures of the requests at a server, with what its own counters grew by."""
+    """Figures of the requests at a server, with what its own counters grew by.
+
+    The engine starts its threads with its first request: only then they can be pinned.
+    """
     with running_server(engine_options) as (process, url):
         if cores:
+            load([url, *FIRST_REQUEST])
             pin(process.pid, cores.http, cores.engine)
         return load([url, *requests, "--warm-up", "8"], cores and cores.http)
 
