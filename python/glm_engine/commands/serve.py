@@ -97,6 +97,21 @@ DEFAULT_MAX_QUEUE = 1024
     help="Greatest body of a request.",
 )
 @click.option(
+    "--max-bodies-size",
+    "max_bodies_bytes",
+    type=options.ByteSize(),
+    default="256MiB",
+    show_default=True,
+    help="What all bodies that are being read may hold beyond 64 KiB each.",
+)
+@click.option(
+    "--max-connections",
+    type=options.POSITIVE,
+    default=4096,
+    show_default=True,
+    help="Open connections; the one that waited longest without a request goes first.",
+)
+@click.option(
     "--header-timeout",
     "header_seconds",
     type=POSITIVE_SECONDS,

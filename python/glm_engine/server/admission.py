@@ -10,13 +10,16 @@ ALWAYS_OPEN = ("/health", "/readyz", "/metrics", "/gauges", "/page/", "/openapi.
 class Gate:
     """Knows the requests inside, and closes.
 
-    `inside` holds each one's visit and receive by the task that answers it.
+    `inside` holds each one's visit and receive by the task that answers it. A place is taken by
+    those whose body is whole: who sends slowly keeps nobody out.
     """
 
     def __init__(self, most_inside, settings):
         self.most_inside = most_inside
         self.settings = settings
         self.inside = {}
+        self.num_working = 0
+        self.bodies_bytes = 0
         self.is_draining = False
         self.is_empty = asyncio.Event()
         self.is_empty.set()
@@ -32,22 +35,40 @@ class Gate:
         """Refuse with 503 while draining, with 429 where too many are inside."""
         if self.is_draining:
             raise self.draining_error()
-        retry = {"retry-after": str(self.settings.retry_after_seconds)}
-        if self.num_inside > self.most_inside:
-            message = f"the server is full: {self.num_inside} requests are inside"
-            raise ApiError(429, message, code="server_full", headers=retry)
+        self.check_room()
+
+    def check_room(self):
+        if self.num_working >= self.most_inside:
+            raise self.full_error(f"{self.num_working} requests are inside")
+
+    def full_error(self, what):
+        headers = {"retry-after": str(self.settings.retry_after_seconds)}
+        return ApiError(429, f"the server is full: {what}", code="server_full", headers=headers)
 
     def draining_error(self):
         retry = str(self.settings.retry_after_seconds)
         headers = {"retry-after": retry, "connection": "close"}
         return ApiError(503, "the server is shutting down", code="draining", headers=headers)
 
+    def start_work(self):
+        """Take a place for a request whose body is whole."""
+        self.check_room()
+        self.num_working += 1
+
+    def hold_bytes(self, count):
+        """Count so many bytes more, or fewer, that bodies hold in memory."""
+        if self.bodies_bytes + count > max(self.bodies_bytes, self.settings.max_bodies_bytes):
+            raise self.full_error(f"{self.bodies_bytes} bytes of bodies are inside")
+        self.bodies_bytes += count
+
     def enter(self, visit, receive):
         self.inside[asyncio.current_task()] = (visit, receive)
         self.is_empty.clear()
 
     def leave(self):
-        del self.inside[asyncio.current_task()]
+        _, receive = self.inside.pop(asyncio.current_task())
+        receive.forget()
+        self.num_working -= receive.is_working
         if not self.inside:
             self.is_empty.set()
 

@@ -45,7 +45,8 @@ class Entry:
 
     async def pass_gate(self, scope, receive, send, visit):
         gate = self.service.gate
-        bounded = BoundedReceive(receive, self.service.settings)
+        bounded = BoundedReceive(receive, self.service.settings, gate)
+        scope["body"] = bounded
         gate.enter(visit, bounded)
         try:
             self.check(scope, visit)

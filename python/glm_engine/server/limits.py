@@ -8,6 +8,7 @@ from fastapi.routing import APIRoute
 
 from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError
 
+FREE_BYTES = 65_536
 CONTAINERS = frozenset({dict, list})
 
 
@@ -23,13 +24,19 @@ def declared_length(headers):
 
 
 class BoundedReceive:
-    """ASGI `receive` that refuses a body that is too long or comes too slowly."""
+    """ASGI `receive` that refuses a body that is too long or comes too slowly.
 
-    def __init__(self, receive, settings):
+    What it has beyond `FREE_BYTES` counts among what all bodies may hold, until it is read.
+    """
+
+    def __init__(self, receive, settings, gate):
         self.receive = receive
         self.settings = settings
+        self.gate = gate
         self.num_bytes = 0
+        self.num_held = 0
         self.is_whole = False
+        self.is_working = False
         self.until = asyncio.get_running_loop().time() + settings.body_seconds
 
     async def __call__(self):
@@ -46,8 +53,20 @@ class BoundedReceive:
         self.num_bytes += len(message.get("body", b""))
         if self.num_bytes > self.settings.max_body_bytes:
             raise too_large(self.settings)
+        self.hold(max(0, self.num_bytes - FREE_BYTES))
         self.is_whole = not message.get("more_body", False)
+        if self.is_whole:
+            self.gate.start_work()
+            self.is_working = True
         return message
+
+    def hold(self, num_bytes):
+        self.gate.hold_bytes(num_bytes - self.num_held)
+        self.num_held = num_bytes
+
+    def forget(self):
+        """Count the body no more: it has been read, or is not wanted."""
+        self.hold(0)
 
 
 def check_shape(value, settings):
@@ -110,6 +129,9 @@ class JsonRoute(APIRoute):
             if takes_body and kind != "application/json":
                 message = f"content-type is {kind or 'absent'}, expected application/json"
                 raise ApiError(415, message, code="unsupported_media_type")
-            return await handle(JsonRequest(request.scope, request.receive))
+            try:
+                return await handle(JsonRequest(request.scope, request.receive))
+            finally:
+                request.scope["body"].forget()
 
         return handle_json

@@ -16,7 +16,9 @@ class Settings:
     drain_seconds: float = 30.0
     request_seconds: float | None = None
     max_body_bytes: int = 4096 * KIBIBYTE
+    max_bodies_bytes: int = 262_144 * KIBIBYTE
     max_header_bytes: int = 64 * KIBIBYTE
+    max_connections: int = 4096
     header_seconds: float = 15.0
     body_seconds: float = 60.0
     idle_seconds: int = 30

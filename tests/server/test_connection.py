@@ -1,0 +1,151 @@
+"""Many connections, many requests on one, bodies held back: others are served none the less."""
+
+import select
+import time
+
+import httpx
+import pytest
+
+from tests.server.raw import connect, head, post, read_all, read_until
+from tests.server.serving import QUESTION, ServerProcess
+from tests.server.test_drain import status_of
+
+COMPLETIONS = "/v1/completions"
+JSON = "content-type: application/json"
+KIBIBYTE = 1024
+MAX_CONNECTIONS = 8
+MAX_INSIDE = 2
+LONG = {"prompt": QUESTION, "stream": True, "ignore_eos": True, "max_tokens": 4000}
+READY = head("/readyz", method="GET")
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory):
+    """A server that takes few of everything."""
+    running = ServerProcess(
+        tmp_path_factory.mktemp("narrow"),
+        *("--max-batch", 1, "--max-queue", MAX_INSIDE - 1, "--max-bodies-size", "1MiB"),
+        *("--max-connections", MAX_CONNECTIONS, "--header-timeout", 2),
+    )
+    running.http.close()
+    yield running
+    assert running.stop() == 0
+    assert "Traceback" not in running.log()
+
+
+def asked(server, data=READY):
+    """Return the status of a request on a connection of its own."""
+    with connect(server) as connection:
+        connection.sendall(data)
+        return status_of(read_until(connection, b"}"))
+
+
+def wait_until_idle(server):
+    until = time.monotonic() + 20
+    while asked(server, post(COMPLETIONS, {"prompt": QUESTION, "n": MAX_INSIDE})) != 200:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def wait_for_live_requests(server, count):
+    until = time.monotonic() + 20
+    while httpx.get(f"{server.url}/gauges").json()["live_requests"] < count:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_the_longest_idle_connection_makes_room(narrow) -> None:
+    first = connect(narrow)
+    others = [connect(narrow) for _ in range(MAX_CONNECTIONS - 1)]
+    assert asked(narrow) == 200
+    assert read_all(first) == b""
+    others[-1].sendall(READY)
+    assert status_of(read_until(others[-1], b"}")) == 200
+    for one in (first, *others):
+        one.close()
+
+
+def test_when_all_connections_are_busy_the_next_is_told(narrow) -> None:
+    wait_until_idle(narrow)
+    half = head(COMPLETIONS, JSON, "content-length: 100") + b"{"
+    busy = [connect(narrow) for _ in range(MAX_CONNECTIONS)]
+    for one in busy:
+        one.sendall(half)
+    until = time.monotonic() + 10
+    while (answer := refusal(narrow)) is None:
+        assert time.monotonic() < until
+    assert status_of(answer) == 429
+    assert b"\r\nretry-after: 1\r\n" in answer
+    assert answer.endswith(b'"code":"server_full"}}')
+    for one in busy:
+        one.close()
+    wait_until_idle(narrow)
+
+
+def refusal(server):
+    """Return what a connection is told before it asks; None where it is taken."""
+    with connect(server) as connection:
+        told, _, _ = select.select([connection], [], [], 0.2)
+        return read_all(connection) if told else None
+
+
+def test_half_sent_bodies_take_no_places(narrow) -> None:
+    half = head(COMPLETIONS, JSON, "content-length: 100") + b"{"
+    slow = [connect(narrow) for _ in range(MAX_INSIDE * 3)]
+    for one in slow:
+        one.sendall(half)
+    wait_until_idle(narrow)
+    for one in slow:
+        one.close()
+
+
+def test_a_body_that_comes_when_all_places_are_taken_is_refused(narrow) -> None:
+    wait_until_idle(narrow)
+    body = post(COMPLETIONS, {"prompt": QUESTION})
+    running = [connect(narrow) for _ in range(MAX_INSIDE)]
+    with connect(narrow) as late:
+        late.sendall(body[:-1])
+        for number, one in enumerate(running, 1):
+            one.sendall(post(COMPLETIONS, LONG))
+            wait_for_live_requests(narrow, number)
+        assert asked(narrow, body) == 429
+        late.sendall(body[-1:])
+        assert status_of(read_until(late, b"}}")) == 429
+    for one in running:
+        one.close()
+    wait_until_idle(narrow)
+
+
+def test_bodies_share_a_budget_and_small_ones_need_none_of_it(narrow) -> None:
+    wait_until_idle(narrow)
+    size = 900 * KIBIBYTE
+    large = post(COMPLETIONS, {"prompt": "x" * size})
+    with connect(narrow) as holder:
+        holder.sendall(large[:-1])
+        until = time.monotonic() + 10
+        while asked(narrow, large) != 429:
+            assert time.monotonic() < until
+        assert asked(narrow, post(COMPLETIONS, {"prompt": QUESTION})) == 200
+        holder.sendall(large[-1:])
+        assert status_of(read_until(holder, b"}}")) == 400
+    assert asked(narrow, large) == 400
+
+
+def test_few_requests_may_follow_each_other_at_once_and_not_many(narrow) -> None:
+    with connect(narrow) as connection:
+        connection.sendall(READY * 10)
+        data = b""
+        while data.count(b"HTTP/1.1 200 ") < 10:
+            data += connection.recv(65536)
+    with connect(narrow) as connection:
+        connection.sendall(READY * 1000)
+        assert read_all(connection).count(b"HTTP/1.1 200 ") < 100
+    assert asked(narrow) == 200
+
+
+def test_bytes_between_requests_do_not_hold_a_connection(narrow) -> None:
+    with connect(narrow) as connection:
+        connection.sendall(READY)
+        read_until(connection, b"}")
+        connection.sendall(b"\r\n")
+        assert read_all(connection) == b""
