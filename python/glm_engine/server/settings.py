@@ -12,7 +12,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8000
     allowed_hosts: tuple = ()
-    model_names: tuple[str, ...] = ("glm",)
+    model_names: tuple = ("glm",)
     drain_seconds: float = 30.0
     request_seconds: float | None = None
     max_body_bytes: int = 4096 * KIBIBYTE
