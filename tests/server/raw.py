@@ -22,9 +22,9 @@ def head(path, *lines, method="POST"):
     return "\r\n".join([f"{method} {path} HTTP/1.1", "host: localhost", *lines, "", ""]).encode()
 
 
-def post(path, fields):
+def post(path, fields, *more):
     body = json.dumps(fields).encode()
-    lines = ("content-type: application/json", f"content-length: {len(body)}")
+    lines = ("content-type: application/json", f"content-length: {len(body)}", *more)
     return head(path, *lines) + body
 
 

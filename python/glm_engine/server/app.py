@@ -23,7 +23,6 @@ ROUTERS = (
     pages_router,
 )
 PAGE = "/"
-UNUSED_STATUS = "422"
 
 
 def create_app(service):
@@ -39,14 +38,4 @@ def create_app(service):
     errors.register(app, service.settings)
     for make_router in ROUTERS:
         app.include_router(make_router(service))
-    description = without_unused(app.openapi())
-    app.openapi = lambda: description
-    return Entry(app, service, [*description["paths"], PAGE])
-
-
-def without_unused(description):
-    """Leave out FastAPI's own status for wrong fields: here they are 400."""
-    for path in description["paths"].values():
-        for operation in path.values():
-            operation["responses"].pop(UNUSED_STATUS, None)
-    return description
+    return Entry(app, service, [*app.openapi()["paths"], PAGE])

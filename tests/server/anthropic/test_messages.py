@@ -173,10 +173,12 @@ def test_any_tool_once(claude):
     assert message.stop_reason == "tool_use"
 
 
+@pytest.mark.parametrize("place", ["output_config", "output_format"])
 @pytest.mark.parametrize("kind", ["disabled", "adaptive"])
-def test_json_by_a_schema(claude, kind):
-    output = {"format": {"type": "json_schema", "schema": COUNTRIES}}
-    message = ask(claude, output_config=output, max_tokens=800, thinking={"type": kind})
+def test_json_by_a_schema(claude, kind, place):
+    form = {"type": "json_schema", "schema": COUNTRIES}
+    extra = {"temperature": 0, place: {"format": form} if place == "output_config" else form}
+    message = ask(claude, extra_body=extra, max_tokens=800, thinking={"type": kind})
     *before, answer = message.content
     assert [block.type for block in before] == ["thinking"] * (kind == "adaptive")
     assert json.loads(answer.text)["country"] in ("France", "Peru")

@@ -1,10 +1,15 @@
 """What the fields of requests take as harmless, as a number, or as nothing."""
 
+import inspect
+
+import anthropic
 import openai
 import pydantic
 import pytest
 
+from glm_engine.server.anthropic.fields import MessagesRequest
 from glm_engine.server.openai.chat_fields import ChatRequest
+from glm_engine.server.openai.completions import CompletionRequest
 from glm_engine.server.openai.conversation import template_variables
 from glm_engine.server.openai.messages import template_messages, template_tools
 from tests.server.openai.test_chat import ASKED, WEATHER, chat
@@ -87,6 +92,31 @@ def test_budgets_of_thoughts_are_taken() -> None:
     for kind, thinks in (("enabled", True), ("adaptive", True), ("disabled", False)):
         fields = request_of(thinking={"type": kind, "budget_tokens": 1024})
         assert template_variables(fields) == {"enable_thinking": thinks}
+
+
+def test_a_call_in_the_old_form_is_a_call() -> None:
+    called = {"name": "weather", "arguments": '{"city": "Paris"}'}
+    messages = [{"role": "assistant", "content": None, "function_call": called}]
+    (message,) = template_messages(request_of(messages).messages)
+    (call,) = message["tool_calls"]
+    assert call["function"] == {"name": "weather", "arguments": {"city": "Paris"}}
+
+
+def fields_of_client(method):
+    beside = {"self", "timeout", "extra_headers", "extra_query", "extra_body"}
+    return set(inspect.signature(method).parameters) - beside
+
+
+@pytest.mark.parametrize(
+    ("method", "model"),
+    [
+        (openai.resources.chat.Completions.create, ChatRequest),
+        (openai.resources.Completions.create, CompletionRequest),
+        (anthropic.resources.Messages.create, MessagesRequest),
+    ],
+)
+def test_every_field_of_the_official_clients_is_known(method, model) -> None:
+    assert fields_of_client(method) <= set(model.model_fields)
 
 
 def test_no_top_logprobs_without_logprobs(client) -> None:

@@ -3,11 +3,9 @@
 from glm_engine.server.errors import ApiError
 from glm_engine.server.openai.constraints import Constraint
 
-SCHEMA_PARAM = "output_config.format.schema"
-
 
 def constraints_of(fields, tools):
-    return call_constraints(fields.tool_choice, tools) + format_constraints(fields.output_config)
+    return call_constraints(fields.tool_choice, tools) + format_constraints(fields)
 
 
 def call_constraints(choice, tools):
@@ -24,8 +22,15 @@ def call_constraints(choice, tools):
     return [Constraint("tool_choice", "tool_calls", (tools,), options)]
 
 
-def format_constraints(config):
-    if config is None or config.format is None:
-        return []
-    options = {"strict": True, "name": SCHEMA_PARAM}
-    return [Constraint(SCHEMA_PARAM, "json_schema", (config.format.schema_,), options)]
+def format_constraints(fields):
+    """Return what the form of the answer asks for; `output_format` is its older place."""
+    config = fields.output_config
+    if config and config.format:
+        return [schema_constraint("output_config.format.schema", config.format)]
+    if fields.output_format:
+        return [schema_constraint("output_format.schema", fields.output_format)]
+    return []
+
+
+def schema_constraint(param, form):
+    return Constraint(param, "json_schema", (form.schema_,), {"strict": True, "name": param})

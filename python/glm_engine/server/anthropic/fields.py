@@ -94,6 +94,7 @@ class PromptFields(StrictModel):
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
+    output_format: JsonFormat | None = None
     cache_control: Harmless = None
     context_management: Harmless = None
     speed: Harmless = None

@@ -53,6 +53,7 @@ class ChatRequest(SamplingFields, ConversationFields, ConstraintFields):
     echo: only(False) = None
     modalities: only(["text"]) = None
     audio: only() = None
+    moderation: only() = None
     functions: only([]) = None
     function_call: only("none", "auto") = None
     web_search_options: only() = None

@@ -43,9 +43,9 @@ def num_parts(messages):
 
 
 async def rendered(service, messages, adds_turn, tools, variables):
-    """Return the text of plain messages; ApiError 400 where the template takes offence."""
+    """Return the text of plain messages; ApiError 422 where the template takes offence."""
     if service.template is None:
-        raise ApiError(400, "this checkpoint has no chat template", code="no_chat_template")
+        raise ApiError(422, "this checkpoint has no chat template", code="no_chat_template")
     try:
         render_plain = partial(service.template.render, tools=tools or None, **variables)
         size = CHARACTERS_OF_PART * (num_parts(messages) + len(tools))
@@ -53,4 +53,4 @@ async def rendered(service, messages, adds_turn, tools, variables):
     except Exception as error:
         reason = error.__cause__ or error
         message = f"the chat template cannot render these messages: {reason}"
-        raise ApiError(400, message, "messages") from error
+        raise ApiError(422, message, "messages", "template_error") from error

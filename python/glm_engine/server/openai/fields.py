@@ -163,6 +163,7 @@ class SamplingFields(StrictModel):
     safety_identifier: Harmless = None
     prompt_cache_key: Harmless = None
     prompt_cache_retention: Harmless = None
+    prompt_cache_options: Harmless = None
     request_id: Harmless = None
     spaces_between_special_tokens: Harmless = None
     use_beam_search: only(False) = None

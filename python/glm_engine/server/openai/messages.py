@@ -9,7 +9,7 @@ from glm_engine.server.errors import ApiError
 from glm_engine.server.openai.fields import Harmless, LenientModel, StrictModel, list_of
 
 TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
-REWRITTEN = {"content", "refusal", "reasoning", "reasoning_content"}
+REWRITTEN = {"content", "refusal", "reasoning", "reasoning_content", "function_call"}
 MAX_MESSAGES = 4096
 MAX_PARTS = 4096
 MAX_CALLS = 256
@@ -54,6 +54,7 @@ class Message(LenientModel):
     reasoning: str | None = None
     reasoning_content: str | None = None
     tool_calls: list_of(ToolCall, MAX_CALLS) | None = None
+    function_call: CalledFunction | None = None
     tool_call_id: str | None = None
 
 
@@ -89,6 +90,9 @@ def template_message(at, message):
     found["content"] = template_content(message)
     if thought := message.reasoning_content or message.reasoning:
         found["reasoning_content"] = thought
+    if message.function_call and not message.tool_calls:
+        function = message.function_call.model_dump()
+        found["tool_calls"] = [{"type": "function", "function": function}]
     for number, call in enumerate(found.get("tool_calls", ())):
         path = f"messages.{at}.tool_calls.{number}.function.arguments"
         call["function"]["arguments"] = parsed_arguments(call["function"]["arguments"], path)
