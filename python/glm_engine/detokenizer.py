@@ -20,6 +20,17 @@ def byte_alphabet():
     }
 
 
+@cache
+def letter_of_byte():
+    """Return the character behind each byte, the other way round."""
+    return {byte: character for character, byte in byte_alphabet().items()}
+
+
+def token_of_bytes(text):
+    """Return bytes as a byte-level vocabulary spells them."""
+    return "".join(map(letter_of_byte().get, text))
+
+
 def token_bytes(token):
     """Return a token's bytes; one that is not spelled in the alphabet is plain text."""
     alphabet = byte_alphabet()

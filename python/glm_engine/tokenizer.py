@@ -74,6 +74,10 @@ class GlmTokenizer:
     def id_of(self, token):
         return self.tokenizer.token_to_id(token)
 
+    def vocabulary(self):
+        """Return the id of each token, added ones too, by its spelling in the file."""
+        return self.tokenizer.get_vocab(with_added_tokens=True)
+
     @property
     def vocab_size(self):
         return self.tokenizer.get_vocab_size(with_added_tokens=True)

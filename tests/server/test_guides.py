@@ -74,7 +74,7 @@ def test_masks_come_in_the_order_of_the_tokens(engine, guides):
     async def run():
         grammar = await guides.compiled("guided_regex", "regex", "Paris( is)? big")
         choice, alone = choice_of(Guide(grammar.start())), grammar.start()
-        assert numpy.array_equal(choice.guide.first_mask(), alone.mask())
+        assert numpy.array_equal(choice.guide.matcher.mask(), alone.mask())
         for number, token in enumerate(ids_of("Paris is big")):
             assert await advanced(guides, choice, token) is None
             alone.accept(token)
@@ -86,13 +86,13 @@ def test_masks_come_in_the_order_of_the_tokens(engine, guides):
     assert threading.current_thread() not in engine.threads
 
 
-def test_while_a_thought_is_open_the_first_mask_allows_all_and_the_others_are_none(engine, guides):
+def test_while_a_thought_is_open_it_may_not_end_the_turn(engine, guides):
     async def run():
         grammar = await guides.compiled("response_format", "json_object")
-        choice = choice_of(Guide(grammar.start(after=tokenizer().id_of("</think>"))))
-        assert (choice.guide.first_mask() == 0xFFFFFFFF).all()
+        alone = grammar.start(in_thought=True)
+        choice = choice_of(Guide(grammar.start(in_thought=True)))
         await advanced(guides, choice, ids_of("Hm")[0])
-        assert engine.masks[-1][2] is None
+        assert numpy.array_equal(engine.masks[-1][2], alone.mask())
         await advanced(guides, choice, tokenizer().id_of("</think>"))
         assert numpy.array_equal(engine.masks[-1][2], grammar.start().mask())
 

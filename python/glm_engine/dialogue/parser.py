@@ -19,14 +19,23 @@ class DialogueParser:
     in_reasoning: the prompt leaves a thought open (`starts_in_reasoning`).
     tools: the OpenAI tool list; its schemas give the arguments their types.
     parses_tool_calls: False leaves the text of calls in the content.
+    calls_come_first: an answer that does not begin with a call is a document without calls.
     continues_turn: the text goes on with a turn that the prompt holds the beginning of, so that
     spaces and thinking tags at its beginning are text.
     """
 
-    def __init__(self, in_reasoning, tools=(), parses_tool_calls=True, continues_turn=False):
+    def __init__(
+        self,
+        in_reasoning,
+        tools=(),
+        parses_tool_calls=True,
+        calls_come_first=False,
+        continues_turn=False,
+    ):
         self.reader = TagReader()
         self.thought_tags = THOUGHT if parses_tool_calls else THOUGHT_WITHOUT_CALLS
         self.answer_tags = ANSWER if parses_tool_calls else ANSWER_WITHOUT_CALLS
+        self.calls_come_first = calls_come_first
         self.parameters = parameters_of(tools)
         self.deltas = []
         self.spaces = []
@@ -91,6 +100,10 @@ class DialogueParser:
 
     def answer(self):
         calls = CallReader(self.reader, self.parameters, self.deltas)
+        if self.calls_come_first:
+            self.write(Content, (yield from self.reader.run(tags.SPACE_RUN)))
+            if not (yield from self.reader.sees(ANSWER)):
+                self.answer_tags = ANSWER_WITHOUT_CALLS
         while (yield from self.prose(Content, self.answer_tags)):
             if text := (yield from calls.read()):
                 self.write(Content, text)

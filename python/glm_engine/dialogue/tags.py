@@ -103,6 +103,12 @@ class TagReader:
                 return ""
             yield
 
+    def sees(self, tags):
+        """Say whether one of the tags stands here, and leave it unread."""
+        tag = yield from self.tag(tags)
+        self.unread(tag)
+        return bool(tag)
+
     def run(self, pattern, longest=None):
         """Read characters as long as the pattern takes them, hardly more than `longest`."""
         pieces, length = [], 0

@@ -185,7 +185,12 @@ class CallRules:
         if found is not None:
             return inline_json(found)
         texts = stated_texts(schema)
-        return "TEXT?" if texts is None else f"({alternatives(texts)})"
+        if texts is None:
+            return "TEXT?"
+        if wrong := [text for text in texts if ARG_VALUE_END in text]:
+            place = f"{tool.place}.parameters#{pointer}"
+            raise BadInputError(f"{place}: the text {wrong[0]!r} holds {ARG_VALUE_END}")
+        return f"({alternatives(texts)})"
 
 
 def named_arguments(tool):

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
+from glm_engine.dialogue.tags import THINK_END
 from glm_engine.errors import BadInputError
 from glm_engine.grammar.calls import CallRules, tools_of
 from glm_engine.grammar.lark import alternatives, checked_text
@@ -25,9 +26,12 @@ class Grammar:
     vocabulary: Vocabulary
     state: object
 
-    def start(self, after=None):
-        """Return a matcher at the beginning; with `after`, free until that token has come."""
-        return Matcher(self.vocabulary, self.state.deep_copy(), after)
+    def start(self, in_thought=False):
+        """Return a matcher at the beginning; `in_thought`: free until `</think>` has come."""
+        if in_thought and self.vocabulary.thought is None:
+            path = self.vocabulary.tokenizer.path
+            raise BadInputError(f"{path}: no grammar can follow a thought: {THINK_END} is no token")
+        return Matcher(self.vocabulary, self.state.deep_copy(), in_thought)
 
 
 class GrammarCompiler:

@@ -2,7 +2,10 @@
 
 import json
 
+from glm_engine.detokenizer import token_of_bytes
+from glm_engine.dialogue.tags import ARG_VALUE, ARG_VALUE_END, THINK_END, TOOL_CALL
 from glm_engine.errors import BadInputError
+from glm_engine.grammar.free_text import FreeText, words_of
 
 LONGEST_TOKEN = 255
 
@@ -29,6 +32,32 @@ class Vocabulary:
             )
         except ValueError as error:
             raise BadInputError(f"{tokenizer.path}: no grammar can use it: {error}") from error
+        self.added_ids = frozenset(tokenizer.tokenizer.get_added_tokens_decoder())
+        self.thought = self.thought_text()
+        self.values = self.value_texts()
+
+    def thought_text(self):
+        """Return the text of a thought: no end of text, no call and no control token is in it."""
+        shunned = {*self.ending_ids, *self.tokenizer.special_ids, self.tokenizer.id_of(TOOL_CALL)}
+        return self.free_text(THINK_END, shunned)
+
+    def value_texts(self):
+        """Return the text of an argument's value, by the id of the tag that begins it."""
+        text, begin = self.free_text(ARG_VALUE_END), self.tokenizer.id_of(ARG_VALUE)
+        return {} if text is None or begin is None else {begin: text}
+
+    def free_text(self, closing, shunned=frozenset()):
+        """Return the text that a tag ends, None where the tag is no token."""
+        if self.tokenizer.id_of(closing) is None:
+            return None
+        known = {number for number in self.tokenizer.vocabulary().values() if number < self.size}
+        return FreeText(self.tokenizer, self.num_words, closing, known - shunned)
+
+    def beginnings(self, text):
+        """Return the mask of the tokens, no added ones, that bytes can begin with."""
+        letters = token_of_bytes(text[:LONGEST_TOKEN])
+        found = {self.tokenizer.id_of(letters[:size]) for size in range(1, len(letters) + 1)}
+        return words_of(found - self.added_ids - {None}, self.num_words)
 
     def tag(self, text):
         """Return how a Lark rule names a tag: by its id, or as text where it is no token."""

@@ -6,8 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
-import numpy
-
 from glm_engine.errors import BadInputError, EngineError, Status
 from glm_engine.grammar import CallSpelling, GrammarCompiler
 from glm_engine.grammar.proof import BusyProofError
@@ -24,14 +22,6 @@ class Guide:
     def __init__(self, matcher):
         self.matcher = matcher
         self.num_tokens = 0
-
-    def first_mask(self):
-        """Return the mask of the first token, which must be one even where all are allowed."""
-        mask = self.matcher.mask()
-        if mask is None:
-            num_words = self.matcher.vocabulary.num_words
-            return numpy.full(num_words, 0xFFFFFFFF, dtype=numpy.uint32)
-        return mask
 
     def advance(self, token_id):
         """Take a token; return the index of the next one and its mask."""
@@ -134,11 +124,11 @@ def spelling_of(template):
         return None
 
 
-def guide_choices(choices, grammar, after=None):
-    """Let choices follow a grammar, from the token `after` on where one is given."""
+def guide_choices(choices, grammar, in_thought=False):
+    """Let choices follow a grammar, after the thought that they may begin in."""
     first_mask = None
     for choice in choices:
-        choice.guide = Guide(grammar.start(after))
+        choice.guide = Guide(grammar.start(in_thought))
         if first_mask is None:
-            first_mask = choice.guide.first_mask()
+            first_mask = choice.guide.matcher.mask()
         choice.request = replace(choice.request, mask=first_mask)

@@ -1,5 +1,6 @@
 """Masks against a slow oracle that offers every token to a copy of the matcher."""
 
+import json
 import random
 
 import numpy
@@ -95,3 +96,20 @@ def test_an_end_comes_only_where_the_text_is_whole(compiler):
     matcher.accept(tokenizer().id_of("b"))
     assert allowed(matcher.mask()) == list(ENDING_IDS)
     assert matcher.is_finished
+
+
+@pytest.mark.parametrize(
+    "text", ["<tool_call>x", "<think>", "</think> é", "<|endoftext|>", "a<|user|><|user|>b"]
+)
+def test_tags_that_must_come_as_text_come_in_letters(compiler, text):
+    added = set(tokenizer().tokenizer.get_added_tokens_decoder())
+    for grammar, expected in (
+        (compiler.choice([text]), text),
+        (compiler.json_schema({"const": text}), json.dumps(text, ensure_ascii=False)),
+    ):
+        source, matcher, tokens = random.Random(len(text)), grammar.start(), []
+        while not matcher.is_finished:
+            tokens.append(source.choice(allowed(matcher.mask())))
+            matcher.accept(tokens[-1])
+        assert not added & set(tokens)
+        assert tokenizer().decode(tokens, skip_special_tokens=False) == expected

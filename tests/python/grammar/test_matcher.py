@@ -1,21 +1,9 @@
-"""One answer: free until a thought has ended, refused tokens, copies that do not meet."""
+"""One answer: refused tokens, copies that do not meet."""
 
 import pytest
 
 from glm_engine.errors import BadInputError
-from tests.python.grammar.walks import allowed, ids_of, tokenizer
-
-
-def test_everything_is_allowed_until_the_thought_has_ended(compiler):
-    end = tokenizer().id_of("</think>")
-    matcher = compiler.json_object().start(after=end)
-    for token in ids_of("Let me think: {} <tool_call>"):
-        assert matcher.mask() is None
-        assert not matcher.is_complete
-        assert not matcher.is_finished
-        matcher.accept(token)
-    matcher.accept(end)
-    assert allowed(matcher.mask()) == allowed(compiler.json_object().start().mask())
+from tests.python.grammar.walks import allowed, ids_of
 
 
 def test_a_token_that_the_mask_forbids_is_an_error_and_stays_one(compiler):

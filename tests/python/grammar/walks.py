@@ -12,7 +12,8 @@ from glm_engine.tokenizer import GlmTokenizer
 
 VOCAB_SIZE = 2048
 ENDING_IDS = (2027, 2034, 2036)
-CLOSING = (b"</tool_call>", b"</arg_value>", b'"', b"}", b"]", b",", b"0")
+TAGS = (b"</think>", b"<tool_call>", b"</tool_call>", b"<arg_key>", b"</arg_key>", b"</arg_value>")
+CLOSING = (b"</think>", b"</tool_call>", b"</arg_value>", b'"', b"}", b"]", b",", b"0")
 
 
 @cache
@@ -54,8 +55,49 @@ def takes(grammar: Grammar, text: str) -> bool:
     return refused_at(grammar, text) is None
 
 
-def next_token(matcher: Matcher, source: random.Random, is_late: bool) -> int:
-    tokens = allowed(matcher.mask())
+@cache
+def plain_tokens() -> dict[int, bytes]:
+    """What every token spells that is not an added one."""
+    added = tokenizer().tokenizer.get_added_tokens_decoder()
+    known = tokenizer().vocabulary().values()
+    return {token: tokenizer().bytes_of(token) for token in known if token not in added}
+
+
+def spells_on(text: bytes, spelled: bytes) -> bool:
+    """Whether a token spells a tag in letters, from its beginning or where the text left it."""
+    rests = [tag[size:] for tag in TAGS for size in range(len(tag)) if text.endswith(tag[:size])]
+    return any(rest.startswith(spelled) or spelled.startswith(rest) for rest in rests)
+
+
+@cache
+def pieces_of_tags() -> dict[int, bytes]:
+    """The tokens that can have a part in a tag spelled in letters."""
+    begins = [tag[:size] for tag in TAGS for size in range(len(tag))]
+    return {
+        token: spelled
+        for token, spelled in plain_tokens().items()
+        if spelled and any(spells_on(begin, spelled) for begin in begins)
+    }
+
+
+def hostile_tokens(mask: numpy.ndarray, text: bytes) -> list[int]:
+    """Allowed tokens that go on spelling a tag in letters; begun tags before others."""
+    found = [
+        token
+        for token, spelled in pieces_of_tags().items()
+        if mask[token >> 5] >> (token & 31) & 1 and spells_on(text, spelled)
+    ]
+    begun = [token for token in found if not pieces_of_tags()[token].startswith(b"<")]
+    return begun or found
+
+
+def next_token(
+    matcher: Matcher, source: random.Random, is_late: bool, text: bytes = b"", spite: float = 0
+) -> int:
+    mask = matcher.mask()
+    if source.random() < spite and (hostile := hostile_tokens(mask, text)):
+        return source.choice(hostile)
+    tokens = allowed(mask)
     if not is_late:
         return source.choice([one for one in tokens if one not in ENDING_IDS] or tokens)
     spelled = {tokenizer().bytes_of(token): token for token in tokens}
@@ -64,14 +106,27 @@ def next_token(matcher: Matcher, source: random.Random, is_late: bool) -> int:
     return (ends or closing or [source.choice(tokens)])[0]
 
 
-def random_text(grammar: Grammar, seed: int, eager: int = 30, longest: int = 3000) -> str:
-    """A text made of allowed tokens alone, at random, brought to an end after `eager` tokens."""
-    source, matcher, tokens = random.Random(seed), grammar.start(), []
+def random_text(
+    grammar: Grammar,
+    seed: int,
+    eager: int = 30,
+    longest: int = 3000,
+    in_thought: bool = False,
+    spite: float = 0,
+) -> str:
+    """A text made of allowed tokens alone, at random, brought to an end after `eager` tokens.
+
+    spite: how often a token is chosen because it spells a tag in letters.
+    """
+    source, matcher, tokens = random.Random(seed), grammar.start(in_thought), []
+    text = b""
     while len(tokens) < longest:
-        token = next_token(matcher, source, len(tokens) >= source.randint(0, eager))
+        is_late = len(tokens) >= source.randint(0, eager)
+        token = next_token(matcher, source, is_late, text, spite)
         matcher.accept(token)
         if token in ENDING_IDS:
             assert matcher.is_finished
-            return tokenizer().decode(tokens, skip_special_tokens=False)
+            return tokenizer().decode(tokens)
         tokens.append(token)
+        text = (text + tokenizer().bytes_of(token))[-32:]
     raise AssertionError(f"no end within {longest} tokens: {tokenizer().decode(tokens)!r}")

@@ -174,15 +174,28 @@ def test_any_tool_once(claude):
 
 
 @pytest.mark.parametrize("place", ["output_config", "output_format"])
-@pytest.mark.parametrize("kind", ["disabled", "adaptive"])
-def test_json_by_a_schema(claude, kind, place):
+def test_json_by_a_schema(claude, place):
     form = {"type": "json_schema", "schema": COUNTRIES}
     extra = {"temperature": 0, place: {"format": form} if place == "output_config" else form}
-    message = ask(claude, extra_body=extra, max_tokens=800, thinking={"type": kind})
-    *before, answer = message.content
-    assert [block.type for block in before] == ["thinking"] * (kind == "adaptive")
+    message = ask(claude, extra_body=extra, max_tokens=800)
+    [answer] = message.content
     assert json.loads(answer.text)["country"] in ("France", "Peru")
     assert message.stop_reason == "end_turn"
+
+
+def test_with_tools_calls_may_come_in_place_of_json(claude):
+    output = {"format": {"type": "json_schema", "schema": COUNTRIES}}
+    one = {"type": "auto", "disable_parallel_tool_use": True}
+    message = ask(claude, output_config=output, tools=TWO_TOOLS, tool_choice=one, max_tokens=800)
+    assert [block.type for block in message.content] == ["tool_use"]
+    assert message.stop_reason == "tool_use"
+
+
+def test_no_json_before_its_thought_has_ended(claude):
+    output = {"format": {"type": "json_schema", "schema": COUNTRIES}}
+    message = ask(claude, output_config=output, thinking={"type": "adaptive"})
+    assert [block.type for block in message.content] == ["thinking"]
+    assert message.stop_reason == "max_tokens"
 
 
 def test_models(claude):

@@ -40,6 +40,10 @@ FORECAST = {
 
 THINK_END = 2038
 TOOL_CALL = 2039
+ENDINGS = (2027, 2034, 2036)
+THINKING = {"chat_template_kwargs": {"enable_thinking": True}}
+NAMED = {"type": "function", "function": {"name": "forecast"}}
+STRICT = {**FORECAST, "function": {**FORECAST["function"], "strict": True}}
 
 
 class Capital(pydantic.BaseModel):
@@ -176,14 +180,62 @@ def test_json_or_calls(client) -> None:
     assert num_calls == 2
 
 
-def test_a_thought_comes_before_a_schema(client) -> None:
-    extra = {"chat_template_kwargs": {"enable_thinking": True}}
-    ends_at_once = {str(THINK_END): 100}
-    answer = chat(client, response_format=form(CITY), extra_body=extra, logit_bias=ends_at_once)
-    jsonschema.validate(json.loads(answer.choices[0].message.content), CITY)
-    free = chat(client, response_format=form(CITY), extra_body=extra, max_tokens=6)
-    assert free.choices[0].message.reasoning_content
-    assert free.choices[0].finish_reason == "length"
+def thinking(client, end_bias, **fields):
+    """Choices that begin in a thought which wants to end the turn, or to call."""
+    biases = dict.fromkeys(map(str, (*ENDINGS, TOOL_CALL)), 100) | {str(THINK_END): end_bias}
+    fields = {"temperature": 0, "max_tokens": 200, **fields}
+    return chat(client, extra_body=THINKING, logit_bias=biases, **fields).choices
+
+
+@pytest.mark.parametrize("drawing", [{}, {"temperature": 1, "seed": 3, "n": 6}])
+@pytest.mark.parametrize("tool_choice", ["required", NAMED])
+def test_a_required_call_comes_after_the_thought(client, drawing, tool_choice) -> None:
+    fields = {"tools": [FORECAST], "tool_choice": tool_choice, "parallel_tool_calls": False}
+    choices = thinking(client, 9, **fields, **drawing)
+    for choice in choices:
+        assert choice.finish_reason == "tool_calls"
+        assert choice.message.content is None
+        [call] = choice.message.tool_calls
+        arguments = json.loads(call.function.arguments)
+        jsonschema.validate(arguments, FORECAST["function"]["parameters"])
+    thoughts = [getattr(choice.message, "reasoning_content", "") for choice in choices]
+    assert any(thoughts) == bool(drawing)
+
+
+@pytest.mark.parametrize("end_bias", [8, 100])
+def test_a_schema_is_kept_after_the_thought(client, end_bias) -> None:
+    [choice] = thinking(client, end_bias, response_format=form(CITY))
+    assert choice.finish_reason == "stop"
+    jsonschema.validate(json.loads(choice.message.content), CITY)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": [FORECAST], "tool_choice": "required"},
+        {"tools": [FORECAST], "tool_choice": NAMED},
+        {"tools": [FORECAST], "response_format": form(CITY)},
+        {"tools": [STRICT]},
+        {"response_format": {"type": "json_object"}},
+    ],
+)
+def test_a_thought_ends_the_turn_by_its_length_alone(client, fields) -> None:
+    [choice] = thinking(client, -100, max_tokens=30, **fields)
+    assert choice.finish_reason == "length"
+    assert choice.message.reasoning_content
+    assert not choice.message.content
+    assert not choice.message.tool_calls
+
+
+def test_min_tokens_are_kept_as_far_as_the_grammar_goes(client) -> None:
+    extra = {"guided_regex": "(ab )*", "min_tokens": 20}
+    biases = dict.fromkeys(map(str, ENDINGS), 100)
+    answer = chat(client, extra_body=extra, logit_bias=biases, max_tokens=60)
+    assert answer.choices[0].finish_reason == "stop"
+    assert answer.usage.completion_tokens >= 20
+    short = chat(client, extra_body={**extra, "guided_regex": "(ab ){2}"}, max_tokens=60)
+    assert short.choices[0].message.content == "ab ab "
+    assert short.choices[0].finish_reason == "stop"
 
 
 @pytest.mark.parametrize(

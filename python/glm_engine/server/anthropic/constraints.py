@@ -1,11 +1,15 @@
 """From the fields of a request to the grammar that its answer must follow."""
 
 from glm_engine.server.errors import ApiError
-from glm_engine.server.openai.constraints import Constraint
+from glm_engine.server.openai.constraints import Constraint, calls_or
 
 
 def constraints_of(fields, tools):
-    return call_constraints(fields.tool_choice, tools) + format_constraints(fields)
+    """Return what a request asks for; JSON may come instead of calls."""
+    choice = fields.tool_choice
+    required, form = call_constraints(choice, tools), format_constraints(fields)
+    at_most = 1 if choice and choice.disable_parallel_tool_use else None
+    return required + (form if required else [calls_or(one, tools, at_most) for one in form])
 
 
 def call_constraints(choice, tools):

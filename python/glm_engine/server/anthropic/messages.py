@@ -3,8 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse
 
-from glm_engine.dialogue import DialogueParser, starts_in_reasoning
-from glm_engine.dialogue.tags import THINK_END
+from glm_engine.dialogue import starts_in_reasoning
 from glm_engine.server.anthropic.answers import MessagePresenter, MessageStream
 from glm_engine.server.anthropic.constraints import constraints_of
 from glm_engine.server.anthropic.conversation import (
@@ -20,7 +19,7 @@ from glm_engine.server.errors import BODIES_BY_PREFIX
 from glm_engine.server.generation import Job
 from glm_engine.server.guides import guide_choices
 from glm_engine.server.limits import JsonRoute
-from glm_engine.server.openai.constraints import compiled
+from glm_engine.server.openai.constraints import compiled, parser_of
 from glm_engine.server.openai.conversation import rendered
 from glm_engine.server.openai.fields import SamplingFields
 from glm_engine.server.openai.requests import check_model, make_choices
@@ -51,10 +50,7 @@ def sampling_fields(fields):
     )
 
 
-def make_turn(fields, text, tools, is_cut_short):
-    parser = DialogueParser(
-        starts_in_reasoning(text), tools, bool(tools), continues_turn=continues_turn(fields)
-    )
+def make_turn(fields, parser, is_cut_short):
     hides = fields.thinking and fields.thinking.display == "omitted"
     takes_one = bool(fields.tool_choice and fields.tool_choice.disable_parallel_tool_use)
     return MessageTurn(parser, not hides, takes_one, is_cut_short)
@@ -70,10 +66,10 @@ async def make_job(service, fields, visit):
     sampling = sampling_fields(fields)
     choices = make_choices(service, sampling, visit, prompt, max_tokens, num_logprobs=-1)
     if grammar := await compiled(service, sampling, constraints):
-        has_thought = starts_in_reasoning(text)
-        guide_choices(choices, grammar, service.tokenizer.id_of(THINK_END) if has_thought else None)
+        guide_choices(choices, grammar, starts_in_reasoning(text))
     visit.prompt_tokens = len(prompt)
-    turn = make_turn(fields, text, tools, is_cut_short=max_tokens < fields.max_tokens)
+    parser = parser_of(constraints, starts_in_reasoning(text), tools, continues_turn(fields))
+    turn = make_turn(fields, parser, is_cut_short=max_tokens < fields.max_tokens)
     return Job(service, choices, visit), turn
 
 

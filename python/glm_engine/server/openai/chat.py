@@ -2,8 +2,7 @@
 
 from fastapi import APIRouter, Request
 
-from glm_engine.dialogue import DialogueParser, starts_in_reasoning
-from glm_engine.dialogue.tags import THINK_END
+from glm_engine.dialogue import starts_in_reasoning
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Job
 from glm_engine.server.guides import guide_choices
@@ -11,7 +10,7 @@ from glm_engine.server.limits import JsonRoute
 from glm_engine.server.openai.answers import RESPONSES
 from glm_engine.server.openai.chat_answers import ChatPresenter
 from glm_engine.server.openai.chat_fields import ChatRequest
-from glm_engine.server.openai.constraints import chat_constraints, compiled
+from glm_engine.server.openai.constraints import chat_constraints, compiled, parser_of
 from glm_engine.server.openai.conversation import render
 from glm_engine.server.openai.requests import (
     check_count,
@@ -45,8 +44,8 @@ async def make_job(service, fields, visit):
     visit.prompt_tokens = len(prompt)
     thinks = starts_in_reasoning(text)
     if grammar := await compiled(service, fields, constraints):
-        guide_choices(choices, grammar, service.tokenizer.id_of(THINK_END) if thinks else None)
-    turns = [make_turn(fields, DialogueParser(thinks, tools, bool(tools))) for _ in choices]
+        guide_choices(choices, grammar, thinks)
+    turns = [make_turn(fields, parser_of(constraints, thinks, tools)) for _ in choices]
     return Job(service, choices, visit), turns
 
 

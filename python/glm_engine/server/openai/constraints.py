@@ -4,10 +4,12 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from glm_engine.dialogue import DialogueParser
 from glm_engine.server.errors import ApiError
 from glm_engine.server.openai.tool_choice import NamedTool, mode_of
 
 JSON_METHODS = ("json_object", "json_schema")
+CALL_METHODS = ("tool_calls", "calls_or_document")
 SCHEMA_PARAM = "response_format.json_schema.schema"
 
 
@@ -89,11 +91,31 @@ def chat_constraints(fields, tools):
     at_most = 1 if fields.parallel_tool_calls is False else None
     if not required and not form and any(tool["function"].get("strict") for tool in tools):
         return [Constraint("tools", "tool_calls", (tools,), {"at_least": 0, "at_most": at_most})]
-    if required or not tools or len(form) != 1 or form[0].method not in JSON_METHODS:
-        return required + form
-    schema = form[0].arguments or ({"type": "object"},)
-    options = {**form[0].options, "at_most": at_most}
-    return [Constraint(form[0].param, "calls_or_document", (tools, *schema), options)]
+    return required + (form if required else [calls_or(one, tools, at_most) for one in form])
+
+
+def calls_or(form, tools, at_most):
+    """Return the constraint of calls or, in their place, a document; without tools, of it alone."""
+    if not tools or form.method not in JSON_METHODS:
+        return form
+    schema = form.arguments or ({"type": "object"},)
+    options = {**form.options, "at_most": at_most}
+    return Constraint(form.param, "calls_or_document", (tools, *schema), options)
+
+
+def parser_of(constraints, in_reasoning, tools, continues_turn=False):
+    """Return the parser of an answer that follows the constraints.
+
+    What follows a schema or an expression is never read as calls, whatever it spells.
+    """
+    method = constraints[0].method if constraints else None
+    return DialogueParser(
+        in_reasoning,
+        tools,
+        parses_tool_calls=bool(tools) and method in (None, *CALL_METHODS),
+        calls_come_first=method == "calls_or_document",
+        continues_turn=continues_turn,
+    )
 
 
 async def compiled(service, fields, constraints):

@@ -1,0 +1,166 @@
+"""Text that only its tag's own token ends: masks against the tag spelled out in letters."""
+
+import json
+
+import jsonschema
+import numpy
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from glm_engine.dialogue import CallEnd, Content, DialogueParser, Reasoning
+from glm_engine.errors import BadInputError
+from tests.python.dialogue.folding import folded, parsed
+from tests.python.grammar.walks import (
+    ENDING_IDS,
+    VOCAB_SIZE,
+    allowed,
+    compiler_of_capitals,
+    ids_of,
+    plain_tokens,
+    random_text,
+    tokenizer,
+)
+
+THINK_END = tokenizer().id_of("</think>")
+TOOL_CALL = tokenizer().id_of("<tool_call>")
+NESTED = {
+    "type": "object",
+    "properties": {
+        "names": {"type": "array", "items": {"type": "string", "maxLength": 40}, "maxItems": 3},
+        "note": {"type": "string"},
+        "kind": {"enum": ["</think>", "<tool_call>"]},
+    },
+    "required": ["names"],
+    "additionalProperties": False,
+}
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": NESTED}}]
+SEEDS = st.integers(0, 2**32)
+SETTINGS = settings(
+    deadline=None,
+    max_examples=15,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def letters(text: str) -> list[int]:
+    """Tokens of single bytes that spell a text."""
+    single = {spelled: token for token, spelled in plain_tokens().items()}
+    return [single[bytes([byte])] for byte in text.encode()]
+
+
+def is_letters_end(token: int, begun: str, tag: str) -> bool:
+    return tag.encode() in begun.encode() + plain_tokens().get(token, b"")
+
+
+@pytest.mark.parametrize("begun", ["", "x", *("</think>"[:size] for size in range(1, 8)), "<</th"])
+def test_the_mask_of_a_thought_leaves_out_what_would_spell_its_end(compiler, begun):
+    matcher = compiler.json_object().start(in_thought=True)
+    for token in letters(begun):
+        matcher.accept(token)
+    shown = set(allowed(matcher.mask()))
+    added = set(tokenizer().tokenizer.get_added_tokens_decoder())
+    wrong = {token for token in plain_tokens() if is_letters_end(token, begun, "</think>")}
+    assert shown - added == set(plain_tokens()) - wrong
+    assert shown & added == added - tokenizer().special_ids - {TOOL_CALL}
+    assert THINK_END in shown
+    assert not shown & set(ENDING_IDS)
+
+
+def test_a_thought_ends_with_its_token_and_the_grammar_begins(compiler):
+    matcher = compiler.json_object().start(in_thought=True)
+    for token in [*ids_of("Hm: {} "), *letters("</think")]:
+        assert not matcher.is_complete
+        assert not matcher.is_finished
+        matcher.accept(token)
+    matcher.accept(THINK_END)
+    assert allowed(matcher.mask()) == allowed(compiler.json_object().start().mask())
+
+
+@pytest.mark.parametrize("token", [TOOL_CALL, ENDING_IDS[0]])
+def test_a_token_that_a_thought_refuses_is_an_error(compiler, token):
+    matcher = compiler.json_object().start(in_thought=True)
+    with pytest.raises(BadInputError, match=f"token {token} in a thought"):
+        matcher.accept(token)
+
+
+def test_tokens_past_the_tokenizer_are_in_no_thought():
+    compiler = compiler_of_capitals(VOCAB_SIZE + 40)
+    mask = compiler.json_object().start(in_thought=True).mask()
+    compiler.close()
+    assert mask.dtype == numpy.uint32
+    assert mask.shape == (-(-(VOCAB_SIZE + 40) // 32),)
+    assert max(allowed(mask)) < VOCAB_SIZE
+
+
+def turn_of(text: str, in_reasoning: bool, size: int) -> list:
+    parser = DialogueParser(in_reasoning, TOOLS)
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    return [*(delta for piece in pieces for delta in parser.push(piece)), *parser.finish()]
+
+
+@SETTINGS
+@given(SEEDS, st.booleans(), st.sampled_from([0, 0.5, 0.9]), st.integers(1, 9))
+def test_whatever_is_sampled_required_calls_come_after_the_thought(
+    compiler, seed, in_thought, spite, size
+):
+    grammar = compiler.tool_calls(TOOLS)
+    text = random_text(grammar, seed, in_thought=in_thought, spite=spite)
+    deltas = turn_of(text, in_thought, size)
+    assert not any(isinstance(delta, Content) for delta in deltas)
+    parts = folded([delta for delta in deltas if not isinstance(delta, Reasoning)])
+    assert parts
+    assert all(is_whole for _, _, _, is_whole in parts)
+    for _, name, arguments, _ in parts:
+        assert name == "f"
+        jsonschema.validate(json.loads(arguments), NESTED)
+
+
+@SETTINGS
+@given(SEEDS, st.sampled_from([0, 0.5, 0.9]))
+def test_whatever_is_sampled_a_document_comes_after_the_thought(compiler, seed, spite):
+    grammar = compiler.json_schema(NESTED)
+    text = random_text(grammar, seed, in_thought=True, spite=spite)
+    parts = folded(parsed([text], True, parses_tool_calls=False))
+    assert [kind for kind, _ in parts if kind != "reasoning"] == ["content"]
+    jsonschema.validate(json.loads(parts[-1][1]), NESTED)
+
+
+@SETTINGS
+@given(SEEDS, st.booleans(), st.sampled_from([0, 0.5, 0.9]))
+def test_whatever_is_sampled_calls_or_a_document_come(compiler, seed, in_thought, spite):
+    grammar = compiler.calls_or_document(TOOLS, NESTED)
+    text = random_text(grammar, seed, in_thought=in_thought, spite=spite)
+    deltas = parsed([text], in_thought, tools=TOOLS, calls_come_first=True)
+    parts = folded([delta for delta in deltas if not isinstance(delta, Reasoning)])
+    if parts[0][0] == "call":
+        assert all(part[0] == "call" and part[3] for part in parts)
+    else:
+        [[_, document]] = parts
+        jsonschema.validate(json.loads(document), NESTED)
+
+
+@SETTINGS
+@given(SEEDS, st.sampled_from([0, 0.5, 0.9]))
+def test_whatever_is_sampled_unasked_calls_are_whole(compiler, seed, spite):
+    grammar = compiler.tool_calls(TOOLS, at_least=0)
+    text = random_text(grammar, seed, in_thought=True, spite=spite)
+    deltas = turn_of(text, True, 5)
+    parts = folded([delta for delta in deltas if not isinstance(delta, Reasoning)])
+    calls = [part for part in parts if part[0] == "call"]
+    assert len(calls) == sum(isinstance(delta, CallEnd) for delta in deltas)
+    for _, _, arguments, _ in calls:
+        jsonschema.validate(json.loads(arguments), NESTED)
+
+
+def test_a_value_that_must_spell_its_end_is_refused(compiler):
+    bare = {"properties": {"a": {"enum": ["x</arg_value>"]}}, "required": ["a"]}
+    with pytest.raises(
+        BadInputError, match=r"function\.parameters#/properties/a: .* holds </arg_value>"
+    ):
+        compiler.tool_calls([{"function": {"name": "f", "parameters": bare}}])
+    inside = {"properties": {"a": {"const": ["x</arg_value>"]}}, "required": ["a"]}
+    grammar = compiler.tool_calls([{"function": {"name": "f", "parameters": inside}}])
+    with pytest.raises(BadInputError, match="its text would spell </arg_value>"):
+        random_text(grammar, seed=1)
