@@ -1,6 +1,6 @@
 """Errors in Anthropic's form."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -20,9 +20,14 @@ TYPES = {
 }
 
 
+THREAD = "thread"
+UNTHREADED = {"error_code": "thread_unsupported_request", "unsupported": [THREAD]}
+
+
 class ErrorDetail(BaseModel):
     type: str
     message: str
+    details: dict[str, Any] | None = None
 
 
 class ErrorAnswer(BaseModel):
@@ -36,7 +41,14 @@ RESPONSES = {
 
 
 def anthropic_body(error):
-    """Return the body of an error; clients look for “prompt is too long” to shorten theirs."""
+    """Return the body of an error.
+
+    Clients look for “prompt is too long” to shorten theirs, and in `details` for what tells them
+    to send a whole conversation in place of a thread that the server holds.
+    """
     kind = TYPES.get(error.status_code, "invalid_request_error")
     message = f"prompt is too long: {error.detail}" if error.code == TOO_LONG else error.detail
-    return {"type": "error", "error": {"type": kind, "message": message}}
+    told = {"type": kind, "message": message}
+    if error.param == THREAD:
+        told["details"] = UNTHREADED
+    return {"type": "error", "error": told}

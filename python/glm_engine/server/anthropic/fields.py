@@ -101,6 +101,7 @@ class PromptFields(StrictModel):
     user_profile_id: Harmless = None
     workspace_id: Harmless = None
     mcp_servers: only([]) = None
+    thread: only() = None
 
 
 class CountRequest(PromptFields):
