@@ -4,7 +4,7 @@ import uuid
 
 from glm_engine.dialogue import CallArguments, CallBegin, Content, Reasoning
 from glm_engine.server.openai.events import EventWriter
-from glm_engine.server.openai.logprobs import chat_logprobs
+from glm_engine.server.openai.logprobs import JsonList, chat_logprobs
 from glm_engine.server.turn import deltas_of
 
 
@@ -51,15 +51,14 @@ class Answer:
     def __init__(self):
         self.texts = {"content": [], "reasoning_content": []}
         self.calls = []
-        self.rows = []
+        self.entries = JsonList()
         self.finish_reason = None
 
-    def take(self, delta, piece, reason):
+    def take(self, delta, reason):
         for name, texts in self.texts.items():
             texts.append(delta.get(name, ""))
         for call in delta.get("tool_calls", ()):
             self.take_call(call)
-        self.rows += piece.logprobs
         self.finish_reason = reason
 
     def take_call(self, call):
@@ -112,14 +111,18 @@ class ChatPresenter:
     def take(self, choice, piece):
         turn = self.turns[choice.index]
         delta = message_delta(deltas_of(self.job, turn, choice, piece))
-        self.answers[choice.index].take(delta, piece, finish_reason(turn, piece))
+        answer = self.answers[choice.index]
+        answer.take(delta, finish_reason(turn, piece))
+        if rows := self.logprobs(piece.logprobs):
+            answer.entries.extend(rows["content"])
 
     def choice_body(self, choice):
         answer = self.answers[choice.index]
+        entries = {"content": answer.entries.fragment(), "refusal": None}
         return {
             "index": choice.index,
             "message": answer.message(),
-            "logprobs": self.logprobs(answer.rows),
+            "logprobs": entries if self.wants_logprobs else None,
             "finish_reason": answer.finish_reason,
         }
 

@@ -14,7 +14,7 @@ from glm_engine.server.openai.constraint_fields import ConstraintFields
 from glm_engine.server.openai.constraints import compiled, constraints_of
 from glm_engine.server.openai.events import EventWriter
 from glm_engine.server.openai.fields import MAX_LOGPROBS, SamplingFields, only, whole
-from glm_engine.server.openai.logprobs import completion_logprobs
+from glm_engine.server.openai.logprobs import COMPLETION_LISTS, JsonList, completion_logprobs
 from glm_engine.server.openai.requests import check_count, check_model, make_choices
 from glm_engine.server.streaming import EventStream, WholeAnswer
 
@@ -73,7 +73,8 @@ class CompletionPresenter:
         self.wants_logprobs = fields.logprobs is not None
         self.echoes = echoes
         self.offsets = [len(echo) for echo in echoes]
-        self.pieces = [[] for _ in job.choices]
+        self.texts = [[echo] for echo in echoes]
+        self.lists = [{name: JsonList() for name in COMPLETION_LISTS} for _ in job.choices]
 
     def event(self, choice, piece):
         """Return the server-sent event of a piece; empty where it says nothing."""
@@ -92,15 +93,18 @@ class CompletionPresenter:
         return made
 
     def take(self, choice, piece):
-        self.pieces[choice.index].append(piece)
+        index = choice.index
+        self.texts[index].append(piece.text)
+        for name, items in (self.logprobs(index, piece.logprobs) or {}).items():
+            self.lists[index][name].extend(items)
 
     def choice_body(self, choice):
-        pieces = self.pieces[choice.index]
-        rows = [row for piece in pieces for row in piece.logprobs]
+        lists = self.lists[choice.index]
+        fragments = {name: one.fragment() for name, one in lists.items()}
         return {
             "index": choice.index,
-            "text": self.echoes[choice.index] + "".join(piece.text for piece in pieces),
-            "logprobs": self.logprobs(choice.index, rows),
+            "text": "".join(self.texts[choice.index]),
+            "logprobs": fragments if self.wants_logprobs else None,
             "finish_reason": choice.finish_reason,
         }
 

@@ -1,6 +1,23 @@
 """Log-probabilities in the two forms of OpenAI's interface."""
 
+import orjson
+
 LEAST_LOGPROB = -9999.0
+COMPLETION_LISTS = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
+
+
+class JsonList:
+    """A list that grows, each part rendered when it comes: a long answer is not, all at once."""
+
+    def __init__(self):
+        self.parts = []
+
+    def extend(self, items):
+        if items:
+            self.parts.append(orjson.dumps(items)[1:-1])
+
+    def fragment(self):
+        return orjson.Fragment(b"[%s]" % b",".join(self.parts))
 
 
 def finite(value):
@@ -37,7 +54,7 @@ def chat_logprobs(service, rows):
 
 def completion_logprobs(service, rows, offset):
     """Return the four lists of completions; `offset` is where the first token's text begins."""
-    made = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    made = {name: [] for name in COMPLETION_LISTS}
     for token_id, logprob, top in rows:
         text = text_of(service, token_id)
         made["tokens"].append(text)
