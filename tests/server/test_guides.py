@@ -8,6 +8,7 @@ import numpy
 import pytest
 
 from glm_engine.errors import BadInputError, EngineError, Status
+from glm_engine.requests import Request
 from glm_engine.server.bridge import EngineBridge, Inbox
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Choice
@@ -68,6 +69,31 @@ async def advanced(guides, choice, token_id):
         await asyncio.sleep(0.001)
     assert all(one is choice for one, _ in refused)
     return refused[0][1] if refused else None
+
+
+def test_the_first_mask_is_computed_off_the_loop(guides):
+    threads = []
+
+    class Watched:
+        def __init__(self, matcher):
+            self.matcher = matcher
+
+        def mask(self):
+            threads.append(threading.current_thread())
+            return self.matcher.mask()
+
+    async def run():
+        grammar = await guides.compiled("guided_regex", "regex", "Paris")
+        watched = SimpleNamespace(start=lambda in_thought: Watched(grammar.start(in_thought)))
+        choices = [Choice(at, Request([1]), None, None, frozenset()) for at in range(3)]
+        await guides.guide(choices, watched)
+        assert len({id(choice.guide.matcher) for choice in choices}) == 3
+        for choice in choices:
+            assert numpy.array_equal(choice.request.mask, grammar.start().mask())
+
+    asyncio.run(run())
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
 
 
 def test_masks_come_in_the_order_of_the_tokens(engine, guides):

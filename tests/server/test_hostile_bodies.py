@@ -35,9 +35,9 @@ def message(content):
 
 
 BODIES = {
-    "zeros for parts": (CHAT, chat(many(b"0", 1_500_000)), "messages.0.content.str", None),
+    "zeros for parts": (CHAT, chat(many(b"0", 1_500_000)), "messages.0.content", None),
     "zeros for messages": (CHAT, b'{"messages":%s}' % many(b"0", 1_500_000), "messages.0", None),
-    "parts": (CHAT, chat(many(b'{"type":"text","text":""}', 5000)), "messages.0.content.str", None),
+    "parts": (CHAT, chat(many(b'{"type":"text","text":""}', 5000)), "messages.0.content", None),
     "objects": (CHAT, b'{"messages":%s}' % many(b"{}", 1_000_000), None, "json_too_complex"),
     "keys": (CHAT, keys(200_000), None, "json_too_complex"),
     "unknown keys": (CHAT, keys(4000), "messages", None),

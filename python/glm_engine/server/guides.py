@@ -99,6 +99,11 @@ class Guides:
         except BusyProofError as error:
             raise ApiError(429, str(error), param, "grammars_full", RETRY) from error
 
+    async def guide(self, choices, grammar, in_thought=False):
+        """Let choices follow a grammar, after the thought that they may begin in."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self.pool, guide_choices, choices, grammar, in_thought)
+
     def advance(self, tokens, refuse):
         """Have the masks computed that follow the tokens, by choice, which came together.
 
@@ -124,8 +129,8 @@ def spelling_of(template):
         return None
 
 
-def guide_choices(choices, grammar, in_thought=False):
-    """Let choices follow a grammar, after the thought that they may begin in."""
+def guide_choices(choices, grammar, in_thought):
+    """Give each choice its way through a grammar, and its request the first mask."""
     first_mask = None
     for choice in choices:
         choice.guide = Guide(grammar.start(in_thought))

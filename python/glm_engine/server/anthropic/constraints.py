@@ -9,7 +9,7 @@ def constraints_of(fields, tools):
     choice = fields.tool_choice
     required, form = call_constraints(choice, tools), format_constraints(fields)
     at_most = 1 if choice and choice.disable_parallel_tool_use else None
-    return required + (form if required else [calls_or(one, tools, at_most) for one in form])
+    return required or [calls_or(one, tools, at_most) for one in form]
 
 
 def call_constraints(choice, tools):

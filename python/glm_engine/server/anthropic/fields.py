@@ -120,3 +120,5 @@ class MessagesRequest(PromptFields):
     inference_geo: Harmless = None
     container: only() = None
     diagnostics: Harmless = None
+    anthropic_version: Harmless = None
+    anthropic_beta: Harmless = None

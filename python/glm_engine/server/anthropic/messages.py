@@ -17,7 +17,6 @@ from glm_engine.server.anthropic.fields import CountRequest, MessagesRequest
 from glm_engine.server.anthropic.turn import MessageTurn
 from glm_engine.server.errors import BODIES_BY_PREFIX
 from glm_engine.server.generation import Job
-from glm_engine.server.guides import guide_choices
 from glm_engine.server.limits import JsonRoute
 from glm_engine.server.openai.constraints import compiled, parser_of
 from glm_engine.server.openai.conversation import rendered
@@ -66,7 +65,7 @@ async def make_job(service, fields, visit):
     sampling = sampling_fields(fields)
     choices = make_choices(service, sampling, visit, prompt, max_tokens, num_logprobs=-1)
     if grammar := await compiled(service, sampling, constraints):
-        guide_choices(choices, grammar, starts_in_reasoning(text))
+        await service.guides.guide(choices, grammar, starts_in_reasoning(text))
     visit.prompt_tokens = len(prompt)
     parser = parser_of(constraints, starts_in_reasoning(text), tools, continues_turn(fields))
     turn = make_turn(fields, parser, is_cut_short=max_tokens < fields.max_tokens)

@@ -5,7 +5,6 @@ from fastapi import APIRouter, Request
 from glm_engine.dialogue import starts_in_reasoning
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Job
-from glm_engine.server.guides import guide_choices
 from glm_engine.server.limits import JsonRoute
 from glm_engine.server.openai.answers import RESPONSES
 from glm_engine.server.openai.chat_answers import ChatPresenter
@@ -44,7 +43,7 @@ async def make_job(service, fields, visit):
     visit.prompt_tokens = len(prompt)
     thinks = starts_in_reasoning(text)
     if grammar := await compiled(service, fields, constraints):
-        guide_choices(choices, grammar, thinks)
+        await service.guides.guide(choices, grammar, thinks)
     turns = [make_turn(fields, parser_of(constraints, thinks, tools)) for _ in choices]
     return Job(service, choices, visit), turns
 

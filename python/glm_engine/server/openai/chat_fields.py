@@ -22,7 +22,7 @@ class Thinking(StrictModel):
     """The budget is not kept: only the length of the whole answer bounds a thought."""
 
     type: Literal["enabled", "adaptive", "disabled"]
-    budget_tokens: whole(ge=1, le=MAX_TOKENS) | None = None
+    budget_tokens: whole(ge=0, le=MAX_TOKENS) | None = None
     clear_thinking: bool | None = None
 
 

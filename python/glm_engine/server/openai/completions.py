@@ -7,7 +7,6 @@ from pydantic import PlainValidator, WithJsonSchema
 
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Job
-from glm_engine.server.guides import guide_choices
 from glm_engine.server.limits import JsonRoute
 from glm_engine.server.openai.answers import RESPONSES
 from glm_engine.server.openai.constraint_fields import ConstraintFields
@@ -137,7 +136,7 @@ async def make_job(service, fields, visit):
         echoes += [echoed(service, fields, prompt, ids)] * len(made)
         choices += made
     if grammar := await compiled(service, fields, constraints_of(fields)):
-        guide_choices(choices, grammar)
+        await service.guides.guide(choices, grammar)
     visit.prompt_tokens = num_prompt_tokens
     return Job(service, choices, visit), echoes
 

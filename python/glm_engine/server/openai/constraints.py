@@ -10,7 +10,8 @@ from glm_engine.server.openai.tool_choice import NamedTool, mode_of
 
 JSON_METHODS = ("json_object", "json_schema")
 CALL_METHODS = ("tool_calls", "calls_or_document")
-SCHEMA_PARAM = "response_format.json_schema.schema"
+FORMAT = "response_format"
+SCHEMA_PARAM = f"{FORMAT}.json_schema.schema"
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def format_constraints(form):
     if form is None or form.type == "text":
         return []
     if form.type == "json_object":
-        return [Constraint("response_format", "json_object")]
+        return [Constraint(FORMAT, "json_object")]
     if form.json_schema is None or form.json_schema.schema_ is None:
         raise ApiError(400, f"{SCHEMA_PARAM}: expected a JSON schema", SCHEMA_PARAM)
     options = {"strict": bool(form.json_schema.strict), "name": SCHEMA_PARAM}
@@ -86,12 +87,15 @@ def chat_constraints(fields, tools):
     """Return what a chat request asks for; JSON may come instead of calls.
 
     Tools that say `strict` are held to their schemas where the model calls them unasked, too.
+    Where nothing but calls may come, `response_format` has nothing to say.
     """
     required, form = call_constraints(fields, tools), constraints_of(fields)
     at_most = 1 if fields.parallel_tool_calls is False else None
     if not required and not form and any(tool["function"].get("strict") for tool in tools):
         return [Constraint("tools", "tool_calls", (tools,), {"at_least": 0, "at_most": at_most})]
-    return required + (form if required else [calls_or(one, tools, at_most) for one in form])
+    if required:
+        return required + [one for one in form if not one.param.startswith(FORMAT)]
+    return [calls_or(one, tools, at_most) for one in form]
 
 
 def calls_or(form, tools, at_most):

@@ -3,13 +3,14 @@
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from glm_engine.server.errors import ApiError
 from glm_engine.server.openai.fields import Harmless, LenientModel, StrictModel, list_of
 
 TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
 REWRITTEN = {"content", "refusal", "reasoning", "reasoning_content", "function_call"}
+PART_TYPES = ("text", "refusal")
 MAX_MESSAGES = 4096
 MAX_PARTS = 4096
 MAX_CALLS = 256
@@ -30,7 +31,23 @@ class RefusalPart(LenientModel):
         return self.refusal
 
 
+def check_parts(value):
+    """Name what is no text: a text model must not be led to answer about what it cannot read."""
+    if value is not None and not isinstance(value, str | list):
+        raise ValueError("expected a text or a list of parts")
+    parts = value if isinstance(value, list) else ()
+    if len(parts) > MAX_PARTS:
+        raise ValueError(f"holds {len(parts)} parts, expected at most {MAX_PARTS}")
+    for at, part in enumerate(parts):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind not in PART_TYPES:
+            known = ", ".join(PART_TYPES)
+            raise ValueError(f"part {at} is of type {kind!r}; supported here: {known}")
+    return value
+
+
 Part = Annotated[TextPart | RefusalPart, Field(discriminator="type")]
+MessageContent = Annotated[str | list_of(Part, MAX_PARTS) | None, BeforeValidator(check_parts)]
 
 
 class CalledFunction(LenientModel):
@@ -48,7 +65,7 @@ class Message(LenientModel):
     """One turn; fields that answers hold and templates do not read may come back."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list_of(Part, MAX_PARTS) | None = None
+    content: MessageContent = None
     name: str | None = None
     refusal: str | None = None
     reasoning: str | None = None
