@@ -1,5 +1,6 @@
 """A model's text as reasoning, content and tool calls, while it arrives."""
 
+from glm_engine.dialogue.arguments import whole_members
 from glm_engine.dialogue.deltas import (
     CallArguments,
     CallBegin,
@@ -20,4 +21,5 @@ __all__ = [
     "DialogueParser",
     "Reasoning",
     "starts_in_reasoning",
+    "whole_members",
 ]

@@ -1,6 +1,9 @@
-"""Writes the arguments of one call as JSON text, piece by piece."""
+"""The arguments of one call as JSON text: written piece by piece, and read where it was cut."""
 
 from json import JSONEncoder
+
+import orjson
+import pydantic_core
 
 from glm_engine.dialogue.schema import argument_types, is_json_of, is_string
 from glm_engine.dialogue.tags import SPACES
@@ -11,6 +14,18 @@ quoted = JSONEncoder(ensure_ascii=False).encode
 def escaped(text):
     """Return text as it stands between the quotes of a JSON string."""
     return quoted(text)[1:-1]
+
+
+def whole_members(text):
+    """Return a JSON value, of one that is cut off what is whole of it; {} where it is none."""
+    try:
+        return orjson.loads(text or "{}")
+    except ValueError:
+        pass
+    try:
+        return pydantic_core.from_json(text, allow_inf_nan=False, allow_partial=True)
+    except ValueError:
+        return {}
 
 
 class ArgumentsWriter:

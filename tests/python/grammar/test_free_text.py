@@ -101,10 +101,19 @@ def turn_of(text: str, in_reasoning: bool, size: int) -> list:
 
 
 @SETTINGS
-@given(SEEDS, st.booleans(), st.sampled_from([0, 0.5, 0.9]), st.integers(1, 9))
+@given(SEEDS, st.booleans(), st.sampled_from([0, 0.9, 0.99]), st.integers(1, 9))
 def test_whatever_is_sampled_required_calls_come_after_the_thought(
     compiler, seed, in_thought, spite, size
 ):
+    check_required_calls(compiler, seed, in_thought, spite, size)
+
+
+def test_a_value_that_wants_to_spell_the_end_of_its_call(compiler):
+    """This seed spells it where nothing keeps it from that."""
+    check_required_calls(compiler, seed=7, in_thought=False, spite=0.9, size=5)
+
+
+def check_required_calls(compiler, seed, in_thought, spite, size):
     grammar = compiler.tool_calls(TOOLS)
     text = random_text(grammar, seed, in_thought=in_thought, spite=spite)
     deltas = turn_of(text, in_thought, size)
@@ -118,7 +127,7 @@ def test_whatever_is_sampled_required_calls_come_after_the_thought(
 
 
 @SETTINGS
-@given(SEEDS, st.sampled_from([0, 0.5, 0.9]))
+@given(SEEDS, st.sampled_from([0, 0.9, 0.99]))
 def test_whatever_is_sampled_a_document_comes_after_the_thought(compiler, seed, spite):
     grammar = compiler.json_schema(NESTED)
     text = random_text(grammar, seed, in_thought=True, spite=spite)
@@ -128,7 +137,7 @@ def test_whatever_is_sampled_a_document_comes_after_the_thought(compiler, seed, 
 
 
 @SETTINGS
-@given(SEEDS, st.booleans(), st.sampled_from([0, 0.5, 0.9]))
+@given(SEEDS, st.booleans(), st.sampled_from([0, 0.9, 0.99]))
 def test_whatever_is_sampled_calls_or_a_document_come(compiler, seed, in_thought, spite):
     grammar = compiler.calls_or_document(TOOLS, NESTED)
     text = random_text(grammar, seed, in_thought=in_thought, spite=spite)
@@ -142,7 +151,7 @@ def test_whatever_is_sampled_calls_or_a_document_come(compiler, seed, in_thought
 
 
 @SETTINGS
-@given(SEEDS, st.sampled_from([0, 0.5, 0.9]))
+@given(SEEDS, st.sampled_from([0, 0.9, 0.99]))
 def test_whatever_is_sampled_unasked_calls_are_whole(compiler, seed, spite):
     grammar = compiler.tool_calls(TOOLS, at_least=0)
     text = random_text(grammar, seed, in_thought=True, spite=spite)

@@ -12,7 +12,12 @@ from glm_engine.tokenizer import GlmTokenizer
 
 VOCAB_SIZE = 2048
 ENDING_IDS = (2027, 2034, 2036)
-TAGS = (b"</think>", b"<tool_call>", b"</tool_call>", b"<arg_key>", b"</arg_key>", b"</arg_value>")
+TAGS = (
+    b"</think>",
+    b"<tool_call>f</tool_call>",
+    b"</arg_key><arg_value>",
+    b"</arg_value></tool_call>",
+)
 CLOSING = (b"</think>", b"</tool_call>", b"</arg_value>", b'"', b"}", b"]", b",", b"0")
 
 
@@ -63,10 +68,18 @@ def plain_tokens() -> dict[int, bytes]:
     return {token: tokenizer().bytes_of(token) for token in known if token not in added}
 
 
-def spells_on(text: bytes, spelled: bytes) -> bool:
-    """Whether a token spells a tag in letters, from its beginning or where the text left it."""
-    rests = [tag[size:] for tag in TAGS for size in range(len(tag)) if text.endswith(tag[:size])]
-    return any(rest.startswith(spelled) or spelled.startswith(rest) for rest in rests)
+def size_begun(text: bytes, spelled: bytes) -> int:
+    """How much of a tag a text ends in that a token goes on spelling; -1: it spells none."""
+    return max(
+        (
+            size
+            for tag in TAGS
+            for size in range(len(tag))
+            if text.endswith(tag[:size])
+            and (tag[size:].startswith(spelled) or spelled.startswith(tag[size:]))
+        ),
+        default=-1,
+    )
 
 
 @cache
@@ -76,19 +89,19 @@ def pieces_of_tags() -> dict[int, bytes]:
     return {
         token: spelled
         for token, spelled in plain_tokens().items()
-        if spelled and any(spells_on(begin, spelled) for begin in begins)
+        if spelled and any(size_begun(begin, spelled) >= 0 for begin in begins)
     }
 
 
 def hostile_tokens(mask: numpy.ndarray, text: bytes) -> list[int]:
-    """Allowed tokens that go on spelling a tag in letters; begun tags before others."""
-    found = [
-        token
+    """Allowed tokens that go on spelling a tag in letters, the one that is spelled furthest."""
+    sizes = {
+        token: size_begun(text, spelled)
         for token, spelled in pieces_of_tags().items()
-        if mask[token >> 5] >> (token & 31) & 1 and spells_on(text, spelled)
-    ]
-    begun = [token for token in found if not pieces_of_tags()[token].startswith(b"<")]
-    return begun or found
+        if mask[token >> 5] >> (token & 31) & 1
+    }
+    most = max(sizes.values(), default=-1)
+    return [token for token, size in sizes.items() if size == most >= 0]
 
 
 def next_token(

@@ -162,8 +162,36 @@ def test_wrong_fields_are_named(client, fields, param) -> None:
     assert caught.value.type == "invalid_request_error"
 
 
-def test_arguments_that_are_no_json_are_named(client) -> None:
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{"}}
-    messages = [{"role": "assistant", "content": "", "tool_calls": [call]}]
-    with pytest.raises(openai.BadRequestError, match="not JSON"):
-        chat(client, messages)
+def called(arguments):
+    function = {"name": "weather", "arguments": arguments}
+    call = {"id": "1", "type": "function", "function": function}
+    result = {"role": "tool", "tool_call_id": "1", "content": "sunny"}
+    return [*ASKED, {"role": "assistant", "content": "", "tool_calls": [call]}, result]
+
+
+@pytest.mark.parametrize(
+    ("cut", "whole"),
+    [
+        ("", "{}"),
+        ("{", "{}"),
+        ('{"', "{}"),
+        ('{"city": "Pa', "{}"),
+        ('{"city": "Paris", "da', '{"city": "Paris"}'),
+        ('{"city": "Paris", "days": [1, {"a": "x', '{"city": "Paris", "days": [1, {}]}'),
+        ("{'city': 'Paris'}", "{}"),
+        ("Paris", "{}"),
+        ('{"city": NaN}', "{}"),
+    ],
+)
+def test_arguments_of_a_call_that_was_cut_come_back(client, cut, whole) -> None:
+    fields = {"max_tokens": 3, "temperature": 0}
+    answers = [chat(client, called(text), **fields) for text in (cut, whole)]
+    assert answers[0].usage.prompt_tokens == answers[1].usage.prompt_tokens
+    assert answers[0].choices[0].message.content == answers[1].choices[0].message.content
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "[1", '"Paris"', "3"])
+def test_arguments_that_are_no_object_are_named(client, arguments) -> None:
+    with pytest.raises(openai.BadRequestError, match="expected a JSON object") as caught:
+        chat(client, called(arguments))
+    assert caught.value.param == "messages.1.tool_calls.0.function.arguments"

@@ -146,6 +146,26 @@ def test_logprobs(client) -> None:
     assert tokens == row.tokens
 
 
+@pytest.mark.parametrize("is_streamed", [True, False])
+def test_places_of_tokens_are_those_of_the_text(client, is_streamed) -> None:
+    places = []
+    text, extra = "aé日本x😀b", {"guided_choice": ["aé日本x😀b"]}
+    answer = complete(client, logprobs=0, extra_body=extra, echo=False, stream=is_streamed)
+    for one in answer if is_streamed else [answer]:
+        row = one.choices[0].logprobs
+        places += zip(row.tokens, row.text_offset, strict=True)
+    spelled = TOKENIZER.encode(text, add_special_tokens=False)
+    starts, done = [], b""
+    for token in spelled:
+        starts.append(len(done.decode("utf-8", "ignore")))
+        done += TOKENIZER.bytes_of(token)
+    assert len(spelled) > len(text)
+    assert [place for _, place in places] == starts
+    whole = [(token, place) for token, place in places if "\ufffd" not in token]
+    assert whole
+    assert all(text[place:].startswith(token) for token, place in whole)
+
+
 def test_logit_bias(client) -> None:
     paris = TOKENIZER.encode(" Paris", add_special_tokens=False)[0]
     answer = complete(client, logit_bias={str(paris): -100})

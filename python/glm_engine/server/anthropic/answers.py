@@ -4,9 +4,15 @@ import hashlib
 import uuid
 
 import orjson
-import pydantic_core
 
-from glm_engine.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
+from glm_engine.dialogue import (
+    CallArguments,
+    CallBegin,
+    CallEnd,
+    Content,
+    Reasoning,
+    whole_members,
+)
 from glm_engine.server.anthropic.errors import anthropic_body
 from glm_engine.server.streaming import EventStream
 from glm_engine.server.turn import deltas_of
@@ -152,14 +158,6 @@ def fill(block, text):
         signature = Signature()
         signature.add(text)
         block["signature"] = signature.text()
-
-
-def whole_members(text):
-    """Return the arguments that were whole when a call was cut."""
-    try:
-        return pydantic_core.from_json(text or "{}", allow_partial=True)
-    except ValueError:
-        return {}
 
 
 class MessageStream(EventStream):

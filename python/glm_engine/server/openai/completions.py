@@ -13,7 +13,12 @@ from glm_engine.server.openai.constraint_fields import ConstraintFields
 from glm_engine.server.openai.constraints import compiled, constraints_of
 from glm_engine.server.openai.events import EventWriter
 from glm_engine.server.openai.fields import MAX_LOGPROBS, SamplingFields, only, whole
-from glm_engine.server.openai.logprobs import COMPLETION_LISTS, JsonList, completion_logprobs
+from glm_engine.server.openai.logprobs import (
+    COMPLETION_LISTS,
+    JsonList,
+    TextPlace,
+    completion_logprobs,
+)
 from glm_engine.server.openai.requests import check_count, check_model, make_choices
 from glm_engine.server.streaming import EventStream, WholeAnswer
 
@@ -71,7 +76,8 @@ class CompletionPresenter:
         self.closing = self.writer.closing
         self.wants_logprobs = fields.logprobs is not None
         self.echoes = echoes
-        self.offsets = [len(echo) for echo in echoes]
+        skips = fields.skip_special_tokens is not False
+        self.places = [TextPlace(service.detokenizer(skips), len(echo)) for echo in echoes]
         self.texts = [[echo] for echo in echoes]
         self.lists = [{name: JsonList() for name in COMPLETION_LISTS} for _ in job.choices]
 
@@ -88,8 +94,7 @@ class CompletionPresenter:
     def logprobs(self, index, rows):
         if not self.wants_logprobs:
             return None
-        made, self.offsets[index] = completion_logprobs(self.service, rows, self.offsets[index])
-        return made
+        return completion_logprobs(self.service, rows, self.places[index])
 
     def take(self, choice, piece):
         index = choice.index

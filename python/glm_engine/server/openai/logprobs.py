@@ -52,8 +52,25 @@ def chat_logprobs(service, rows):
     }
 
 
-def completion_logprobs(service, rows, offset):
-    """Return the four lists of completions; `offset` is where the first token's text begins."""
+class TextPlace:
+    """Where in the text of a choice each of its tokens begins.
+
+    A token that only completes a character begins where that character does.
+    """
+
+    def __init__(self, detokenizer, offset):
+        self.detokenizer = detokenizer
+        self.offset = offset
+
+    def take(self, token_id):
+        """Return where the text of the next token begins."""
+        begin = self.offset
+        self.offset += len(self.detokenizer.push(token_id))
+        return begin
+
+
+def completion_logprobs(service, rows, place):
+    """Return the four lists of completions; `place` tells where the tokens' texts begin."""
     made = {name: [] for name in COMPLETION_LISTS}
     for token_id, logprob, top in rows:
         text = text_of(service, token_id)
@@ -61,6 +78,5 @@ def completion_logprobs(service, rows, offset):
         made["token_logprobs"].append(finite(logprob))
         best = {text_of(service, one): finite(value) for one, value in top}
         made["top_logprobs"].append({**best, text: finite(logprob)})
-        made["text_offset"].append(offset)
-        offset += len(text)
-    return made, offset
+        made["text_offset"].append(place.take(token_id))
+    return made

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-import orjson
 from pydantic import BeforeValidator, Field
 
+from glm_engine.dialogue import whole_members
 from glm_engine.server.errors import ApiError
 from glm_engine.server.openai.fields import Harmless, LenientModel, StrictModel, list_of
 
@@ -124,12 +124,10 @@ def template_content(message):
 
 
 def parsed_arguments(arguments, path):
+    """Return the object that arguments are; a call that was cut has what was whole of it."""
     if isinstance(arguments, dict):
         return arguments
-    try:
-        parsed = orjson.loads(arguments or "{}")
-    except orjson.JSONDecodeError as error:
-        raise ApiError(400, f"{path}: not JSON: {error}", path) from error
+    parsed = whole_members(arguments)
     if not isinstance(parsed, dict):
         raise ApiError(400, f"{path}: expected a JSON object", path)
     return parsed
