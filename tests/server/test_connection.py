@@ -143,6 +143,40 @@ def test_few_requests_may_follow_each_other_at_once_and_not_many(narrow) -> None
     assert asked(narrow) == 200
 
 
+def send_often(connection, piece, times=10_000):
+    for _ in range(times):
+        connection.sendall(piece)
+
+
+CHUNKED = head(COMPLETIONS, JSON, "transfer-encoding: chunked")
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece"),
+    [
+        (CHUNKED, b"1\r\n \r\n" * 1000),
+        (CHUNKED + b"1;", b"x" * 8192),
+        (CHUNKED + b"2\r\n{}\r\n0\r\n", b"x-a: " + b"y" * 8192 + b"\r\n"),
+        (CHUNKED + b"2\r\n{}\r\n0\r\nx-a: ", b"y" * 8192),
+        (b"GET /readyz HTTP/1.1\r\n", b"x-a: y\r\n" * 200),
+        (b"GET /readyz HTTP/1.1\r\nx-a: ", b"y" * 8192),
+        (b"GET /", b"y" * 8192),
+    ],
+)
+def test_what_is_no_body_is_bounded(narrow, begin, piece) -> None:
+    with connect(narrow) as connection:
+        connection.sendall(begin)
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            send_often(connection, piece)
+    assert asked(narrow) == 200
+
+
+def test_a_body_in_small_chunks_is_taken(narrow) -> None:
+    body = b'{"prompt":"x","max_tokens":1}'
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\nx-sum: 1\r\n\r\n"
+    assert asked(narrow, CHUNKED + chunks) == 200
+
+
 def test_bytes_between_requests_do_not_hold_a_connection(narrow) -> None:
     with connect(narrow) as connection:
         connection.sendall(READY)

@@ -12,6 +12,7 @@ from glm_engine.server.errors import ApiError, body_of
 
 ABORT = "glm.abort"
 MAX_PIPELINED = 16
+MAX_HEADERS = 128
 FILES_BESIDE = 64
 REFUSAL = (
     b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
@@ -37,6 +38,8 @@ class Connection(HttpToolsProtocol):
     idle = None
     header_timer = None
     header_bytes = 0
+    spare_bytes = 0
+    num_fed = 0
     is_in_headers = True
 
     def connection_made(self, transport):
@@ -84,6 +87,7 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data):
         if self.transport is None:
             return
+        self.num_fed = len(data)
         super().data_received(data)
         if self.transport.is_closing():
             return
@@ -91,6 +95,14 @@ class Connection(HttpToolsProtocol):
             self.header_bytes += len(data)
             if self.header_bytes > self.max_header_bytes:
                 self.send_400_response(f"Headers are longer than {self.max_header_bytes} bytes.")
+        else:
+            self.spare_bytes -= len(data)
+            self.check_body()
+
+    def check_body(self):
+        """Refuse chunks and trailers that are more than headers may be and the body is."""
+        if self.spare_bytes < 0:
+            self.send_400_response("The body is sent in chunks that are too small.")
         elif self.cycle.response_complete:
             self.start_timer()
 
@@ -99,13 +111,23 @@ class Connection(HttpToolsProtocol):
         self.scope["extensions"] = {ABORT: self.abort}
         self.expect_headers()
 
+    def on_header(self, name, value):
+        if len(self.headers) >= MAX_HEADERS:
+            raise ConnectionError(f"more than {MAX_HEADERS} headers")
+        super().on_header(name, value)
+
     def on_headers_complete(self):
         if len(self.pipeline) >= MAX_PIPELINED:
             raise ConnectionError(f"{MAX_PIPELINED} requests of this connection wait already")
+        self.spare_bytes = self.max_header_bytes + self.num_fed
         self.is_in_headers = False
         self.stop_timer()
         self.idle.pop(self, None)
         super().on_headers_complete()
+
+    def on_body(self, body):
+        self.spare_bytes += 2 * len(body)
+        super().on_body(body)
 
     def on_response_complete(self):
         super().on_response_complete()
