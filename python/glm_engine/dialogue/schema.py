@@ -1,5 +1,7 @@
 """Which JSON types a tool's schema gives an argument."""
 
+import json
+
 import orjson
 
 TYPE_NAMES = {
@@ -106,11 +108,26 @@ def is_string(types):
     return types == {"string"}
 
 
+def parsed(text):
+    """Return a value of the type that JSON text has; of numbers too large for a double, some one.
+
+    ValueError or RecursionError where it is no JSON.
+    """
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return json.loads(text, parse_int=len, parse_float=float, parse_constant=refused)
+
+
+def refused(name):
+    raise ValueError(f"{name} is no JSON")
+
+
 def is_json_of(text, types):
     """Say whether the text of an argument is JSON of one of the types, not a bare string."""
     try:
-        name = type_name(orjson.loads(text))
-    except ValueError:
+        name = type_name(parsed(text))
+    except (ValueError, RecursionError):
         return False
     may_be_string = types is None or "string" in types
     if name == "string" or not may_be_string:

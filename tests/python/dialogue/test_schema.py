@@ -97,6 +97,9 @@ INTEGER = {"type": "integer"}
         (None, "x", "x"),
         (None, "", ""),
         (None, "NaN", "NaN"),
+        (None, "[-Infinity]", "[-Infinity]"),
+        (INTEGER, "7" * 400, int("7" * 400)),
+        ({"type": "array"}, f"[{10**400}, -0.5e400]", [10**400, float("-inf")]),
         (None, "[" * 5000 + "]" * 5000, "[" * 5000 + "]" * 5000),
     ],
 )
