@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
+from glm_engine.dialogue import Opening
 from glm_engine.errors import BadInputError, EngineError, Status
 from glm_engine.requests import Request
 from glm_engine.server.bridge import EngineBridge, Inbox
@@ -84,7 +85,7 @@ def test_the_first_mask_is_computed_off_the_loop(guides):
 
     async def run():
         grammar = await guides.compiled("guided_regex", "regex", "Paris")
-        watched = SimpleNamespace(start=lambda in_thought: Watched(grammar.start(in_thought)))
+        watched = SimpleNamespace(start=lambda opening: Watched(grammar.start(opening)))
         choices = [Choice(at, Request([1]), None, None, frozenset()) for at in range(3)]
         await guides.guide(choices, watched)
         assert len({id(choice.guide.matcher) for choice in choices}) == 3
@@ -115,8 +116,8 @@ def test_masks_come_in_the_order_of_the_tokens(engine, guides):
 def test_while_a_thought_is_open_it_may_not_end_the_turn(engine, guides):
     async def run():
         grammar = await guides.compiled("response_format", "json_object")
-        alone = grammar.start(in_thought=True)
-        choice = choice_of(Guide(grammar.start(in_thought=True)))
+        alone = grammar.start(Opening.THOUGHT)
+        choice = choice_of(Guide(grammar.start(Opening.THOUGHT)))
         await advanced(guides, choice, ids_of("Hm")[0])
         assert numpy.array_equal(engine.masks[-1][2], alone.mask())
         await advanced(guides, choice, tokenizer().id_of("</think>"))

@@ -10,7 +10,7 @@ from glm_engine.dialogue.deltas import (
     Reasoning,
 )
 from glm_engine.dialogue.parser import DialogueParser
-from glm_engine.dialogue.tags import starts_in_reasoning
+from glm_engine.dialogue.tags import Opening, opening_of
 
 __all__ = [
     "CallArguments",
@@ -19,7 +19,8 @@ __all__ = [
     "Content",
     "Delta",
     "DialogueParser",
+    "Opening",
     "Reasoning",
-    "starts_in_reasoning",
+    "opening_of",
     "whole_members",
 ]

@@ -16,7 +16,7 @@ ANSWER_WITHOUT_CALLS = TagSet()
 class DialogueParser:
     """Splits the text of one assistant's turn into deltas.
 
-    in_reasoning: the prompt leaves a thought open (`starts_in_reasoning`).
+    in_reasoning: the prompt leaves a thought open (`opening_of`).
     tools: the OpenAI tool list; its schemas give the arguments their types.
     parses_tool_calls: False leaves the text of calls in the content.
     calls_come_first: an answer that does not begin with a call is a document without calls.

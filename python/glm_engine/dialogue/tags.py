@@ -1,6 +1,7 @@
 """The tags of GLM-4.5, 4.6 and 4.7, and a reader that finds them in arriving text."""
 
 import re
+from enum import Enum
 
 ASSISTANT = "<|assistant|>"
 THINK = "<think>"
@@ -18,10 +19,23 @@ NAME_RUN = re.compile(f"[^<{SPACES}]*")
 NOTHING = re.compile(r"(?!)")
 
 
-def starts_in_reasoning(prompt_text):
-    """Say whether the assistant's turn that a rendered prompt ends in has an open thought."""
-    turn = prompt_text.rpartition(ASSISTANT)[2]
-    return turn.rfind(THINK) > turn.rfind(THINK_END)
+class Opening(Enum):
+    """What a turn may begin with."""
+
+    ANSWER = "answer"
+    THOUGHT = "thought"
+    EITHER = "either"
+
+
+def opening_of(prompt_text):
+    """Return how the assistant's turn begins that a rendered prompt ends in.
+
+    GLM-4.7's prompts open the thought or close it; GLM-4.5's leave it to the model to open one.
+    """
+    _, assistant, turn = prompt_text.rpartition(ASSISTANT)
+    if turn.rfind(THINK) > turn.rfind(THINK_END):
+        return Opening.THOUGHT
+    return Opening.EITHER if assistant and not turn.strip(SPACES) else Opening.ANSWER
 
 
 class TagSet:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from glm_engine.dialogue.tags import THINK_END
+from glm_engine.dialogue.tags import THINK_END, Opening
 from glm_engine.errors import BadInputError
 from glm_engine.grammar.calls import CallRules, tools_of
 from glm_engine.grammar.lark import alternatives, checked_text
@@ -26,12 +26,12 @@ class Grammar:
     vocabulary: Vocabulary
     state: object
 
-    def start(self, in_thought=False):
-        """Return a matcher at the beginning; `in_thought`: free until `</think>` has come."""
-        if in_thought and self.vocabulary.thought is None:
+    def start(self, opening=Opening.ANSWER):
+        """Return a matcher at the beginning; a thought is free until `</think>` has come."""
+        if opening is Opening.THOUGHT and self.vocabulary.thought is None:
             path = self.vocabulary.tokenizer.path
             raise BadInputError(f"{path}: no grammar can follow a thought: {THINK_END} is no token")
-        return Matcher(self.vocabulary, self.state.deep_copy(), in_thought)
+        return Matcher(self.vocabulary, self.state.deep_copy(), opening)
 
 
 class GrammarCompiler:

@@ -2,6 +2,7 @@
 
 import numpy
 
+from glm_engine.dialogue.tags import Opening
 from glm_engine.errors import BadInputError
 from glm_engine.grammar.free_text import has
 from glm_engine.grammar.limits import first_line
@@ -10,21 +11,32 @@ from glm_engine.grammar.limits import first_line
 class Matcher:
     """Says which token may come next, and takes the one that came.
 
-    in_thought: the answer begins in a thought. Until `</think>` its text is free, but it neither
-    ends nor calls; the grammar holds for what comes after.
+    opening: whether the answer comes at once, after a thought that is open, or after one that the
+    model may open with `<think>`, perhaps on a line of its own. Until `</think>` a thought's text
+    is free, but it neither ends nor calls; the grammar holds for what comes after.
     """
 
-    def __init__(self, vocabulary, state, in_thought=False):
+    def __init__(self, vocabulary, state, opening=Opening.ANSWER):
         self.vocabulary = vocabulary
         self.state = state
-        self.in_thought = in_thought
-        self.free_text = vocabulary.thought if in_thought else None
+        self.in_thought = opening is Opening.THOUGHT
+        self.may_think = opening is Opening.EITHER and vocabulary.can_open_thoughts
+        self.must_think = False
+        self.free_text = vocabulary.thought if self.in_thought else None
         self.num_spelled = 0
 
     def mask(self):
         """Return uint32 words, bit t % 32 of word t / 32 for token t."""
         if self.in_thought:
             return self.free_text.masks[self.num_spelled]
+        if self.must_think:
+            return self.vocabulary.mask_of(self.vocabulary.think_id)
+        words = self.answer_mask()
+        if self.may_think:
+            words |= self.vocabulary.mask_of(self.vocabulary.think_id, self.vocabulary.newline_id)
+        return words
+
+    def answer_mask(self):
         words = numpy.zeros(self.vocabulary.num_words, dtype=numpy.uint32)
         self.state.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
         self.require_state("the next token")
@@ -52,13 +64,28 @@ class Matcher:
 
     def accept(self, token_id):
         """Take the token that came; one that the mask forbids is an error."""
-        if self.in_thought:
+        if self.may_think and self.opens(token_id):
+            return
+        if self.thinks:
             if not has(self.mask(), token_id):
                 raise BadInputError(f"the grammar cannot go on with token {token_id} in a thought")
         else:
             self.state.consume_token(token_id)
             self.require_state(f"token {token_id}")
         self.follow(token_id)
+
+    def opens(self, token_id):
+        """Take what may stand before an answer; say whether it is none of the answer's."""
+        if token_id == self.vocabulary.think_id:
+            self.state.reset()
+            self.in_thought, self.free_text = True, self.vocabulary.thought
+            self.may_think = self.must_think = False
+            return True
+        if self.must_think:
+            return False
+        self.may_think = token_id == self.vocabulary.newline_id
+        self.must_think = self.may_think and self.state.validate_tokens([token_id]) == 0
+        return self.must_think
 
     def follow(self, token_id):
         """Keep track of a text that runs free until its tag comes."""
@@ -75,11 +102,15 @@ class Matcher:
             raise BadInputError(f"the grammar cannot go on with {what}: {problem}")
 
     @property
+    def thinks(self):
+        return self.in_thought or self.must_think
+
+    @property
     def is_complete(self):
         """Whether the text so far is a whole one."""
-        return not self.in_thought and self.state.is_accepting()
+        return not self.thinks and self.state.is_accepting()
 
     @property
     def is_finished(self):
         """Whether nothing but an end of text can come."""
-        return not self.in_thought and self.state.is_stopped()
+        return not self.thinks and self.state.is_stopped()

@@ -3,7 +3,7 @@
 import json
 
 from glm_engine.detokenizer import token_of_bytes
-from glm_engine.dialogue.tags import ARG_VALUE, ARG_VALUE_END, THINK_END, TOOL_CALL
+from glm_engine.dialogue.tags import ARG_VALUE, ARG_VALUE_END, THINK, THINK_END, TOOL_CALL
 from glm_engine.errors import BadInputError
 from glm_engine.grammar.free_text import FreeText, words_of
 
@@ -34,6 +34,8 @@ class Vocabulary:
             raise BadInputError(f"{tokenizer.path}: no grammar can use it: {error}") from error
         self.added_ids = frozenset(tokenizer.tokenizer.get_added_tokens_decoder())
         self.thought = self.thought_text()
+        self.think_id = tokenizer.id_of(THINK)
+        self.newline_id = tokenizer.id_of(token_of_bytes(b"\n"))
         self.values = self.value_texts()
 
     def thought_text(self):
@@ -45,6 +47,13 @@ class Vocabulary:
         """Return the text of an argument's value, by the id of the tag that begins it."""
         text, begin = self.free_text(ARG_VALUE_END), self.tokenizer.id_of(ARG_VALUE)
         return {} if text is None or begin is None else {begin: text}
+
+    @property
+    def can_open_thoughts(self):
+        return self.thought is not None and self.think_id is not None
+
+    def mask_of(self, *ids):
+        return words_of({number for number in ids if number is not None}, self.num_words)
 
     def free_text(self, closing, shunned=frozenset()):
         """Return the text that a tag ends, None where the tag is no token."""

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
+from glm_engine.dialogue import Opening
 from glm_engine.errors import BadInputError, EngineError, Status
 from glm_engine.grammar import CallSpelling, GrammarCompiler
 from glm_engine.grammar.proof import BusyProofError
@@ -99,10 +100,10 @@ class Guides:
         except BusyProofError as error:
             raise ApiError(429, str(error), param, "grammars_full", RETRY) from error
 
-    async def guide(self, choices, grammar, in_thought=False):
-        """Let choices follow a grammar, after the thought that they may begin in."""
+    async def guide(self, choices, grammar, opening=Opening.ANSWER):
+        """Let choices follow a grammar, after the thought that they may open with."""
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self.pool, guide_choices, choices, grammar, in_thought)
+        await loop.run_in_executor(self.pool, guide_choices, choices, grammar, opening)
 
     def advance(self, tokens, refuse):
         """Have the masks computed that follow the tokens, by choice, which came together.
@@ -129,11 +130,11 @@ def spelling_of(template):
         return None
 
 
-def guide_choices(choices, grammar, in_thought):
+def guide_choices(choices, grammar, opening):
     """Give each choice its way through a grammar, and its request the first mask."""
     first_mask = None
     for choice in choices:
-        choice.guide = Guide(grammar.start(in_thought))
+        choice.guide = Guide(grammar.start(opening))
         if first_mask is None:
             first_mask = choice.guide.matcher.mask()
         choice.request = replace(choice.request, mask=first_mask)

@@ -11,8 +11,9 @@ from glm_engine.dialogue import (
     CallEnd,
     Content,
     DialogueParser,
+    Opening,
     Reasoning,
-    starts_in_reasoning,
+    opening_of,
 )
 from tests.python.dialogue.folding import folded, parsed, tool
 
@@ -22,16 +23,19 @@ CALL = "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"
 @pytest.mark.parametrize(
     ("prompt", "expected"),
     [
-        ("<|user|>q<|assistant|><think>", True),
-        ("<|user|>q<|assistant|></think>", False),
-        ("<|user|>q<|assistant|>\n<think></think>", False),
-        ("<|user|>what is <think>?<|assistant|>", False),
-        ("<|assistant|><think>x</think>y<|user|>q<|assistant|><think>\nSo far", True),
-        ("", False),
+        ("<|user|>q<|assistant|><think>", Opening.THOUGHT),
+        ("<|user|>q<|assistant|></think>", Opening.ANSWER),
+        ("<|user|>q<|assistant|>\n<think></think>", Opening.ANSWER),
+        ("<|user|>what is <think>?<|assistant|>", Opening.EITHER),
+        ("<|user|>q<|assistant|>\n", Opening.EITHER),
+        ("<|user|>q<|assistant|>Well", Opening.ANSWER),
+        ("<|assistant|><think>x</think>y<|user|>q<|assistant|><think>\nSo far", Opening.THOUGHT),
+        ("<|assistant|>y<|user|>q", Opening.ANSWER),
+        ("", Opening.ANSWER),
     ],
 )
-def test_prompt_tells_whether_a_thought_is_open(prompt, expected):
-    assert starts_in_reasoning(prompt) is expected
+def test_prompt_tells_how_the_turn_begins(prompt, expected):
+    assert opening_of(prompt) is expected
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glm_engine.chat import ChatTemplate
-from glm_engine.dialogue import starts_in_reasoning
+from glm_engine.dialogue import Opening, opening_of
 from glm_engine.options import CAPITALS
 from tests.python.dialogue.folding import folded, parsed
 
@@ -104,7 +104,7 @@ def test_what_is_rendered_is_parsed_back(spelling, reasoning, content, calls, si
     calls = uniquely_named(calls)
     prompt, text = spelling(reasoning, content, calls)
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
-    parts = folded(parsed(pieces, starts_in_reasoning(prompt), tools=tools_for(calls)))
+    parts = folded(parsed(pieces, opening_of(prompt) is Opening.THOUGHT, tools=tools_for(calls)))
     thought = [["reasoning", reasoning]] if reasoning and spelling is not capitals else []
     answer = [["content", content]] if content else []
     assert parts[: len(thought) + len(answer)] == thought + answer

@@ -6,6 +6,7 @@ from functools import cache
 import numpy
 
 from glm_engine.chat import ChatTemplate
+from glm_engine.dialogue import Opening
 from glm_engine.grammar import CallSpelling, Grammar, GrammarCompiler, Limits, Matcher
 from glm_engine.options import CAPITALS
 from glm_engine.tokenizer import GlmTokenizer
@@ -124,14 +125,14 @@ def random_text(
     seed: int,
     eager: int = 30,
     longest: int = 3000,
-    in_thought: bool = False,
+    opening: Opening = Opening.ANSWER,
     spite: float = 0,
 ) -> str:
     """A text made of allowed tokens alone, at random, brought to an end after `eager` tokens.
 
     spite: how often a token is chosen because it spells a tag in letters.
     """
-    source, matcher, tokens = random.Random(seed), grammar.start(in_thought), []
+    source, matcher, tokens = random.Random(seed), grammar.start(opening), []
     text = b""
     while len(tokens) < longest:
         is_late = len(tokens) >= source.randint(0, eager)

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse
 
-from glm_engine.dialogue import starts_in_reasoning
+from glm_engine.dialogue import opening_of
 from glm_engine.server.anthropic.answers import MessagePresenter, MessageStream
 from glm_engine.server.anthropic.constraints import constraints_of
 from glm_engine.server.anthropic.conversation import (
@@ -65,9 +65,9 @@ async def make_job(service, fields, visit):
     sampling = sampling_fields(fields)
     choices = make_choices(service, sampling, visit, prompt, max_tokens, num_logprobs=-1)
     if grammar := await compiled(service, sampling, constraints):
-        await service.guides.guide(choices, grammar, starts_in_reasoning(text))
+        await service.guides.guide(choices, grammar, opening_of(text))
     visit.prompt_tokens = len(prompt)
-    parser = parser_of(constraints, starts_in_reasoning(text), tools, continues_turn(fields))
+    parser = parser_of(constraints, opening_of(text), tools, continues_turn(fields))
     turn = make_turn(fields, parser, is_cut_short=max_tokens < fields.max_tokens)
     return Job(service, choices, visit), turn
 

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request
 
-from glm_engine.dialogue import starts_in_reasoning
+from glm_engine.dialogue import opening_of
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Job
 from glm_engine.server.limits import JsonRoute
@@ -41,10 +41,10 @@ async def make_job(service, fields, visit):
     room = service.encoder.output_room(len(prompt), wanted, otherwise=None)
     choices = make_choices(service, fields, visit, prompt, room, num_logprobs(fields))
     visit.prompt_tokens = len(prompt)
-    thinks = starts_in_reasoning(text)
+    opening = opening_of(text)
     if grammar := await compiled(service, fields, constraints):
-        await service.guides.guide(choices, grammar, thinks)
-    turns = [make_turn(fields, parser_of(constraints, thinks, tools)) for _ in choices]
+        await service.guides.guide(choices, grammar, opening)
+    turns = [make_turn(fields, parser_of(constraints, opening, tools)) for _ in choices]
     return Job(service, choices, visit), turns
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from glm_engine.dialogue import DialogueParser
+from glm_engine.dialogue import DialogueParser, Opening
 from glm_engine.server.errors import ApiError
 from glm_engine.server.openai.tool_choice import NamedTool, mode_of
 
@@ -107,14 +107,14 @@ def calls_or(form, tools, at_most):
     return Constraint(form.param, "calls_or_document", (tools, *schema), options)
 
 
-def parser_of(constraints, in_reasoning, tools, continues_turn=False):
+def parser_of(constraints, opening, tools, continues_turn=False):
     """Return the parser of an answer that follows the constraints.
 
     What follows a schema or an expression is never read as calls, whatever it spells.
     """
     method = constraints[0].method if constraints else None
     return DialogueParser(
-        in_reasoning,
+        opening is Opening.THOUGHT,
         tools,
         parses_tool_calls=bool(tools) and method in (None, *CALL_METHODS),
         calls_come_first=method == "calls_or_document",
