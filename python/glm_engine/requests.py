@@ -18,6 +18,7 @@ INTEGER_RANGES = {
 INT32 = "i"
 FLOAT_BYTES = 4
 MASK_BITS = 32
+POINTER_TYPES = dict(abi.RequestStruct._fields_)
 
 
 @dataclass
@@ -206,7 +207,8 @@ def fill_request(struct, request):
         "bias_values": (ctypes.c_float * len(request.biases))(*request.biases.values()),
     }
     for name, numbers in arrays.items():
-        setattr(struct, name, ctypes.cast(numbers, type(getattr(struct, name))))
+        if len(numbers):
+            setattr(struct, name, ctypes.cast(numbers, POINTER_TYPES[name]))
     struct.prompt_length = len(arrays["prompt"])
     struct.num_stop_tokens = len(arrays["stop_tokens"])
     struct.num_stop_sequences = len(begins) - 1
