@@ -49,8 +49,11 @@ def claude_code(mark, **changes):
                 "role": "user",
                 "content": [
                     {
-                        "type": "tool_result", "tool_use_id": "toolu_1", "is_error": None,
-                        "content": [text("See: "), IMAGE], **EPHEMERAL,
+                        "type": "tool_result",
+                        "tool_use_id": "toolu_1",
+                        "is_error": None,
+                        "content": [text("See: "), IMAGE],
+                        **EPHEMERAL,
                     },
                     text("What is the capital of France?"),
                 ],
@@ -89,11 +92,12 @@ def events_of(answer):
 
 
 def test_claude_code_streams(server):
-    events = events_of(post(server, claude_code("a")))
+    events = events_of(post(server, claude_code("a", top_k=1)))
     assert [events[0]["type"], events[-1]["type"]] == ["message_start", "message_stop"]
     assert events[0]["message"]["usage"]["input_tokens"] > 0
-    (start,) = [event for event in events if event["type"] == "content_block_start"]
-    assert start["content_block"]["type"] == "thinking"
+    started = [event["content_block"] for event in events if event["type"] == "content_block_start"]
+    assert started[0]["type"] == "thinking"
+    assert len(started) == sum(event["type"] == "content_block_stop" for event in events)
 
 
 def test_claude_code_finds_its_prefix_again(server):
