@@ -26,6 +26,7 @@ from glm_engine.requests import (
     fill_request,
     int32_array,
     mask_structs,
+    pointer_to,
 )
 
 __all__ = [
@@ -299,7 +300,7 @@ class Engine:
             self.library,
             "prefill",
             self.handle,
-            array,
+            pointer_to(array),
             len(array),
             int(all_positions),
             float_pointer(logits),

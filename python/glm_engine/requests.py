@@ -15,10 +15,10 @@ INTEGER_RANGES = {
     "int64_t": range(-(2**63), 2**63),
     "uint64_t": range(2**64),
 }
-INT32 = "i"
+INT32, FLOAT = "i", "f"
+C_TYPES = {INT32: ctypes.c_int32, FLOAT: ctypes.c_float}
 FLOAT_BYTES = 4
 MASK_BITS = 32
-POINTER_TYPES = dict(abi.RequestStruct._fields_)
 
 
 @dataclass
@@ -146,21 +146,27 @@ def layout_number(name):
 
 
 def int32_array(name, values):
-    """Return ids as a C array; an id that 32 bits cannot hold is an error.
+    """Return ids as an `array` of C's ints; an id that 32 bits cannot hold is an error.
 
-    An `array` of C's ints is not copied, and must not change while the C array lives.
+    One that is such an array is not copied.
     """
-    if not (isinstance(values, array) and values.typecode == INT32):
-        values = int32_values(name, list(values))
-    return (ctypes.c_int32 * len(values)).from_buffer(values)
-
-
-def int32_values(name, values):
+    if isinstance(values, array) and values.typecode == INT32:
+        return values
+    values = list(values)
     try:
         return array(INT32, values)
     except (OverflowError, TypeError):
         checked = [checked_number(f"{name}[{at}]", value) for at, value in enumerate(values)]
         return array(INT32, checked)
+
+
+def pointer_to(numbers):
+    """Return the pointer to an array's numbers, None where it is empty.
+
+    `ctypes.cast` and arrays of ctypes' own would leave reference cycles behind, and a class for
+    each length.
+    """
+    return ctypes.pointer(C_TYPES[numbers.typecode].from_buffer(numbers)) if numbers else None
 
 
 def checked_number(name, value, c_type="int32_t"):
@@ -204,11 +210,10 @@ def fill_request(struct, request):
         "stop_sequence_begin": int32_array("stop_sequence_begin", begins),
         "stop_sequence_tokens": int32_array("stop_sequences", flat),
         "bias_tokens": int32_array("biases", request.biases),
-        "bias_values": (ctypes.c_float * len(request.biases))(*request.biases.values()),
+        "bias_values": array(FLOAT, request.biases.values()),
     }
     for name, numbers in arrays.items():
-        if len(numbers):
-            setattr(struct, name, ctypes.cast(numbers, POINTER_TYPES[name]))
+        setattr(struct, name, pointer_to(numbers))
     struct.prompt_length = len(arrays["prompt"])
     struct.num_stop_tokens = len(arrays["stop_tokens"])
     struct.num_stop_sequences = len(begins) - 1

@@ -29,6 +29,7 @@ class Connection(HttpToolsProtocol):
     """A connection whose headers must come within a time and a size.
 
     The bounds are set by `bounded`; `idle` holds the idle connections, the longest idle first.
+    Once it is lost it refers to no request: memory is free without the garbage collector.
     """
 
     header_seconds = 15.0
@@ -69,6 +70,7 @@ class Connection(HttpToolsProtocol):
         if self.transport is not None:
             self.forget()
             super().connection_lost(exc)
+        self.scope = self.cycle = None
 
     def expect_headers(self):
         self.is_in_headers = True
@@ -131,7 +133,7 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self):
         super().on_response_complete()
-        if self.cycle.response_complete and not self.transport.is_closing():
+        if not self.transport.is_closing() and self.cycle.response_complete:
             self.idle[self] = True
 
     def abort(self):

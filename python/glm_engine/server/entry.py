@@ -31,6 +31,7 @@ class Entry:
         try:
             await self.admit(scope, receive, self.labelled(send, visit), visit)
         finally:
+            visit.send = None
             self.record(visit)
 
     async def admit(self, scope, receive, send, visit):
@@ -56,6 +57,7 @@ class Entry:
                 raise
             raise gate.draining_error() from None
         finally:
+            del scope["body"]
             gate.leave()
 
     def check(self, scope, visit):
