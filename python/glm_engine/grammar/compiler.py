@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,7 +12,7 @@ from glm_engine.grammar.calls import CallRules, tools_of
 from glm_engine.grammar.lark import alternatives, checked_text
 from glm_engine.grammar.limits import PARSER_LIMITS, Limits, first_line
 from glm_engine.grammar.matcher import Matcher
-from glm_engine.grammar.proof import CostlyGrammarError, Proof
+from glm_engine.grammar.proof import BusyProofError, CostlyGrammarError, Proof
 from glm_engine.grammar.schemas import ProblemFinder, check_schema, prepared
 from glm_engine.grammar.vocabulary import Vocabulary
 
@@ -50,6 +50,7 @@ class GrammarCompiler:
         self.parser_limits = LLParserLimits(**PARSER_LIMITS)
         self.pool = ThreadPoolExecutor(self.limits.num_threads, "grammar")
         self.proof = Proof(self.limits)
+        self.sharers = threading.BoundedSemaphore(self.limits.num_sharing)
         self.lock = threading.Lock()
         self.grammars = OrderedDict()
 
@@ -118,20 +119,40 @@ class GrammarCompiler:
             raise BadInputError(f"{name}: {size} bytes; at most {self.limits.max_bytes} are taken")
 
     def compiled(self, name, text, explain):
-        """Return the grammar of a text, from the cache where it is there.
+        """Return the grammar of a text, which is compiled once however many ask at a time.
 
         explain: turns the problem that llguidance states into a line that names its place.
         """
         with self.lock:
-            if text in self.grammars:
-                self.grammars.move_to_end(text)
-                return self.grammars[text]
-        grammar = self.compile(name, text, explain)
-        with self.lock:
-            self.grammars[text] = grammar
+            known = self.grammars.get(text)
+            found = self.grammars.setdefault(text, known or Future())
+            self.grammars.move_to_end(text)
             while len(self.grammars) > self.limits.num_cached:
                 self.grammars.popitem(last=False)
-        return grammar
+        if known is None:
+            self.fulfil(found, name, text, explain)
+        elif not found.done():
+            self.wait_for(found)
+        return found.result()
+
+    def wait_for(self, found):
+        """Wait while somebody else compiles; too many may not, lest they take all threads."""
+        if not self.sharers.acquire(blocking=False):
+            raise BusyProofError(f"{self.limits.num_sharing} wait for grammars of others")
+        try:
+            wait([found])
+        finally:
+            self.sharers.release()
+
+    def fulfil(self, found, name, text, explain):
+        """Compile a text for all who wait for it; a failure is not kept for later ones."""
+        try:
+            found.set_result(self.compile(name, text, explain))
+        except BaseException as error:
+            with self.lock:
+                if self.grammars.get(text) is found:
+                    del self.grammars[text]
+            found.set_exception(error)
 
     def compile(self, name, text, explain):
         from llguidance import LLMatcher

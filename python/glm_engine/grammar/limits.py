@@ -13,7 +13,8 @@ class Limits:
     memory_bytes: int = 1 << 30
     num_cached: int = 128
     num_waiting: int = 8
-    num_threads: int = 10
+    num_sharing: int = 48
+    num_threads: int = 58
 
 
 PARSER_LIMITS = {
