@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from glm_engine.server.errors import ApiError
-from glm_engine.server.openai.fields import StrictModel
+from glm_engine.server.openai.fields import StrictModel, list_of
 from glm_engine.server.openai.messages import MAX_TOOLS, template_tools
 
 
@@ -20,7 +20,7 @@ class NamedTool(StrictModel):
 
 class AllowedTools(StrictModel):
     mode: Literal["auto", "required"]
-    tools: Annotated[list[NamedTool], Field(min_length=1, max_length=MAX_TOOLS)]
+    tools: list_of(NamedTool, MAX_TOOLS, least=1)
 
 
 class AllowedToolChoice(StrictModel):
