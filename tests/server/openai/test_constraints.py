@@ -202,6 +202,22 @@ def test_a_required_call_comes_after_the_thought(client, drawing, tool_choice) -
     assert any(thoughts) == bool(drawing)
 
 
+def test_a_required_call_streams_after_the_thought(client) -> None:
+    fields = {"tools": [FORECAST], "tool_choice": "required", "parallel_tool_calls": False}
+    fields |= {"temperature": 1, "seed": 3}
+    [whole] = thinking(client, 9, **fields)
+    biases = dict.fromkeys(map(str, (*ENDINGS, TOOL_CALL)), 100) | {str(THINK_END): 9}
+    fields |= {"stream": True, "logit_bias": biases, "extra_body": THINKING}
+    choices = [chunk.choices[0] for chunk in chat(client, max_tokens=200, **fields)]
+    thoughts = [getattr(one.delta, "reasoning_content", None) or "" for one in choices]
+    assert "".join(thoughts) == getattr(whole.message, "reasoning_content", "")
+    pieces = [call.function for one in choices for call in one.delta.tool_calls or ()]
+    [function] = [call.function for call in whole.message.tool_calls]
+    assert "".join(piece.name or "" for piece in pieces) == function.name
+    assert "".join(piece.arguments for piece in pieces) == function.arguments
+    assert [one.finish_reason for one in choices if one.finish_reason] == ["tool_calls"]
+
+
 @pytest.mark.parametrize("end_bias", [8, 100])
 def test_a_schema_is_kept_after_the_thought(client, end_bias) -> None:
     [choice] = thinking(client, end_bias, response_format=form(CITY))
