@@ -54,11 +54,11 @@ class Matcher:
 
         llguidance offers such a token where the text that must come spells it in letters.
         """
-        places = numpy.flatnonzero(words)
-        if len(places) != 1:
+        if numpy.count_nonzero(words) != 1:
             return False
-        word = int(words[places[0]])
-        token_id = 32 * int(places[0]) + word.bit_length() - 1
+        place = int(words.argmax())
+        word = int(words[place])
+        token_id = 32 * place + word.bit_length() - 1
         is_added = word.bit_count() == 1 and token_id in self.vocabulary.added_ids
         return is_added and self.state.validate_tokens([token_id]) == 0
 
