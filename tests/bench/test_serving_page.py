@@ -10,9 +10,11 @@ from glm_engine.load.figures import make_figures
 from glm_engine.load.records import Outcome
 from glm_engine.load.report import make_report
 from tests.python.load.test_figures import record
+from tools.bench.figures import Section
+from tools.bench.report import as_json
 from tools.bench.serving.page import main
 
-WORKLOAD = {"prompts": "fixed:10", "outputs": "fixed:3"}
+WORKLOAD = {"prompts": "fixed:10", "outputs": "fixed:3", "max_concurrency": 8}
 SERVER = {"cpu_us_per_token": 300.0, "http_cpu_us_per_token": 60.0}
 TARGET = {"url": "there", "model": "small", "endpoint": "completions", "device": "NVIDIA H200"}
 
@@ -32,6 +34,13 @@ def written(folder, **reports):
     return folder
 
 
+def acceptance(command="python -m tools.bench.serving --output /somewhere/cuda.json"):
+    rounds = {"server": report_of(server=SERVER), "engine": report_of()}
+    series = {side: [made["points"][0]] * 2 for side, made in rounds.items()}
+    section = Section("serving", "Serving", "", (), series)
+    return json.loads(as_json(command, {"commit": "unknown"}, [section]))
+
+
 def run(folder, output):
     arguments = [str(folder), "--commit", "abc", "--name", "serving-x", "--output", str(output)]
     return CliRunner().invoke(main, arguments)
@@ -45,6 +54,7 @@ def test_the_page_holds_limits_rates_picture_and_files(tmp_path):
         one=report_of(ttft=0.21, server=SERVER),
         four=report_of(ttft=0.4, server=SERVER),
         rates=report_of((2.0, math.inf), server=SERVER),
+        **{"acceptance-cuda": acceptance()},
     )
     output = tmp_path / "page"
     result = run(folder, output)
@@ -52,7 +62,11 @@ def test_the_page_holds_limits_rates_picture_and_files(tmp_path):
     text = (output / "serving-x.md").read_text("utf-8")
     assert text.startswith("# Serving on one NVIDIA H200\n")
     rows = [line for line in text.splitlines() if line.startswith("| server over engine")]
-    assert [row.split("|")[4].strip() for row in rows] == ["kept", "missed"]
+    assert [row.split("|")[4].strip() for row in rows] == ["kept", "missed", "kept"]
+    assert "All at once, medians of 2 rounds by turns:" in text
+    assert "`python -m tools.bench.serving --output cuda.json`" in text
+    kept = json.loads((output / "serving-x-acceptance-cuda.json").read_text("utf-8"))
+    assert kept["machine"]["commit"] == "abc"
     assert "| 2 | 1 of 1 | 5 | 200.0, 200.0 | 200.0, 200.0 |" in text
     assert "| inf | 1 of 1 |" in text
     assert "![Rates](serving-x-rates.svg)" in text

@@ -52,6 +52,11 @@ def as_json(command: str, machine: dict, sections: list[Section]) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
+def without_folders(text: str) -> str:
+    """The text with the last part of each absolute path alone."""
+    return " ".join(Path(word).name if word.startswith("/") else word for word in text.split())
+
+
 def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = [titles, tuple("---" for _ in titles), *rows]
     return ["| " + " | ".join(cells) + " |" for cells in lines]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.bench.kernels.report import Line
+from tools.bench.report import without_folders
 
 REPORTS, LOADINGS, KERNELS = "air-*.json", "loading-*.json", "kernels.json"
 WITH_PATHS = ("command", "model")
@@ -59,11 +60,6 @@ class Results:
 
 def seconds_of(row: dict) -> float:
     return row["seconds"]
-
-
-def without_folders(text: str) -> str:
-    """The text with the last part of each path alone."""
-    return " ".join(word.rsplit("/", 1)[-1] for word in text.split())
 
 
 def read_json(path: Path) -> dict:

@@ -45,7 +45,8 @@ def main(rounds, clients, prompts, outputs, cores, output, engine_options) -> No
     section = Section("serving", "Serving", method, figures_of(servers, engines), series)
     report.print_section(section)
     if output:
-        content = report.as_json(" ".join(sys.argv), machine.describe(), [section])
+        command = " ".join(["python -m tools.bench.serving", *sys.argv[1:]])
+        content = report.as_json(command, machine.describe(), [section])
         output.write_text(json.dumps(json.loads(content), indent=1) + "\n", encoding="utf-8")
     sys.exit(1 if report.missed([section]) else 0)
 

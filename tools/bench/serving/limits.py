@@ -7,10 +7,10 @@ from tools.bench.figures import Bound, Figure
 
 LEAST_SHARE, MOST_MICROSECONDS = 0.95, 120.0
 METHOD = (
-    "The same requests, all at once and streamed, through `glm serve` and in an engine without a "
-    "server (`glm load --engine`). Throughput: output tokens over the time from the first request "
-    "to the last end. CPU: what the server's own counters of CPU seconds grew by over generated "
-    "tokens, of the thread that speaks HTTP and of all threads."
+    "The same requests, streamed, through `glm serve` and in an engine without a server (`glm load "
+    "--engine`). Throughput: output tokens over the time from the first request to the last end. "
+    "CPU: what the server's own counters of CPU seconds grew by over generated tokens, of the "
+    "thread that speaks HTTP and of all threads."
 )
 
 

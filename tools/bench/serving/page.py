@@ -2,7 +2,8 @@
 
 FOLDER holds reports of `glm load --output`: `engine.json` (`--engine`), `one.json` (the same
 requests at a server) and, where they were made, `four.json` (the same from four client processes)
-and `rates.json` (request rates).
+and `rates.json` (request rates); and of `tools.bench.serving --output`, where it was run there:
+`acceptance-cuda.json` and `acceptance-cpu.json`.
 """
 
 import json
@@ -13,14 +14,19 @@ import click
 
 from glm_engine.errors import GlmError
 from glm_engine.load.plots import plot_report
-from glm_engine.load.report import rate_text, read_report
+from glm_engine.load.report import limits_text, rate_text, read_report
 from tools.bench import machine, report
+from tools.bench.figures import Figure
 from tools.bench.processes import ROOT
 from tools.bench.serving.limits import METHOD, figures_of
 
 FOLDER = ROOT / "docs" / "benchmarks"
 NEEDED, OPTIONAL = ("engine", "one"), ("four", "rates")
 CLIENTS = {"one": "One client process", "four": "Four client processes"}
+ACCEPTANCE = {
+    "acceptance-cuda": "All at once",
+    "acceptance-cpu": "All at once, on the processor beside the GPU",
+}
 RATES = (
     "Requests that arrive at a rate of their own, whatever the answers do. Latencies are those of "
     "completed requests, seen by the client."
@@ -28,9 +34,16 @@ RATES = (
 
 
 def read(folder: Path) -> dict[str, dict]:
-    """The reports by their names."""
+    """The reports by their names, those of `glm load` first; commands without folders."""
     names = [*NEEDED, *(name for name in OPTIONAL if (folder / f"{name}.json").exists())]
-    return {name: read_report(folder / f"{name}.json") for name in names}
+    found = {name: read_report(folder / f"{name}.json") for name in names}
+    for name in ACCEPTANCE:
+        if (folder / f"{name}.json").exists():
+            found[name] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    return {
+        name: {**content, "command": report.without_folders(content["command"])}
+        for name, content in found.items()
+    }
 
 
 def facts(reports: dict[str, dict], name: str, commit: str) -> list[str]:
@@ -54,10 +67,25 @@ def comparison(reports: dict[str, dict]) -> list[str]:
     for name, title in CLIENTS.items():
         if name in reports:
             figures = figures_of(reports[name]["points"], reports["engine"]["points"])
-            rows = [report.row(figure) for figure in figures]
-            table = report.markdown_table(("figure", "value", "limit", "", "note"), rows)
-            lines += ["", f"{title}:", "", *table]
+            lines += [
+                "",
+                f"{title}, {limits_text(reports[name]['workload'])}:",
+                "",
+                *table_of(figures),
+            ]
+    for name, title in ACCEPTANCE.items():
+        if name in reports:
+            [section] = reports[name]["sections"]
+            rounds = section["series"]
+            figures = figures_of(rounds["server"], rounds["engine"])
+            note = f"medians of {len(rounds['server'])} rounds by turns"
+            lines += ["", f"{title}, {note}:", "", *table_of(figures)]
     return lines
+
+
+def table_of(figures: Sequence[Figure]) -> list[str]:
+    rows = [report.row(figure) for figure in figures]
+    return report.markdown_table(("figure", "value", "limit", "", "note"), rows)
 
 
 def rates(points: Sequence[dict], name: str) -> list[str]:
@@ -99,6 +127,8 @@ def write(folder: Path, reports: dict[str, dict], name: str, commit: str) -> Non
     """The page, copies of the reports, and the picture of the rates."""
     folder.mkdir(parents=True, exist_ok=True)
     for one, content in reports.items():
+        if "machine" in content:
+            content = {**content, "machine": {**content["machine"], "commit": commit}}
         data = json.dumps(content, indent=1) + "\n"
         (folder / f"{name}-{one}.json").write_text(data, encoding="utf-8")
     (folder / f"{name}.md").write_text(text(reports, name, commit), encoding="utf-8")
