@@ -1,6 +1,7 @@
 """What a caller asks of the engine, in Python's types, and the structs made of it."""
 
 import ctypes
+import functools
 import operator
 import os
 from array import array
@@ -250,12 +251,18 @@ def mask_words(mask):
     import numpy
 
     words = numpy.frombuffer(mask, dtype=numpy.uint32)
-    return words, words.ctypes.data_as(ctypes.POINTER(ctypes.c_uint32))
+    return words, ctypes.pointer(ctypes.c_uint32.from_address(words.ctypes.data))
+
+
+@functools.cache
+def array_of_masks(length):
+    """Return the type of an array of so many; made anew, it is cyclic garbage of seven objects."""
+    return abi.MaskStruct * length
 
 
 def mask_structs(masks, vocab_size):
     """Return the structs of (request id, index, mask) each, and what must outlive them."""
-    structs, alive = (abi.MaskStruct * len(masks))(), []
+    structs, alive = array_of_masks(len(masks))(), []
     for struct, (request_id, index, mask) in zip(structs, masks, strict=True):
         check_mask(mask, vocab_size)
         struct.request_id = checked_number("request_id", request_id, "uint64_t")

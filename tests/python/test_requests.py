@@ -1,6 +1,7 @@
 """Python's requests and options against the structs made of them."""
 
 import ctypes
+import gc
 from array import array
 
 import numpy as np
@@ -19,6 +20,7 @@ from glm_engine.requests import (
     fill_options,
     fill_request,
     int32_array,
+    mask_structs,
 )
 
 
@@ -197,3 +199,19 @@ def test_event_of_an_unknown_kind_says_so():
     (event,) = events_of(np.frombuffer(struct, record_dtype("engine_event")))
     assert (event.kind, event.finish_reason) == ("unknown kind 99", "unknown reason 42")
     assert event.top_logprobs == []
+
+
+def test_masks_reach_their_structs():
+    structs, alive = mask_structs([(7, 3, np.arange(4, dtype=np.uint32)), (8, 1, None)], 128)
+    assert [(one.request_id, one.index) for one in structs] == [(7, 3), (8, 1)]
+    assert structs[0].words[:4] == [0, 1, 2, 3]
+    assert not structs[1].words
+    assert len(alive) == 1
+
+
+def test_masks_leave_nothing_in_cycles():
+    masks = [(7, index, np.zeros(4, dtype=np.uint32)) for index in range(50)]
+    mask_structs(masks, 128)
+    gc.collect()
+    mask_structs(masks, 128)
+    assert gc.collect() == 0
