@@ -9,6 +9,7 @@ import pytest
 
 from glm_engine.dialogue import Opening
 from glm_engine.errors import BadInputError, EngineError, Status
+from glm_engine.grammar import Grammar
 from glm_engine.requests import Request
 from glm_engine.server.bridge import EngineBridge, Inbox
 from glm_engine.server.errors import ApiError
@@ -218,3 +219,40 @@ def test_a_checkpoint_that_no_grammar_can_use_refuses_each_request(engine):
 
     asyncio.run(run())
     guides.close()
+
+
+def asked_at_once(guides, pattern, count):
+    """What so many get who ask for the grammar of a regular expression at the same time."""
+
+    async def run():
+        asked = [guides.compiled("guided_regex", "regex", pattern) for _ in range(count)]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    return asyncio.run(run())
+
+
+def test_however_many_ask_for_one_new_grammar_all_get_it(guides):
+    most = guides.compiler.result().limits.num_sharing
+    found = asked_at_once(guides, "(ab)+", 3 * most)
+    assert {type(one) for one in found} == {Grammar}
+    assert len(set(map(id, found))) == 1
+    assert not guides.compiling
+
+
+def test_all_who_ask_for_a_wrong_grammar_hear_what_is_wrong(guides):
+    found = asked_at_once(guides, "(ab", 3)
+    assert [(one.status_code, one.param) for one in found] == [(400, "guided_regex")] * 3
+    assert not guides.compiling
+
+
+def test_who_gives_up_waiting_takes_the_grammar_from_nobody(guides):
+    async def run():
+        first, second = (
+            asyncio.create_task(guides.compiled("guided_regex", "regex", "(ba)+")) for _ in range(2)
+        )
+        while not guides.compiling:
+            await asyncio.sleep(0)
+        first.cancel()
+        return await second
+
+    assert isinstance(asyncio.run(run()), Grammar)

@@ -83,6 +83,7 @@ class Guides:
         self.engine = engine
         self.pool = ThreadPoolExecutor(NUM_THREADS, "glm-masks")
         self.compiler = self.pool.submit(make_compiler, tokenizer, vocab_size, model)
+        self.compiling = {}
 
     def close(self):
         self.pool.shutdown(cancel_futures=True)
@@ -94,11 +95,27 @@ class Guides:
         try:
             compiler = await asyncio.wrap_future(self.compiler)
             make = partial(getattr(compiler, method), *arguments, **options)
-            return await asyncio.get_running_loop().run_in_executor(compiler.pool, make)
+            return await asyncio.shield(self.compiled_once(compiler, make))
         except BadInputError as error:
             raise ApiError(400, str(error), param, "invalid_grammar") from error
         except BusyProofError as error:
             raise ApiError(429, str(error), param, "grammars_full", RETRY) from error
+
+    def compiled_once(self, compiler, make):
+        """Return the future of a grammar, one for all who ask for it while it is made."""
+        key = repr(make)
+        future = self.compiling.get(key)
+        if future is None:
+            future = asyncio.get_running_loop().run_in_executor(compiler.pool, make)
+            self.compiling[key] = future
+            future.add_done_callback(partial(self.has_compiled, key))
+        return future
+
+    def has_compiled(self, key, future):
+        """Forget a future; its error is of no matter where nobody waits any more."""
+        del self.compiling[key]
+        if not future.cancelled():
+            future.exception()
 
     async def guide(self, choices, grammar, opening=Opening.ANSWER):
         """Let choices follow a grammar, after the thought that they may open with."""
