@@ -40,15 +40,17 @@ class ChatTemplate:
                 **variables,
             )
         except (jinja2.TemplateError, TypeError, ValueError) as error:
-            raise BadInputError(f"{self.source}: cannot render these messages: {error}") from error
+            raise BadInputError(
+                f"{self.source.name}: cannot render these messages: {error}"
+            ) from error
 
 
 def template_text(model_dir, config):
     """Return where the template stands and its text."""
     path = model_dir / TEMPLATE_FILE
     if path.is_file():
-        return str(path), path.read_text(encoding="utf-8")
-    source = str(model_dir / "tokenizer_config.json")
+        return path, path.read_text(encoding="utf-8")
+    source = model_dir / "tokenizer_config.json"
     found = config.get("chat_template")
     if isinstance(found, list):
         named = {row.get("name"): row.get("template") for row in found}

@@ -29,7 +29,7 @@ class Grammar:
     def start(self, opening=Opening.ANSWER):
         """Return a matcher at the beginning; a thought is free until `</think>` has come."""
         if opening is Opening.THOUGHT and self.vocabulary.thought is None:
-            path = self.vocabulary.tokenizer.path
+            path = self.vocabulary.tokenizer.path.name
             raise BadInputError(f"{path}: no grammar can follow a thought: {THINK_END} is no token")
         return Matcher(self.vocabulary, self.state.deep_copy(), opening)
 

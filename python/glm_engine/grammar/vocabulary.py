@@ -31,7 +31,7 @@ class Vocabulary:
                 slices=LLTokenizer.json_slices(),
             )
         except ValueError as error:
-            raise BadInputError(f"{tokenizer.path}: no grammar can use it: {error}") from error
+            raise BadInputError(f"{tokenizer.path.name}: no grammar can use it: {error}") from error
         self.added_ids = frozenset(tokenizer.tokenizer.get_added_tokens_decoder())
         self.thought = self.thought_text()
         self.think_id = tokenizer.id_of(THINK)
@@ -77,7 +77,9 @@ class Vocabulary:
 def checked_endings(tokenizer, ending_ids):
     numbers = sorted(ending_ids)
     if not numbers:
-        raise BadInputError(f"{tokenizer.path}: the checkpoint names no token that ends a text")
+        raise BadInputError(
+            f"{tokenizer.path.name}: the checkpoint names no token that ends a text"
+        )
     return numbers
 
 
@@ -89,7 +91,7 @@ def text_with_special_tags(tokenizer):
     longest = max(table["model"]["vocab"], key=len)
     if len(longest) > LONGEST_TOKEN:
         raise BadInputError(
-            f"{tokenizer.path}: token {longest[:20]!r} spells {len(longest)} bytes; "
+            f"{tokenizer.path.name}: token {longest[:20]!r} spells {len(longest)} bytes; "
             f"a grammar can use at most {LONGEST_TOKEN}"
         )
     return json.dumps(table)
