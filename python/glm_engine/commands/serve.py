@@ -7,11 +7,19 @@ import click
 from glm_engine import options
 from glm_engine.bench.costs import SYNTHETIC, config_path
 from glm_engine.errors import BadInputError
+from glm_engine.server.settings import Settings
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 SECONDS = click.FloatRange(min=0)
 POSITIVE_SECONDS = click.FloatRange(min=0, min_open=True)
 DEFAULT_MAX_QUEUE = 1024
+
+
+def setting(flag, name, kind, help_text):
+    """Return an option whose default is that of `Settings`; bytes are shown in MiB."""
+    default = getattr(Settings, name)
+    shown = f"{default >> 20}MiB" if isinstance(kind, options.ByteSize) else True
+    return click.option(flag, name, type=kind, default=default, show_default=shown, help=help_text)
 
 
 @click.command("serve")
@@ -38,7 +46,7 @@ DEFAULT_MAX_QUEUE = 1024
     multiple=True,
     help="The model's name in requests; repeat it for others [default: the folder's].",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@setting("--host", "host", str, "Address to listen on.")
 @click.option(
     "--allowed-host",
     "allowed_hosts",
@@ -46,9 +54,7 @@ DEFAULT_MAX_QUEUE = 1024
     help="A name by which clients may ask, beside localhost and addresses; * for any "
     "[default: any, but none on the loopback without keys].",
 )
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free."
-)
+@setting("--port", "port", click.IntRange(0, 65535), "0: any free.")
 @click.option(
     "--api-key-file",
     type=click.Path(),
@@ -61,95 +67,63 @@ DEFAULT_MAX_QUEUE = 1024
     show_default=True,
     help="Requests that wait at most; more are refused with 429.",
 )
-@click.option(
-    "--max-choices",
-    type=options.POSITIVE,
-    default=256,
-    show_default=True,
-    help="Prompts times n of one request.",
-)
-@click.option(
+@setting("--max-choices", "max_choices", options.POSITIVE, "Prompts times n of one request.")
+@setting(
     "--scheduling-policy",
-    type=click.Choice(["fcfs", "priority"]),
-    default="fcfs",
-    show_default=True,
-    help="fcfs: in their order; priority: requests may state one, and the lower goes first.",
+    "scheduling_policy",
+    click.Choice(["fcfs", "priority"]),
+    "fcfs: in their order; priority: requests may state one, and the lower goes first.",
 )
-@click.option(
+@setting(
     "--request-timeout",
     "request_seconds",
-    type=POSITIVE_SECONDS,
-    help="Seconds a request may take [default: no limit].",
+    POSITIVE_SECONDS,
+    "Seconds a request may take [default: no limit].",
 )
-@click.option(
-    "--drain-seconds",
-    type=SECONDS,
-    default=30.0,
-    show_default=True,
-    help="Time for running requests after SIGTERM.",
-)
-@click.option(
+@setting("--drain-seconds", "drain_seconds", SECONDS, "Time for running requests after SIGTERM.")
+@setting(
     "--max-body-size",
     "max_body_bytes",
-    type=options.ByteSize(),
-    default="4MiB",
-    show_default=True,
-    help="Greatest body of a request.",
+    options.ByteSize(),
+    "Greatest body of a request.",
 )
-@click.option(
+@setting(
     "--max-bodies-size",
     "max_bodies_bytes",
-    type=options.ByteSize(),
-    default="256MiB",
-    show_default=True,
-    help="What all bodies that are being read may hold beyond 64 KiB each.",
+    options.ByteSize(),
+    "What all bodies that are being read may hold beyond 64 KiB each.",
 )
-@click.option(
+@setting(
     "--max-connections",
-    type=options.POSITIVE,
-    default=4096,
-    show_default=True,
-    help="Open connections; the one that waited longest without a request goes first.",
+    "max_connections",
+    options.POSITIVE,
+    "Open connections; the one that waited longest without a request goes first.",
 )
-@click.option(
+@setting(
     "--header-timeout",
     "header_seconds",
-    type=POSITIVE_SECONDS,
-    default=15.0,
-    show_default=True,
-    help="Seconds in which the headers of a request must come.",
+    POSITIVE_SECONDS,
+    "Seconds in which the headers of a request must come.",
 )
-@click.option(
-    "--body-timeout",
-    "body_seconds",
-    type=POSITIVE_SECONDS,
-    default=60.0,
-    show_default=True,
-    help="Seconds in which the body must come.",
-)
-@click.option(
+@setting("--body-timeout", "body_seconds", POSITIVE_SECONDS, "Seconds in which the body must come.")
+@setting(
     "--write-timeout",
     "stalled_write_seconds",
-    type=POSITIVE_SECONDS,
-    default=30.0,
-    show_default=True,
-    help="Seconds after which a reader that takes nothing is broken off.",
+    POSITIVE_SECONDS,
+    "Seconds after which a reader that takes nothing is broken off.",
 )
-@click.option(
+@setting(
     "--keep-alive-comments",
     "keep_alive_comment_seconds",
-    type=POSITIVE_SECONDS,
-    default=15.0,
-    show_default=True,
-    help="Seconds of silence after which a stream carries a comment.",
+    POSITIVE_SECONDS,
+    "Seconds of silence after which a stream carries a comment.",
 )
-@click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", show_default=True)
+@setting("--log-level", "log_level", click.Choice(LOG_LEVELS), "")
 @options.engine_options
 def command(model_dir, synthetic, tokenizer_dir, api_key_file, served_names, **values):
     """Serve completions and chat until SIGTERM or Ctrl-C, which finish what runs first."""
     from glm_engine.server import lifecycle, logs
     from glm_engine.server.auth import KeyRing
-    from glm_engine.server.settings import Settings
 
     engine_values = values.pop("engine_values")
     max_queue, num_layers = values.pop("max_queue"), values.pop("num_layers")
