@@ -52,9 +52,8 @@ return function(Loop)
   end
 
   terra Loop:check_queue(message : &C.glm_message) : int32
-    var num_waiting = self.published.num_waiting + self.submissions.size
-    if num_waiting >= self.options.max_queue or self.live.size >= self.max_live then
-      return status.fail(message, C.GLM_QUEUE_FULL, "%lld requests wait, max_queue is %d", num_waiting, self.options.max_queue)
+    if self.live.size >= self.max_live then
+      return status.fail(message, C.GLM_QUEUE_FULL, "%lld requests run or wait, max_batch is %d and max_queue is %d", [int64](self.live.size), self.options.max_batch, self.options.max_queue)
     end
     return C.GLM_OK
   end

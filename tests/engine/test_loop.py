@@ -150,15 +150,18 @@ def test_a_request_that_waits_for_a_states_pages_goes_on_when_it_is_freed():
         assert outputs_of(collect(ledger, 1))[request_id] == expected_tokens(request)
 
 
-@pytest.mark.parametrize("max_queue", [0, 1, 3])
-def test_a_full_queue_refuses(max_queue):
-    with Ledger(max_queue=max_queue, max_batch=1, is_manual=1) as ledger:
-        for index in range(max_queue):
+@pytest.mark.parametrize(("max_batch", "max_queue"), [(1, 0), (1, 1), (2, 3)])
+def test_a_burst_fills_batch_and_queue_and_no_more(max_batch, max_queue):
+    most = max_batch + max_queue
+    with Ledger(max_queue=max_queue, max_batch=max_batch, is_manual=1) as ledger:
+        for index in range(most):
             ledger.submit(request_of(index))
-        with pytest.raises(EngineError, match=f"wait, max_queue is {max_queue}") as caught:
+        expected = f"^{most} requests .*, max_batch is {max_batch} and max_queue is {max_queue}$"
+        with pytest.raises(EngineError, match=expected) as caught:
             ledger.submit(request_of(9))
         assert caught.value.status == Status.GLM_QUEUE_FULL
-        assert len(ends_of(ledger.run())) == max_queue
+        assert len(ends_of(ledger.run())) == most
+        ledger.submit(request_of(9))
 
 
 def test_no_event_is_lost_when_nobody_polls():

@@ -39,6 +39,14 @@ def test_a_full_queue_answers_429(start_server) -> None:
         assert client.completions.create(model=MODEL, prompt=QUESTION).choices[0].text == " Paris."
 
 
+def test_a_burst_may_fill_batch_and_queue(start_server) -> None:
+    server = start_server("--max-batch", 1, "--max-queue", 2)
+    with server.openai() as client:
+        for _ in range(20):
+            answer = client.completions.create(model=MODEL, prompt=QUESTION, n=3)
+            assert [choice.text for choice in answer.choices] == [" Paris."] * 3
+
+
 def test_priority_and_the_servers_own_deadline(start_server) -> None:
     arguments = ("--max-batch", 1, "--request-timeout", 20, "--scheduling-policy", "priority")
     server = start_server(*arguments)

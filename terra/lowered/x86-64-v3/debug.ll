@@ -752,7 +752,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.630" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
 @"$string.633" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
 @"$string.634" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.635" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.635" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
 @"$string.636" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
 @"$string.637" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
 @"$string.638" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
@@ -63177,67 +63177,50 @@ dead27:                                           ; No predecessors!
 define internal i32 @"$Loop.check_queue"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
-  %num_waiting = alloca i64, align 8
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %31, ptr %2, i32 0, i32 26
-  %4 = getelementptr %45, ptr %3, i32 0, i32 6
-  %5 = load i32, ptr %4, align 4
-  %6 = sext i32 %5 to i64
-  %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %31, ptr %7, i32 0, i32 17
-  %9 = getelementptr %43, ptr %8, i32 0, i32 1
-  %10 = load i64, ptr %9, align 8
-  %11 = add i64 %6, %10
-  store i64 %11, ptr %num_waiting, align 8
-  %12 = load i64, ptr %num_waiting, align 8
-  %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %31, ptr %13, i32 0, i32 2
-  %15 = getelementptr %32, ptr %14, i32 0, i32 5
-  %16 = load i32, ptr %15, align 4
-  %17 = sext i32 %16 to i64
-  %18 = icmp sge i64 %12, %17
-  %19 = zext i1 %18 to i8
-  %20 = trunc i8 %19 to i1
-  br i1 %20, label %then, label %or.lhs.false
+  %3 = getelementptr %31, ptr %2, i32 0, i32 18
+  %4 = getelementptr %43, ptr %3, i32 0, i32 1
+  %5 = load i64, ptr %4, align 8
+  %6 = load ptr, ptr %self, align 8
+  %7 = getelementptr %31, ptr %6, i32 0, i32 20
+  %8 = load i32, ptr %7, align 4
+  %9 = sext i32 %8 to i64
+  %10 = icmp sge i64 %5, %9
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %then, label %else
 
-then:                                             ; preds = %or.lhs.false, %entry
-  %21 = load ptr, ptr %message, align 8
-  store ptr %21, ptr %target, align 8
-  %22 = load ptr, ptr %target, align 8
-  %23 = icmp ne ptr %22, null
-  %24 = zext i1 %23 to i8
-  %25 = trunc i8 %24 to i1
-  br i1 %25, label %then2, label %else3
-
-or.lhs.false:                                     ; preds = %entry
-  %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %31, ptr %26, i32 0, i32 18
-  %28 = getelementptr %43, ptr %27, i32 0, i32 1
-  %29 = load i64, ptr %28, align 8
-  %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %31, ptr %30, i32 0, i32 20
-  %32 = load i32, ptr %31, align 4
-  %33 = sext i32 %32 to i64
-  %34 = icmp sge i64 %29, %33
-  %35 = zext i1 %34 to i8
-  %36 = trunc i8 %35 to i1
-  br i1 %36, label %then, label %else
+then:                                             ; preds = %entry
+  %13 = load ptr, ptr %message, align 8
+  store ptr %13, ptr %target, align 8
+  %14 = load ptr, ptr %target, align 8
+  %15 = icmp ne ptr %14, null
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  %37 = load ptr, ptr %target, align 8
-  %38 = getelementptr %0, ptr %37, i32 0, i32 0
-  %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
-  %40 = getelementptr i8, ptr %39, i64 0
-  %41 = load i64, ptr %num_waiting, align 8
-  %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %31, ptr %42, i32 0, i32 2
-  %44 = getelementptr %32, ptr %43, i32 0, i32 5
-  %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.635", i64 %41, i32 %45)
+  %18 = load ptr, ptr %target, align 8
+  %19 = getelementptr %0, ptr %18, i32 0, i32 0
+  %20 = getelementptr [1024 x i8], ptr %19, i32 0, i32 0
+  %21 = getelementptr i8, ptr %20, i64 0
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %31, ptr %22, i32 0, i32 18
+  %24 = getelementptr %43, ptr %23, i32 0, i32 1
+  %25 = load i64, ptr %24, align 8
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %31, ptr %26, i32 0, i32 2
+  %28 = getelementptr %32, ptr %27, i32 0, i32 3
+  %29 = load i32, ptr %28, align 4
+  %30 = load ptr, ptr %self, align 8
+  %31 = getelementptr %31, ptr %30, i32 0, i32 2
+  %32 = getelementptr %32, ptr %31, i32 0, i32 5
+  %33 = load i32, ptr %32, align 4
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.635", i64 %25, i32 %29, i32 %33)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -63249,7 +63232,7 @@ merge1:                                           ; preds = %else3, %then2
 dead:                                             ; No predecessors!
   br label %merge
 
-else:                                             ; preds = %or.lhs.false
+else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
@@ -77105,16 +77088,16 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4568" = alloca ptr, align 8
-  %"$4567" = alloca i64, align 8
+  %"$4566" = alloca ptr, align 8
+  %"$4565" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4567", align 8
-  store ptr %2, ptr %"$4568", align 8
+  store i64 %1, ptr %"$4565", align 8
+  store ptr %2, ptr %"$4566", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %178, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4567", align 8
-  %6 = load ptr, ptr %"$4568", align 8
+  %5 = load i64, ptr %"$4565", align 8
+  %6 = load ptr, ptr %"$4566", align 8
   %7 = call i32 @"$Loop.cancel.685"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -77585,22 +77568,22 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$4598" = alloca ptr, align 8
-  %"$4597" = alloca ptr, align 8
-  %"$4596" = alloca i32, align 4
+  %"$4596" = alloca ptr, align 8
   %"$4595" = alloca ptr, align 8
+  %"$4594" = alloca i32, align 4
+  %"$4593" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4595", align 8
-  store i32 %2, ptr %"$4596", align 4
-  store ptr %3, ptr %"$4597", align 8
-  store ptr %4, ptr %"$4598", align 8
+  store ptr %1, ptr %"$4593", align 8
+  store i32 %2, ptr %"$4594", align 4
+  store ptr %3, ptr %"$4595", align 8
+  store ptr %4, ptr %"$4596", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %178, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$4595", align 8
-  %8 = load i32, ptr %"$4596", align 4
-  %9 = load ptr, ptr %"$4597", align 8
-  %10 = load ptr, ptr %"$4598", align 8
+  %7 = load ptr, ptr %"$4593", align 8
+  %8 = load i32, ptr %"$4594", align 4
+  %9 = load ptr, ptr %"$4595", align 8
+  %10 = load ptr, ptr %"$4596", align 8
   %11 = call i32 @"$Loop.decode_step.692"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
@@ -80547,13 +80530,13 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4607" = alloca ptr, align 8
+  %"$4605" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4607", align 8
+  store ptr %1, ptr %"$4605", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %178, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4607", align 8
+  %5 = load ptr, ptr %"$4605", align 8
   call void @"$Loop.free_state.716"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
@@ -80646,13 +80629,13 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4583" = alloca ptr, align 8
+  %"$4581" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4583", align 8
+  store ptr %1, ptr %"$4581", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %178, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4583", align 8
+  %5 = load ptr, ptr %"$4581", align 8
   call void @"$Loop.info.718"(ptr %4, ptr %5)
   %6 = load %48, ptr %2, align 1
   ret void
@@ -83326,19 +83309,19 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4579" = alloca ptr, align 8
-  %"$4578" = alloca i32, align 4
   %"$4577" = alloca ptr, align 8
+  %"$4576" = alloca i32, align 4
+  %"$4575" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4577", align 8
-  store i32 %2, ptr %"$4578", align 4
-  store ptr %3, ptr %"$4579", align 8
+  store ptr %1, ptr %"$4575", align 8
+  store i32 %2, ptr %"$4576", align 4
+  store ptr %3, ptr %"$4577", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %178, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4577", align 8
-  %7 = load i32, ptr %"$4578", align 4
-  %8 = load ptr, ptr %"$4579", align 8
+  %6 = load ptr, ptr %"$4575", align 8
+  %7 = load i32, ptr %"$4576", align 4
+  %8 = load ptr, ptr %"$4577", align 8
   %9 = call i32 @"$Loop.poll.738"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -83440,16 +83423,16 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4571" = alloca ptr, align 8
-  %"$4570" = alloca i64, align 8
+  %"$4569" = alloca ptr, align 8
+  %"$4568" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4570", align 8
-  store ptr %2, ptr %"$4571", align 8
+  store i64 %1, ptr %"$4568", align 8
+  store ptr %2, ptr %"$4569", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %178, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4570", align 8
-  %6 = load ptr, ptr %"$4571", align 8
+  %5 = load i64, ptr %"$4568", align 8
+  %6 = load ptr, ptr %"$4569", align 8
   %7 = call i32 @"$Loop.preempt.739"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -83477,29 +83460,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$4593" = alloca ptr, align 8
-  %"$4592" = alloca ptr, align 8
   %"$4591" = alloca ptr, align 8
-  %"$4590" = alloca i8, align 1
-  %"$4589" = alloca i32, align 4
-  %"$4588" = alloca ptr, align 8
+  %"$4590" = alloca ptr, align 8
+  %"$4589" = alloca ptr, align 8
+  %"$4588" = alloca i8, align 1
+  %"$4587" = alloca i32, align 4
+  %"$4586" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4588", align 8
-  store i32 %2, ptr %"$4589", align 4
+  store ptr %1, ptr %"$4586", align 8
+  store i32 %2, ptr %"$4587", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$4590", align 1
-  store ptr %4, ptr %"$4591", align 8
-  store ptr %5, ptr %"$4592", align 8
-  store ptr %6, ptr %"$4593", align 8
+  store i8 %7, ptr %"$4588", align 1
+  store ptr %4, ptr %"$4589", align 8
+  store ptr %5, ptr %"$4590", align 8
+  store ptr %6, ptr %"$4591", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %178, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$4588", align 8
-  %11 = load i32, ptr %"$4589", align 4
-  %12 = load i8, ptr %"$4590", align 1
-  %13 = load ptr, ptr %"$4591", align 8
-  %14 = load ptr, ptr %"$4592", align 8
-  %15 = load ptr, ptr %"$4593", align 8
+  %10 = load ptr, ptr %"$4586", align 8
+  %11 = load i32, ptr %"$4587", align 4
+  %12 = load i8, ptr %"$4588", align 1
+  %13 = load ptr, ptr %"$4589", align 8
+  %14 = load ptr, ptr %"$4590", align 8
+  %15 = load ptr, ptr %"$4591", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -84371,16 +84354,16 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4586" = alloca ptr, align 8
-  %"$4585" = alloca i32, align 4
+  %"$4584" = alloca ptr, align 8
+  %"$4583" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4585", align 4
-  store ptr %2, ptr %"$4586", align 8
+  store i32 %1, ptr %"$4583", align 4
+  store ptr %2, ptr %"$4584", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %178, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$4585", align 4
-  %6 = load ptr, ptr %"$4586", align 8
+  %5 = load i32, ptr %"$4583", align 4
+  %6 = load ptr, ptr %"$4584", align 8
   %7 = call i32 @"$Loop.resize_pool.745"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
@@ -85016,28 +84999,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$4605" = alloca ptr, align 8
-  %"$4604" = alloca ptr, align 8
-  %"$4603" = alloca i32, align 4
+  %"$4603" = alloca ptr, align 8
   %"$4602" = alloca ptr, align 8
-  %"$4601" = alloca ptr, align 8
-  %"$4600" = alloca i32, align 4
+  %"$4601" = alloca i32, align 4
+  %"$4600" = alloca ptr, align 8
+  %"$4599" = alloca ptr, align 8
+  %"$4598" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4600", align 4
-  store ptr %2, ptr %"$4601", align 8
-  store ptr %3, ptr %"$4602", align 8
-  store i32 %4, ptr %"$4603", align 4
-  store ptr %5, ptr %"$4604", align 8
-  store ptr %6, ptr %"$4605", align 8
+  store i32 %1, ptr %"$4598", align 4
+  store ptr %2, ptr %"$4599", align 8
+  store ptr %3, ptr %"$4600", align 8
+  store i32 %4, ptr %"$4601", align 4
+  store ptr %5, ptr %"$4602", align 8
+  store ptr %6, ptr %"$4603", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %178, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$4600", align 4
-  %10 = load ptr, ptr %"$4601", align 8
-  %11 = load ptr, ptr %"$4602", align 8
-  %12 = load i32, ptr %"$4603", align 4
-  %13 = load ptr, ptr %"$4604", align 8
-  %14 = load ptr, ptr %"$4605", align 8
+  %9 = load i32, ptr %"$4598", align 4
+  %10 = load ptr, ptr %"$4599", align 8
+  %11 = load ptr, ptr %"$4600", align 8
+  %12 = load i32, ptr %"$4601", align 4
+  %13 = load ptr, ptr %"$4602", align 8
+  %14 = load ptr, ptr %"$4603", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -86303,19 +86286,19 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4575" = alloca ptr, align 8
-  %"$4574" = alloca i32, align 4
   %"$4573" = alloca ptr, align 8
+  %"$4572" = alloca i32, align 4
+  %"$4571" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4573", align 8
-  store i32 %2, ptr %"$4574", align 4
-  store ptr %3, ptr %"$4575", align 8
+  store ptr %1, ptr %"$4571", align 8
+  store i32 %2, ptr %"$4572", align 4
+  store ptr %3, ptr %"$4573", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %178, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4573", align 8
-  %7 = load i32, ptr %"$4574", align 4
-  %8 = load ptr, ptr %"$4575", align 8
+  %6 = load ptr, ptr %"$4571", align 8
+  %7 = load i32, ptr %"$4572", align 4
+  %8 = load ptr, ptr %"$4573", align 8
   %9 = call i32 @"$Loop.set_masks.757"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -86755,19 +86738,19 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$4565" = alloca ptr, align 8
-  %"$4564" = alloca ptr, align 8
   %"$4563" = alloca ptr, align 8
+  %"$4562" = alloca ptr, align 8
+  %"$4561" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4563", align 8
-  store ptr %2, ptr %"$4564", align 8
-  store ptr %3, ptr %"$4565", align 8
+  store ptr %1, ptr %"$4561", align 8
+  store ptr %2, ptr %"$4562", align 8
+  store ptr %3, ptr %"$4563", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %178, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4563", align 8
-  %7 = load ptr, ptr %"$4564", align 8
-  %8 = load ptr, ptr %"$4565", align 8
+  %6 = load ptr, ptr %"$4561", align 8
+  %7 = load ptr, ptr %"$4562", align 8
+  %8 = load ptr, ptr %"$4563", align 8
   %9 = call i32 @"$Loop.submit.761"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
@@ -87093,67 +87076,50 @@ dead27:                                           ; No predecessors!
 define internal i32 @"$Loop.check_queue.763"(ptr %0, ptr %1) {
 entry:
   %target = alloca ptr, align 8
-  %num_waiting = alloca i64, align 8
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %179, ptr %2, i32 0, i32 26
-  %4 = getelementptr %45, ptr %3, i32 0, i32 6
-  %5 = load i32, ptr %4, align 4
-  %6 = sext i32 %5 to i64
-  %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %179, ptr %7, i32 0, i32 17
-  %9 = getelementptr %43, ptr %8, i32 0, i32 1
-  %10 = load i64, ptr %9, align 8
-  %11 = add i64 %6, %10
-  store i64 %11, ptr %num_waiting, align 8
-  %12 = load i64, ptr %num_waiting, align 8
-  %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %179, ptr %13, i32 0, i32 2
-  %15 = getelementptr %32, ptr %14, i32 0, i32 5
-  %16 = load i32, ptr %15, align 4
-  %17 = sext i32 %16 to i64
-  %18 = icmp sge i64 %12, %17
-  %19 = zext i1 %18 to i8
-  %20 = trunc i8 %19 to i1
-  br i1 %20, label %then, label %or.lhs.false
+  %3 = getelementptr %179, ptr %2, i32 0, i32 18
+  %4 = getelementptr %43, ptr %3, i32 0, i32 1
+  %5 = load i64, ptr %4, align 8
+  %6 = load ptr, ptr %self, align 8
+  %7 = getelementptr %179, ptr %6, i32 0, i32 20
+  %8 = load i32, ptr %7, align 4
+  %9 = sext i32 %8 to i64
+  %10 = icmp sge i64 %5, %9
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %then, label %else
 
-then:                                             ; preds = %or.lhs.false, %entry
-  %21 = load ptr, ptr %message, align 8
-  store ptr %21, ptr %target, align 8
-  %22 = load ptr, ptr %target, align 8
-  %23 = icmp ne ptr %22, null
-  %24 = zext i1 %23 to i8
-  %25 = trunc i8 %24 to i1
-  br i1 %25, label %then2, label %else3
-
-or.lhs.false:                                     ; preds = %entry
-  %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %179, ptr %26, i32 0, i32 18
-  %28 = getelementptr %43, ptr %27, i32 0, i32 1
-  %29 = load i64, ptr %28, align 8
-  %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %179, ptr %30, i32 0, i32 20
-  %32 = load i32, ptr %31, align 4
-  %33 = sext i32 %32 to i64
-  %34 = icmp sge i64 %29, %33
-  %35 = zext i1 %34 to i8
-  %36 = trunc i8 %35 to i1
-  br i1 %36, label %then, label %else
+then:                                             ; preds = %entry
+  %13 = load ptr, ptr %message, align 8
+  store ptr %13, ptr %target, align 8
+  %14 = load ptr, ptr %target, align 8
+  %15 = icmp ne ptr %14, null
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  %37 = load ptr, ptr %target, align 8
-  %38 = getelementptr %0, ptr %37, i32 0, i32 0
-  %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
-  %40 = getelementptr i8, ptr %39, i64 0
-  %41 = load i64, ptr %num_waiting, align 8
-  %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %179, ptr %42, i32 0, i32 2
-  %44 = getelementptr %32, ptr %43, i32 0, i32 5
-  %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.635", i64 %41, i32 %45)
+  %18 = load ptr, ptr %target, align 8
+  %19 = getelementptr %0, ptr %18, i32 0, i32 0
+  %20 = getelementptr [1024 x i8], ptr %19, i32 0, i32 0
+  %21 = getelementptr i8, ptr %20, i64 0
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %179, ptr %22, i32 0, i32 18
+  %24 = getelementptr %43, ptr %23, i32 0, i32 1
+  %25 = load i64, ptr %24, align 8
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %179, ptr %26, i32 0, i32 2
+  %28 = getelementptr %32, ptr %27, i32 0, i32 3
+  %29 = load i32, ptr %28, align 4
+  %30 = load ptr, ptr %self, align 8
+  %31 = getelementptr %179, ptr %30, i32 0, i32 2
+  %32 = getelementptr %32, ptr %31, i32 0, i32 5
+  %33 = load i32, ptr %32, align 4
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.635", i64 %25, i32 %29, i32 %33)
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -87165,7 +87131,7 @@ merge1:                                           ; preds = %else3, %then2
 dead:                                             ; No predecessors!
   br label %merge
 
-else:                                             ; preds = %or.lhs.false
+else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
@@ -87567,13 +87533,13 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$4581" = alloca i64, align 8
+  %"$4579" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4581", align 8
+  store i64 %1, ptr %"$4579", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %178, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$4581", align 8
+  %4 = load i64, ptr %"$4579", align 8
   %5 = call i32 @"$Loop.wait.770"(ptr %3, i64 %4)
   ret i32 %5
 
@@ -89773,15 +89739,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %48, align 8
-  %"$4510" = alloca i32, align 4
-  %"$4509" = alloca i32, align 4
+  %"$4508" = alloca i32, align 4
+  %"$4507" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4509", align 4
-  store i32 %2, ptr %"$4510", align 4
+  store i32 %1, ptr %"$4507", align 4
+  store i32 %2, ptr %"$4508", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4509", align 4
-  %6 = load i32, ptr %"$4510", align 4
+  %5 = load i32, ptr %"$4507", align 4
+  %6 = load i32, ptr %"$4508", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %48, ptr %3, align 1
   ret void
@@ -89878,15 +89844,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4500" = alloca ptr, align 8
-  %"$4499" = alloca i32, align 4
+  %"$4498" = alloca ptr, align 8
+  %"$4497" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4499", align 4
-  store ptr %2, ptr %"$4500", align 8
+  store i32 %1, ptr %"$4497", align 4
+  store ptr %2, ptr %"$4498", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4499", align 4
-  %5 = load ptr, ptr %"$4500", align 8
+  %4 = load i32, ptr %"$4497", align 4
+  %5 = load ptr, ptr %"$4498", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -89896,12 +89862,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$4513" = alloca i32, align 4
+  %"$4511" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4513", align 4
+  store i32 %1, ptr %"$4511", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4513", align 4
+  %3 = load i32, ptr %"$4511", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -90013,12 +89979,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$4507" = alloca i32, align 4
+  %"$4505" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4507", align 4
+  store i32 %1, ptr %"$4505", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4507", align 4
+  %3 = load i32, ptr %"$4505", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -90028,18 +89994,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$4504" = alloca ptr, align 8
-  %"$4503" = alloca i32, align 4
-  %"$4502" = alloca i32, align 4
+  %"$4502" = alloca ptr, align 8
+  %"$4501" = alloca i32, align 4
+  %"$4500" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4502", align 4
-  store i32 %2, ptr %"$4503", align 4
-  store ptr %3, ptr %"$4504", align 8
+  store i32 %1, ptr %"$4500", align 4
+  store i32 %2, ptr %"$4501", align 4
+  store ptr %3, ptr %"$4502", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4502", align 4
-  %6 = load i32, ptr %"$4503", align 4
-  %7 = load ptr, ptr %"$4504", align 8
+  %5 = load i32, ptr %"$4500", align 4
+  %6 = load i32, ptr %"$4501", align 4
+  %7 = load ptr, ptr %"$4502", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -90050,12 +90016,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4497" = alloca i32, align 4
+  %"$4495" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4497", align 4
+  store i32 %1, ptr %"$4495", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4497", align 4
+  %4 = load i32, ptr %"$4495", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void
@@ -90067,12 +90033,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %48, align 8
-  %"$4495" = alloca i32, align 4
+  %"$4493" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4495", align 4
+  store i32 %1, ptr %"$4493", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4495", align 4
+  %4 = load i32, ptr %"$4493", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %48, ptr %2, align 1
   ret void

@@ -619,7 +619,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.586" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
 @"$string.589" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
 @"$string.590" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.591" = private unnamed_addr constant [36 x i8] c"%lld requests wait, max_queue is %d\00", align 1
+@"$string.591" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
 @"$string.592" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
 @"$string.593" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
 @"$string.600" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
@@ -41904,94 +41904,84 @@ then2.i68.i.i:                                    ; preds = %then.i66.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i29.i
-  %336 = getelementptr i8, ptr %0, i64 8624
-  %337 = load i32, ptr %336, align 4
-  %338 = sext i32 %337 to i64
-  %339 = getelementptr i8, ptr %0, i64 8400
-  %340 = load i64, ptr %339, align 8
-  %341 = add i64 %340, %338
-  %342 = getelementptr i8, ptr %0, i64 6204
-  %343 = load i32, ptr %342, align 4
-  %344 = sext i32 %343 to i64
-  %.not.i69.i.i = icmp slt i64 %341, %344
-  br i1 %.not.i69.i.i, label %or.lhs.false.i.i.i, label %then.i70.i.i
+  %336 = getelementptr i8, ptr %0, i64 8424
+  %337 = load i64, ptr %336, align 8
+  %338 = getelementptr i8, ptr %0, i64 8464
+  %339 = load i32, ptr %338, align 4
+  %340 = sext i32 %339 to i64
+  %.not.i69.i.i = icmp slt i64 %337, %340
+  br i1 %.not.i69.i.i, label %merge7.i.i, label %then.i70.i.i
 
-then.i70.i.i:                                     ; preds = %or.lhs.false.i.i.i, %merge2.i.i
+then.i70.i.i:                                     ; preds = %merge2.i.i
   br i1 %.not.i.i, label %then6.i, label %then2.i71.i.i
 
-or.lhs.false.i.i.i:                               ; preds = %merge2.i.i
-  %345 = getelementptr i8, ptr %0, i64 8424
-  %346 = load i64, ptr %345, align 8
-  %347 = getelementptr i8, ptr %0, i64 8464
-  %348 = load i32, ptr %347, align 4
-  %349 = sext i32 %348 to i64
-  %.not12.i.i.i = icmp slt i64 %346, %349
-  br i1 %.not12.i.i.i, label %merge7.i.i, label %then.i70.i.i
-
 then2.i71.i.i:                                    ; preds = %then.i70.i.i
-  %350 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.591", i64 %341, i32 %343)
+  %341 = getelementptr i8, ptr %0, i64 6196
+  %342 = load i32, ptr %341, align 4
+  %343 = getelementptr i8, ptr %0, i64 6204
+  %344 = load i32, ptr %343, align 4
+  %345 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.591", i64 %337, i32 %342, i32 %344)
   br label %then6.i
 
-merge7.i.i:                                       ; preds = %or.lhs.false.i.i.i
-  %351 = load i32, ptr %94, align 4
-  %352 = icmp sgt i32 %351, 0
-  br i1 %352, label %then12.i32.i, label %merge11.i30.i
+merge7.i.i:                                       ; preds = %merge2.i.i
+  %346 = load i32, ptr %94, align 4
+  %347 = icmp sgt i32 %346, 0
+  br i1 %347, label %then12.i32.i, label %merge11.i30.i
 
 then12.i32.i:                                     ; preds = %merge7.i.i
-  %353 = getelementptr i8, ptr %0, i64 8536
-  %354 = load ptr, ptr %353, align 8
-  %.not.i73.i.i = icmp eq ptr %354, null
+  %348 = getelementptr i8, ptr %0, i64 8536
+  %349 = load ptr, ptr %348, align 8
+  %.not.i73.i.i = icmp eq ptr %349, null
   br i1 %.not.i73.i.i, label %merge.i.i33.i, label %merge11.i30.i
 
 merge.i.i33.i:                                    ; preds = %then12.i32.i
-  %355 = getelementptr i8, ptr %0, i64 6224
-  %356 = load i32, ptr %355, align 4
-  %357 = sext i32 %356 to i64
-  %358 = getelementptr i8, ptr %0, i64 6236
-  %359 = load i32, ptr %358, align 4
-  %360 = sext i32 %359 to i64
-  %361 = shl nsw i64 %357, 2
-  %362 = mul i64 %361, %360
-  %363 = tail call ptr @malloc(i64 %362)
-  store ptr %363, ptr %353, align 8
-  %364 = icmp eq ptr %363, null
-  br i1 %364, label %then2.i75.i.i, label %merge11.i30.i
+  %350 = getelementptr i8, ptr %0, i64 6224
+  %351 = load i32, ptr %350, align 4
+  %352 = sext i32 %351 to i64
+  %353 = getelementptr i8, ptr %0, i64 6236
+  %354 = load i32, ptr %353, align 4
+  %355 = sext i32 %354 to i64
+  %356 = shl nsw i64 %352, 2
+  %357 = mul i64 %356, %355
+  %358 = tail call ptr @malloc(i64 %357)
+  store ptr %358, ptr %348, align 8
+  %359 = icmp eq ptr %358, null
+  br i1 %359, label %then2.i75.i.i, label %merge11.i30.i
 
 then2.i75.i.i:                                    ; preds = %merge.i.i33.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i34.i
 
 then5.i.i34.i:                                    ; preds = %then2.i75.i.i
-  %365 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.592", i32 %356)
+  %360 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.592", i32 %351)
   br label %then6.i
 
 merge11.i30.i:                                    ; preds = %merge.i.i33.i, %then12.i32.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %366 = getelementptr i8, ptr %0, i64 7360
-  %367 = load i8, ptr %366, align 1
-  %368 = trunc i8 %367 to i1
-  br i1 %368, label %merge20.i.i, label %merge.i76.i.i
+  %361 = getelementptr i8, ptr %0, i64 7360
+  %362 = load i8, ptr %361, align 1
+  %363 = trunc i8 %362 to i1
+  br i1 %363, label %merge20.i.i, label %merge.i76.i.i
 
 merge.i76.i.i:                                    ; preds = %merge11.i30.i
-  %369 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
-  %370 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %371 = getelementptr i8, ptr %0, i64 7352
-  %372 = call i32 @pthread_create(ptr %371, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %6)
-  %373 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
-  %.not.i77.i.i = icmp eq i32 %372, 0
+  %364 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
+  %365 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
+  %366 = getelementptr i8, ptr %0, i64 7352
+  %367 = call i32 @pthread_create(ptr %366, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %6)
+  %368 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
+  %.not.i77.i.i = icmp eq i32 %367, 0
   br i1 %.not.i77.i.i, label %merge1.i.i.i, label %then2.i78.i.i
 
 then2.i78.i.i:                                    ; preds = %merge.i76.i.i
   br i1 %.not.i.i, label %"$Loop.start.exit.i.i", label %then5.i80.i.i
 
 then5.i80.i.i:                                    ; preds = %then2.i78.i.i
-  %374 = call ptr @strerror(i32 %372)
-  %375 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.593", ptr %374)
+  %369 = call ptr @strerror(i32 %367)
+  %370 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.593", ptr %369)
   br label %"$Loop.start.exit.i.i"
 
 merge1.i.i.i:                                     ; preds = %merge.i76.i.i
-  store i8 1, ptr %366, align 1
-  %.pre.i = load i64, ptr %339, align 8
+  store i8 1, ptr %361, align 1
   br label %merge20.i.i
 
 "$Loop.start.exit.i.i":                           ; preds = %then5.i80.i.i, %then2.i78.i.i
@@ -42000,64 +41990,65 @@ merge1.i.i.i:                                     ; preds = %merge.i76.i.i
   br label %then6.i
 
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i30.i
-  %376 = phi i64 [ %.pre.i, %merge1.i.i.i ], [ %340, %merge11.i30.i ]
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %377 = getelementptr i8, ptr %0, i64 8520
-  %378 = load i64, ptr %377, align 8
-  store i64 %378, ptr %calloc.i.i.i, align 8
-  %379 = add i64 %378, 1
-  store i64 %379, ptr %377, align 8
-  %380 = getelementptr i8, ptr %0, i64 8392
-  %381 = load ptr, ptr %380, align 8
-  %382 = getelementptr ptr, ptr %381, i64 %376
-  store ptr %calloc.i.i.i, ptr %382, align 8
-  %383 = load i64, ptr %339, align 8
-  %384 = add i64 %383, 1
-  store i64 %384, ptr %339, align 8
-  %385 = getelementptr i8, ptr %0, i64 8416
-  %386 = load ptr, ptr %385, align 8
-  %387 = load i64, ptr %345, align 8
-  %388 = getelementptr ptr, ptr %386, i64 %387
-  store ptr %calloc.i.i.i, ptr %388, align 8
-  %389 = load i64, ptr %345, align 8
-  %390 = add i64 %389, 1
-  store i64 %390, ptr %345, align 8
-  %391 = getelementptr i8, ptr %calloc.i.i.i, i64 328
-  %.val.i.i = load ptr, ptr %391, align 8
+  %371 = getelementptr i8, ptr %0, i64 8520
+  %372 = load i64, ptr %371, align 8
+  store i64 %372, ptr %calloc.i.i.i, align 8
+  %373 = add i64 %372, 1
+  store i64 %373, ptr %371, align 8
+  %374 = getelementptr i8, ptr %0, i64 8392
+  %375 = load ptr, ptr %374, align 8
+  %376 = getelementptr i8, ptr %0, i64 8400
+  %377 = load i64, ptr %376, align 8
+  %378 = getelementptr ptr, ptr %375, i64 %377
+  store ptr %calloc.i.i.i, ptr %378, align 8
+  %379 = load i64, ptr %376, align 8
+  %380 = add i64 %379, 1
+  store i64 %380, ptr %376, align 8
+  %381 = getelementptr i8, ptr %0, i64 8416
+  %382 = load ptr, ptr %381, align 8
+  %383 = load i64, ptr %336, align 8
+  %384 = getelementptr ptr, ptr %382, i64 %383
+  store ptr %calloc.i.i.i, ptr %384, align 8
+  %385 = load i64, ptr %336, align 8
+  %386 = add i64 %385, 1
+  store i64 %386, ptr %336, align 8
+  %387 = getelementptr i8, ptr %calloc.i.i.i, i64 328
+  %.val.i.i = load ptr, ptr %387, align 8
   %.not.i31.i = icmp eq ptr %.val.i.i, null
   br i1 %.not.i31.i, label %"$Loop.enqueue.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %392 = getelementptr i8, ptr %0, i64 8440
-  %393 = load ptr, ptr %392, align 8
-  %394 = getelementptr i8, ptr %0, i64 8448
-  %395 = load i64, ptr %394, align 8
-  %396 = getelementptr ptr, ptr %393, i64 %395
-  store ptr %calloc.i.i.i, ptr %396, align 8
-  %397 = load i64, ptr %394, align 8
-  %398 = add i64 %397, 1
-  store i64 %398, ptr %394, align 8
+  %388 = getelementptr i8, ptr %0, i64 8440
+  %389 = load ptr, ptr %388, align 8
+  %390 = getelementptr i8, ptr %0, i64 8448
+  %391 = load i64, ptr %390, align 8
+  %392 = getelementptr ptr, ptr %389, i64 %391
+  store ptr %calloc.i.i.i, ptr %392, align 8
+  %393 = load i64, ptr %390, align 8
+  %394 = add i64 %393, 1
+  store i64 %394, ptr %390, align 8
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %399 = getelementptr i8, ptr %0, i64 7256
-  %400 = call i32 @pthread_cond_signal(ptr %399)
+  %395 = getelementptr i8, ptr %0, i64 7256
+  %396 = call i32 @pthread_cond_signal(ptr %395)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
 
 then3.i:                                          ; preds = %"$Loop.enqueue.exit.i"
-  %401 = load i64, ptr %calloc.i.i.i, align 8
-  store i64 %401, ptr %2, align 8
+  %397 = load i64, ptr %calloc.i.i.i, align 8
+  store i64 %397, ptr %2, align 8
   br label %merge2.thread.i
 
 merge2.thread.i:                                  ; preds = %then3.i, %"$Loop.enqueue.exit.i"
-  %402 = call i32 @pthread_mutex_unlock(ptr %7)
+  %398 = call i32 @pthread_mutex_unlock(ptr %7)
   br label %"$Loop.submit.exit"
 
 then6.i:                                          ; preds = %"$Loop.start.exit.i.i", %then5.i.i34.i, %then2.i75.i.i, %then2.i71.i.i, %then.i70.i.i, %then2.i68.i.i, %then.i66.i.i, %then2.i.i27.i, %then.i.i25.i
   %common.ret.op.i28.ph.i = phi i32 [ 10, %then2.i71.i.i ], [ 10, %then.i70.i.i ], [ 3, %then2.i68.i.i ], [ 3, %then.i66.i.i ], [ 7, %then2.i.i27.i ], [ 7, %then.i.i25.i ], [ 3, %then5.i.i34.i ], [ 3, %then2.i75.i.i ], [ 11, %"$Loop.start.exit.i.i" ]
-  %403 = call i32 @pthread_mutex_unlock(ptr %7)
+  %399 = call i32 @pthread_mutex_unlock(ptr %7)
   call fastcc void @"$Sequence.free"(ptr nonnull %calloc.i.i.i)
   call void @free(ptr nonnull %calloc.i.i.i)
   br label %"$Loop.submit.exit"
