@@ -9,6 +9,7 @@ import resource
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from glm_engine.server.errors import ApiError, body_of
+from glm_engine.server.parser import PlainParser
 
 ABORT = "glm.abort"
 MAX_PIPELINED = 16
@@ -42,6 +43,10 @@ class Connection(HttpToolsProtocol):
     spare_bytes = 0
     num_fed = 0
     is_in_headers = True
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.parser = PlainParser(self)
 
     def connection_made(self, transport):
         if len(self.connections) >= self.max_connections and not self.make_room():
@@ -119,6 +124,8 @@ class Connection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self):
+        if self.parser.asks_for_upgrade():
+            return
         if len(self.pipeline) >= MAX_PIPELINED:
             raise ConnectionError(f"{MAX_PIPELINED} requests of this connection wait already")
         self.spare_bytes = self.max_header_bytes + self.num_fed
@@ -130,6 +137,10 @@ class Connection(HttpToolsProtocol):
     def on_body(self, body):
         self.spare_bytes += 2 * len(body)
         super().on_body(body)
+
+    def on_message_complete(self):
+        if not self.parser.asks_for_upgrade():
+            super().on_message_complete()
 
     def on_response_complete(self):
         super().on_response_complete()
