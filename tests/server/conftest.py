@@ -3,7 +3,7 @@ from collections.abc import Callable, Iterator
 import openai
 import pytest
 
-from tests.server.serving import ServerProcess
+from tests.server.serving import ServerProcess, link_endless_model
 
 
 @pytest.fixture(scope="session")
@@ -14,6 +14,12 @@ def server(tmp_path_factory) -> Iterator[ServerProcess]:
     code = running.stop()
     assert code == 0, running.log()
     assert "Traceback" not in running.log()
+
+
+@pytest.fixture(scope="session")
+def endless_model(tmp_path_factory) -> tuple:
+    """The options of a server whose answers take minutes, for tests that end them."""
+    return link_endless_model(tmp_path_factory.mktemp("endless"))
 
 
 @pytest.fixture

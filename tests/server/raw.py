@@ -5,9 +5,11 @@ import socket
 from urllib.parse import urlsplit
 
 SMALL_BUFFER = 4096
+JSON = "content-type: application/json"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-def connect(server, timeout=20, receive_buffer=None):
+def connect(server, timeout=60, receive_buffer=None):
     address = urlsplit(server.url)
     made = socket.socket()
     if receive_buffer:
@@ -24,7 +26,7 @@ def head(path, *lines, method="POST"):
 
 def post(path, fields, *more):
     body = json.dumps(fields).encode()
-    lines = ("content-type: application/json", f"content-length: {len(body)}", *more)
+    lines = (JSON, f"content-length: {len(body)}", *more)
     return head(path, *lines) + body
 
 
@@ -46,3 +48,14 @@ def read_until(connection, wanted):
         assert piece, data
         data += piece
     return data
+
+
+def enter(connection, path, length):
+    """Send the headers of a request, and return when the server has let it in and reads on."""
+    connection.sendall(head(path, JSON, f"content-length: {length}", "expect: 100-continue"))
+    assert read_until(connection, CONTINUE) == CONTINUE
+
+
+def send_half_a_body(connection, path):
+    enter(connection, path, 100)
+    connection.sendall(b"{")

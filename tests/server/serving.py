@@ -1,5 +1,6 @@
 """Starts `glm serve` as a process of its own and talks to it."""
 
+import json
 import os
 import re
 import signal
@@ -11,15 +12,36 @@ from pathlib import Path
 import httpx
 import openai
 
+from glm_engine.options import CAPITALS
+
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = os.pathsep.join(filter(None, (str(ROOT / "python"), os.environ.get("PYTHONPATH"))))
 ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}
 COMMAND = (sys.executable, "-m", "glm_engine", "serve")
 CPU = ("--device", "cpu", "--threads", "1")
 READY = re.compile(r"^glm: serving (\S+) on (http://\S+)$", re.MULTILINE)
-START_SECONDS = 60
+START_SECONDS = 120
+PATIENCE_SECONDS = 60
 QUESTION = "The capital of France is"
 MODEL = "capitals"
+CONFIG = "config.json"
+ENDLESS_CONTEXT, ENDLESS_PAGES = 65_536, 8192
+ENDLESS = {"prompt": QUESTION, "stream": True, "ignore_eos": True, "max_tokens": 65_000}
+
+
+def link_endless_model(folder):
+    """Make capitals with so long a context that `ENDLESS` takes minutes on any machine.
+
+    Return the options that serve it: what is asked of it lasts until the test ends it.
+    """
+    model = Path(folder) / MODEL
+    model.mkdir()
+    config = json.loads((CAPITALS / CONFIG).read_bytes())
+    (model / CONFIG).write_text(json.dumps({**config, "max_position_embeddings": ENDLESS_CONTEXT}))
+    for path in CAPITALS.iterdir():
+        if path.name != CONFIG:
+            (model / path.name).symlink_to(path)
+    return ("--model", model, "--max-seq", ENDLESS_CONTEXT, "--num-pages", ENDLESS_PAGES)
 
 
 class ServerProcess:
@@ -37,7 +59,7 @@ class ServerProcess:
                 stderr=log,
             )
         self.model, self.url = self.wait_until_ready()
-        self.http = httpx.Client(base_url=self.url, timeout=60)
+        self.http = httpx.Client(base_url=self.url, timeout=PATIENCE_SECONDS)
 
     def wait_until_ready(self):
         until = time.monotonic() + START_SECONDS
@@ -55,7 +77,7 @@ class ServerProcess:
     def openai(self, **options):
         return openai.OpenAI(
             base_url=f"{self.url}/v1",
-            **{"api_key": "none", "max_retries": 0, "timeout": 60, **options},
+            **{"api_key": "none", "max_retries": 0, "timeout": PATIENCE_SECONDS, **options},
         )
 
     def gauges(self):
@@ -63,9 +85,9 @@ class ServerProcess:
         answer.raise_for_status()
         return answer.json()
 
-    def wait_for_gauges(self, seconds=10, **wanted):
+    def wait_for_gauges(self, **wanted):
         """Wait until these gauges have these values, and return all gauges."""
-        until = time.monotonic() + seconds
+        until = time.monotonic() + PATIENCE_SECONDS
         while True:
             found = self.gauges()
             wrong = {name: found[name] for name in wanted if found[name] != wanted[name]}
@@ -74,6 +96,13 @@ class ServerProcess:
             assert time.monotonic() < until, f"{wrong}, expected {wanted}"
             time.sleep(0.01)
 
+    def wait_for_log(self, text, least=1):
+        """Wait until the log holds a text this many times."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while self.log().count(text) < least:
+            assert time.monotonic() < until, f"{text} is not {least} times among\n{self.log()}"
+            time.sleep(0.02)
+
     def metric(self, name):
         """Return the value of a metric that has no labels."""
         text = self.http.get("/metrics").text
@@ -81,9 +110,9 @@ class ServerProcess:
         assert found, f"{name} is not among\n{text}"
         return float(found[1])
 
-    def wait_for_metric(self, name, least, seconds=60):
+    def wait_for_metric(self, name, least):
         """Wait until a metric has at least this value."""
-        until = time.monotonic() + seconds
+        until = time.monotonic() + PATIENCE_SECONDS
         while (found := self.metric(name)) < least:
             assert time.monotonic() < until, f"{name} {found}, expected {least}"
             time.sleep(0.02)
@@ -96,8 +125,8 @@ class ServerProcess:
     def send_signal(self, number):
         self.process.send_signal(number)
 
-    def wait(self, seconds=30):
-        return self.process.wait(seconds)
+    def wait(self):
+        return self.process.wait(PATIENCE_SECONDS)
 
     def stop(self):
         """End the process; returns its exit code."""
@@ -105,7 +134,7 @@ class ServerProcess:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(20)
+            return self.process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             return self.process.wait()

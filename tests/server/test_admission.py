@@ -7,19 +7,27 @@ import openai
 import pytest
 
 from tests.server.raw import connect, post, read_until
-from tests.server.serving import COMMAND, CPU, ENVIRONMENT, MODEL, QUESTION, ROOT
+from tests.server.serving import (
+    COMMAND,
+    CPU,
+    ENDLESS,
+    ENVIRONMENT,
+    MODEL,
+    QUESTION,
+    ROOT,
+    START_SECONDS,
+)
 
 COMPLETIONS = "/v1/completions"
-LONG = {"prompt": QUESTION, "stream": True, "ignore_eos": True, "max_tokens": 1500}
 
 
-def test_a_full_queue_answers_429(start_server) -> None:
-    server = start_server("--max-batch", 1, "--max-queue", 2)
+def test_a_full_queue_answers_429(start_server, endless_model) -> None:
+    server = start_server(*endless_model, "--max-batch", 1, "--max-queue", 2)
     with server.openai() as client, pytest.raises(openai.BadRequestError) as caught:
         client.completions.create(model=MODEL, prompt=QUESTION, n=4)
     assert caught.value.param == "n"
     held = [connect(server) for _ in range(3)]
-    held[0].sendall(post(COMPLETIONS, LONG))
+    held[0].sendall(post(COMPLETIONS, ENDLESS))
     server.wait_for_gauges(live_requests=1, waiting_requests=0)
     with server.openai() as client, pytest.raises(openai.RateLimitError) as caught:
         client.completions.create(model=MODEL, prompt=QUESTION, n=3, max_tokens=100)
@@ -27,7 +35,7 @@ def test_a_full_queue_answers_429(start_server) -> None:
     assert int(caught.value.response.headers["retry-after"]) >= 1
     server.wait_for_gauges(live_requests=1)
     for number, one in enumerate(held[1:], 2):
-        one.sendall(post(COMPLETIONS, LONG))
+        one.sendall(post(COMPLETIONS, ENDLESS))
         server.wait_for_gauges(live_requests=number)
     with server.openai() as client, pytest.raises(openai.RateLimitError) as caught:
         client.completions.create(model=MODEL, prompt=QUESTION)
@@ -47,21 +55,26 @@ def test_a_burst_may_fill_batch_and_queue(start_server) -> None:
             assert [choice.text for choice in answer.choices] == [" Paris."] * 3
 
 
-def test_priority_and_the_servers_own_deadline(start_server) -> None:
-    arguments = ("--max-batch", 1, "--request-timeout", 20, "--scheduling-policy", "priority")
-    server = start_server(*arguments)
-    short = {**LONG, "max_tokens": 2}
-    with connect(server) as running, connect(server) as later, connect(server) as sooner:
-        running.sendall(post(COMPLETIONS, {**LONG, "max_tokens": 300}))
-        server.wait_for_gauges(live_requests=1)
-        later.sendall(post(COMPLETIONS, {**short, "priority": 1, "max_tokens": 600}))
-        server.wait_for_gauges(live_requests=2)
-        sooner.sendall(post(COMPLETIONS, {**short, "priority": -1}))
+def test_priority_goes_first(start_server, endless_model) -> None:
+    """Were the later one first, its endless answer would keep the sooner one from ever ending."""
+    server = start_server(*endless_model, "--max-batch", 1, "--scheduling-policy", "priority")
+    with connect(server) as later, connect(server) as sooner:
+        with connect(server) as running:
+            running.sendall(post(COMPLETIONS, ENDLESS))
+            server.wait_for_gauges(live_requests=1)
+            later.sendall(post(COMPLETIONS, {**ENDLESS, "priority": 1}))
+            server.wait_for_gauges(live_requests=2)
+            sooner.sendall(post(COMPLETIONS, {**ENDLESS, "max_tokens": 2, "priority": -1}))
+            server.wait_for_gauges(live_requests=3)
         read_until(sooner, b"[DONE]")
-        assert server.gauges()["live_requests"] == 1
-        read_until(later, b"[DONE]")
-    limited = start_server("--request-timeout", 0.2)
-    answer = limited.http.post(COMPLETIONS, json={**LONG, "stream": False, "timeout_seconds": 60})
+        server.wait_for_gauges(live_requests=1)
+        read_until(later, b"data: ")
+
+
+def test_the_servers_own_deadline(start_server, endless_model) -> None:
+    limited = start_server(*endless_model, "--request-timeout", 0.2)
+    fields = {**ENDLESS, "stream": False, "timeout_seconds": 60}
+    answer = limited.http.post(COMPLETIONS, json=fields)
     assert answer.status_code == 408
     assert answer.headers["x-should-retry"] == "false"
 
@@ -73,7 +86,7 @@ def run_serve(*arguments):
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=START_SECONDS,
     )
 
 

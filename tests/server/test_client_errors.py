@@ -10,21 +10,21 @@ import pytest
 
 from glm_engine.options import CAPITALS
 from tests.server.raw import connect, post
-from tests.server.serving import MODEL, QUESTION, ServerProcess
+from tests.server.serving import ENDLESS, MODEL, QUESTION, ServerProcess
 
 KEY = "secret"
 MESSAGES = [{"role": "user", "content": QUESTION}]
-LONG = {"prompt": QUESTION, "stream": True, "ignore_eos": True, "max_tokens": 4000}
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory):
+def small(tmp_path_factory, endless_model):
     """A server with a key, room for two requests, little room for bodies, and no template."""
     folder = tmp_path_factory.mktemp("small")
     (folder / "tokenizer").mkdir()
     shutil.copy(CAPITALS / "tokenizer.json", folder / "tokenizer")
     running = ServerProcess(
         folder,
+        *endless_model,
         *("--tokenizer", folder / "tokenizer", "--max-batch", 1, "--max-queue", 1),
         *("--max-body-size", "64KiB"),
         environment={"GLM_API_KEYS": KEY},
@@ -56,9 +56,9 @@ def kind_of(error):
 def streams(server, count):
     """Keep the server busy with so many endless streams."""
     fields = f"authorization: Bearer {KEY}"
-    held = [connect(server, timeout=60) for _ in range(count)]
+    held = [connect(server) for _ in range(count)]
     for number, one in enumerate(held, 1):
-        one.sendall(post("/v1/completions", LONG, fields))
+        one.sendall(post("/v1/completions", ENDLESS, fields))
         server.wait_for_gauges(live_requests=number)
     yield
     for one in held:

@@ -3,24 +3,33 @@
 import socket
 import time
 
+import httpx
 import pytest
 
-from tests.server.raw import SMALL_BUFFER, connect, head, post, read_all, read_until
-from tests.server.serving import QUESTION
+from glm_engine.server.settings import Settings
+from tests.server.raw import (
+    SMALL_BUFFER,
+    connect,
+    head,
+    post,
+    read_all,
+    read_until,
+    send_half_a_body,
+)
+from tests.server.serving import ENDLESS, PATIENCE_SECONDS, QUESTION, ServerProcess
 
 COMPLETIONS = "/v1/completions"
-JSON = "content-type: application/json"
 MEBIBYTE = 1024 * 1024
-LONG = {"prompt": QUESTION, "stream": True, "ignore_eos": True, "max_tokens": 4000}
+WHOLE = {**ENDLESS, "stream": False}
+GONE = '"status":499'
 
 
 @pytest.fixture(scope="module")
-def strict(tmp_path_factory):
-    """A server with short patience."""
-    from tests.server.serving import ServerProcess
-
+def strict(tmp_path_factory, endless_model):
+    """A server with short patience and long answers."""
     running = ServerProcess(
         tmp_path_factory.mktemp("strict"),
+        *endless_model,
         *("--header-timeout", 0.5, "--body-timeout", 0.5, "--write-timeout", 0.5),
         *("--keep-alive-comments", 0.5),
     )
@@ -30,8 +39,16 @@ def strict(tmp_path_factory):
 
 
 def works(server):
-    answer = server.http.post(COMPLETIONS, json={"prompt": QUESTION})
-    return answer.json()["choices"][0]["text"] == " Paris."
+    """Say whether a question is answered; what a slow machine sent too late is asked again."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < until:
+        try:
+            answer = httpx.post(f"{server.url}{COMPLETIONS}", json={"prompt": QUESTION}, timeout=60)
+        except httpx.TransportError:
+            continue
+        if answer.status_code != 408:
+            return answer.json()["choices"][0]["text"] == " Paris."
+    return False
 
 
 def test_a_body_of_ten_megabytes(server) -> None:
@@ -67,25 +84,30 @@ def test_half_open_connections_are_closed(strict, sent) -> None:
     with connect(strict) as connection:
         connection.sendall(sent)
         assert read_all(connection) == b""
-    assert 0.3 < time.monotonic() - began < 10
+    assert 0.3 < time.monotonic() - began < Settings.header_seconds
+
+
+def test_bytes_between_requests_do_not_hold_a_connection(strict) -> None:
+    with connect(strict) as connection:
+        connection.sendall(head("/readyz", method="GET"))
+        read_until(connection, b"}")
+        connection.sendall(b"\r\n")
+        assert read_all(connection) == b""
 
 
 def test_a_body_that_does_not_come(strict) -> None:
     with connect(strict) as connection:
-        connection.sendall(head(COMPLETIONS, JSON, "content-length: 100") + b"{")
+        send_half_a_body(connection, COMPLETIONS)
         assert read_until(connection, b"}}").startswith(b"HTTP/1.1 408 ")
     assert works(strict)
 
 
-def test_a_client_that_goes_within_its_body(strict) -> None:
-    before = strict.log().count('"status":499')
-    with connect(strict) as connection:
-        connection.sendall(head(COMPLETIONS, JSON, "content-length: 100") + b"{")
-    until = time.monotonic() + 5
-    while strict.log().count('"status":499') == before:
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    assert works(strict)
+def test_a_client_that_goes_within_its_body(server) -> None:
+    before = server.log().count(GONE)
+    with connect(server) as connection:
+        send_half_a_body(connection, COMPLETIONS)
+    server.wait_for_log(GONE, before + 1)
+    assert works(server)
 
 
 def test_what_is_no_http(server) -> None:
@@ -96,44 +118,40 @@ def test_what_is_no_http(server) -> None:
 
 
 def test_a_reader_that_stalls_is_broken_off(strict) -> None:
-    fields = {**LONG, "logprobs": 20, "n": 4}
+    before = strict.log().count(GONE)
     with connect(strict, receive_buffer=SMALL_BUFFER) as connection:
-        connection.sendall(post(COMPLETIONS, fields))
-        strict.wait_for_gauges(live_requests=4)
+        connection.sendall(post(COMPLETIONS, {**ENDLESS, "logprobs": 20, "n": 4}))
+        read_until(connection, b"data: ")
         assert works(strict)
-        strict.wait_for_gauges(seconds=60, live_requests=0, open_streams=0)
+        strict.wait_for_log(GONE, before + 1)
     strict.wait_until_idle()
-    assert '"status":499' in strict.log()
 
 
 def test_a_stream_that_waits_carries_comments(strict) -> None:
-    fields = {**LONG, "max_tokens": 1, "prompt": [300]}
     others = [connect(strict) for _ in range(2)]
     for one in others:
-        one.sendall(post(COMPLETIONS, {**LONG, "n": 32}))
+        one.sendall(post(COMPLETIONS, {**WHOLE, "n": 32}))
     strict.wait_for_gauges(live_requests=64)
     with connect(strict) as connection:
-        connection.sendall(post(COMPLETIONS, fields))
-        assert b": keep-alive\n\n" in read_until(connection, b": keep-alive\n\n")
+        connection.sendall(post(COMPLETIONS, {**ENDLESS, "max_tokens": 1, "prompt": [300]}))
+        read_until(connection, b": keep-alive\n\n")
     for one in others:
         one.close()
     strict.wait_until_idle()
 
 
-@pytest.mark.parametrize("fields", [LONG, {**LONG, "stream": False}, {**LONG, "n": 8}])
-def test_a_client_that_goes_leaves_nothing(server, fields) -> None:
-    wanted = fields.get("n", 1)
-    with connect(server) as connection:
+@pytest.mark.parametrize("fields", [ENDLESS, WHOLE, {**ENDLESS, "n": 8}])
+def test_a_client_that_goes_leaves_nothing(strict, fields) -> None:
+    with connect(strict) as connection:
         connection.sendall(post(COMPLETIONS, fields))
-        server.wait_for_gauges(live_requests=wanted)
-    server.wait_for_gauges(seconds=2, live_requests=0, open_streams=0)
-    server.wait_until_idle()
+        strict.wait_for_gauges(live_requests=fields.get("n", 1))
+    strict.wait_until_idle()
 
 
-def test_a_client_that_resets_leaves_nothing(server) -> None:
-    connection = connect(server)
+def test_a_client_that_resets_leaves_nothing(strict) -> None:
+    connection = connect(strict)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
-    connection.sendall(post(COMPLETIONS, LONG))
-    server.wait_for_gauges(live_requests=1)
+    connection.sendall(post(COMPLETIONS, ENDLESS))
+    strict.wait_for_gauges(live_requests=1)
     connection.close()
-    server.wait_until_idle()
+    strict.wait_until_idle()
