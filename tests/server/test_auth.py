@@ -86,6 +86,8 @@ def test_the_server_asks_for_a_key(start_server, tmp_path) -> None:
         client.completions.create(model=MODEL, prompt=QUESTION)
     assert caught.value.code == "invalid_api_key"
     assert server.http.post("/tokenize", json={"prompt": "x"}).status_code == 401
+    assert server.http.post("/v1/responses", json={"input": "x"}).status_code == 401
+    assert server.http.get("/v1/responses/resp_1").status_code == 401
     assert server.http.get("/v1/models").status_code == 401
     assert server.http.get("/readyz").status_code == 200
     assert "secret" not in server.log()

@@ -78,6 +78,15 @@ def test_logprobs_belong_to_the_tokens_of_the_text() -> None:
     assert choice.advance().logprobs == [(4, -0.5, []), (2, -0.25, [])]
 
 
+@pytest.mark.parametrize("size", [1, 2, 6])
+def test_every_token_has_its_place_in_the_text(size) -> None:
+    choice, tokens, places = make_choice(stops=("abx",)), [1, 2, 3, 4, 4, END], []
+    for at in range(0, len(tokens), size):
+        choice.arrived += tokens[at : at + size]
+        places += choice.advance().places
+    assert places == [(0, 3), (3, 3), (3, 4), (4, 6), (6, 8)]
+
+
 @pytest.mark.parametrize(
     ("ending", "status"),
     [

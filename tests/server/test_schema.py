@@ -9,6 +9,7 @@ MAX_EXAMPLES = 12
 OPERATIONS = (
     ("/v1/completions", "POST"),
     ("/v1/chat/completions", "POST"),
+    ("/v1/responses", "POST"),
     ("/tokenize", "POST"),
     ("/detokenize", "POST"),
 )
@@ -22,11 +23,17 @@ def description(server):
     return schemathesis.openapi.from_url(f"{server.url}/openapi.json")
 
 
+def lengths_of(path):
+    if path == "/v1/responses":
+        return (("max_output_tokens", 8),)
+    return (("max_tokens", 8), ("n", 4))
+
+
 def bounded(case, path):
     """Keep short what is generated; chat would otherwise fill the context."""
     if isinstance(case.body, dict) and path.startswith("/v1/"):
         case.body.pop("max_completion_tokens", None)
-        for name, most in (("max_tokens", 8), ("n", 4)):
+        for name, most in lengths_of(path):
             value = case.body.get(name)
             if value is None or type(value) is int:
                 case.body[name] = most if value is None else min(value, most)

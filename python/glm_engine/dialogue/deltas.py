@@ -1,21 +1,23 @@
 """What a parser hands out: pieces of text, and calls with pieces of their arguments."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """A piece of the thought."""
+    """A piece of the thought; `end` is where it ends in the text that the parser was given."""
 
     text: str
+    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A piece of the answer."""
+    """A piece of the answer; `end` as of `Reasoning`."""
 
     text: str
+    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +67,6 @@ def run_key(delta):
 
 def with_text(first, rest):
     text = "".join([first.text, *(delta.text for delta in rest)])
-    return CallArguments(first.index, text) if type(first) is CallArguments else type(first)(text)
+    if type(first) is CallArguments:
+        return CallArguments(first.index, text)
+    return type(first)(text, rest[-1].end)

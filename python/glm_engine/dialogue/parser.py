@@ -115,7 +115,7 @@ class DialogueParser:
         """Write text up to one of the tags; return it, "" at the end of all text."""
         while True:
             text, tag = yield from self.reader.until(end_tags)
-            self.write(kind, text)
+            self.write(kind, text, tag)
             if tag:
                 return tag
             if self.reader.ended or end_tags is ANSWER_WITHOUT_CALLS:
@@ -123,16 +123,20 @@ class DialogueParser:
             if self.reader.ended:
                 return ""
 
-    def write(self, kind, text):
-        """Write text but for the spaces at its end: before a tag they are layout."""
+    def write(self, kind, text, tag=""):
+        """Write text but for the spaces at its end: before a tag they are layout.
+
+        The text was read last, or before nothing but `tag`.
+        """
         body = text.rstrip(tags.SPACES)
         if body:
-            self.deltas.append(kind("".join([*self.spaces, body])))
+            end = self.reader.position - len(tag) - (len(text) - len(body))
+            self.deltas.append(kind("".join([*self.spaces, body]), end))
             self.spaces.clear()
         if len(body) < len(text):
             self.spaces.append(text[len(body) :])
 
     def write_spaces(self, kind):
         if self.spaces:
-            self.deltas.append(kind("".join(self.spaces)))
+            self.deltas.append(kind("".join(self.spaces), self.reader.position))
             self.spaces.clear()

@@ -57,6 +57,7 @@ class TagReader:
     def __init__(self):
         self.text = ""
         self.at = 0
+        self.num_forgotten = 0
         self.ended = False
         self.record = None
         self.record_at = 0
@@ -66,10 +67,16 @@ class TagReader:
             self.record.append(self.text[self.record_at : self.at])
             self.record_at = 0
         self.text = self.text[self.at :] + text
+        self.num_forgotten += self.at
         self.at = 0
 
     def end(self):
         self.ended = True
+
+    @property
+    def position(self):
+        """How many characters have been read."""
+        return self.num_forgotten + self.at
 
     @property
     def is_at_end(self):

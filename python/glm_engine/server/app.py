@@ -9,6 +9,7 @@ from glm_engine.server.health import health_router
 from glm_engine.server.openai.chat import chat_router
 from glm_engine.server.openai.completions import completions_router
 from glm_engine.server.openai.listing import models_router
+from glm_engine.server.openai.responses.responses import responses_router
 from glm_engine.server.openai.tokens import tokens_router
 from glm_engine.server.pages import pages_router
 from glm_engine.version import version
@@ -16,6 +17,7 @@ from glm_engine.version import version
 ROUTERS = (
     completions_router,
     chat_router,
+    responses_router,
     models_router,
     messages_router,
     tokens_router,

@@ -23,13 +23,16 @@ class DisconnectedError(Exception):
 class Piece:
     """What became certain of a choice since the piece before.
 
-    `logprobs` holds (token id, log-probability, best tokens) for each of its tokens.
+    `logprobs` holds (token id, log-probability, best tokens) for each of its tokens, `places`
+    where each begins and ends in the text of its choice. A token that only completes a character
+    begins where that character does.
     """
 
     text: str
     num_tokens: int
     logprobs: list
     finish_reason: str | None
+    places: list = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +51,7 @@ class Choice:
     logprobs: list = field(default_factory=list)
     ending: tuple | None = None
     num_tokens: int = 0
+    num_characters: int = 0
     cached_tokens: int = 0
     token_at: float | None = None
     finish_reason: str | None = None
@@ -57,12 +61,12 @@ class Choice:
         """Return the piece that the events since the last call make; its text may be empty."""
         tokens, self.arrived = self.arrived, []
         rows, self.logprobs = self.logprobs, []
-        texts, kept_rows, before = [], [], self.num_tokens
+        texts, kept_rows, places, before = [], [], [], self.num_tokens
         for at, token_id in enumerate(tokens):
             self.num_tokens += 1
             if token_id in self.ending_ids and not self.shows_ending:
                 continue
-            texts.append(self.certain(self.detokenizer.push(token_id)))
+            texts.append(self.certain(self.spelled(token_id, places)))
             if rows:
                 kept_rows.append((token_id, *rows[at]))
             if self.matcher and self.matcher.stopped:
@@ -70,7 +74,15 @@ class Choice:
                 break
         if self.ending and not self.finish_reason:
             texts.append(self.finish())
-        return Piece("".join(texts), self.num_tokens - before, kept_rows, self.finish_reason)
+        count, text = self.num_tokens - before, "".join(texts)
+        return Piece(text, count, kept_rows, self.finish_reason, places)
+
+    def spelled(self, token_id, places):
+        """Return the text that a token makes certain, and note its place."""
+        text, begin = self.detokenizer.push(token_id), self.num_characters
+        self.num_characters += len(text)
+        places.append((begin, self.num_characters))
+        return text
 
     def certain(self, text):
         return self.matcher.push(text) if self.matcher else text

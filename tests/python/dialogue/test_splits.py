@@ -7,6 +7,7 @@ import pydantic_core
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glm_engine.dialogue import Content, Reasoning
 from tests.python.dialogue import whole_text
 from tests.python.dialogue.folding import calls, folded, parsed, tool
 
@@ -51,6 +52,19 @@ def test_any_split_gives_the_same(
     whole = folded(parsed([text], **options))
     assert folded(parsed(pieces(text, cuts), **options)) == whole
     assert folded(parsed(text, **options)) == whole
+
+
+@settings(max_examples=400, deadline=None)
+@given(TEXTS, CUTS, st.booleans(), st.booleans(), st.booleans())
+def test_every_piece_stands_where_it_says(text, cuts, in_reasoning, calls_come_first, is_cut):
+    options = {"is_cut": is_cut, "calls_come_first": calls_come_first, "tools": TYPED}
+    last = 0
+    for delta in parsed(pieces(text, cuts), in_reasoning, **options):
+        if isinstance(delta, Reasoning | Content):
+            begin = delta.end - len(delta.text)
+            assert last <= begin
+            assert text[begin : delta.end] == delta.text
+            last = delta.end
 
 
 @settings(max_examples=600, deadline=None)

@@ -6,12 +6,14 @@ import anthropic
 import openai
 import pydantic
 import pytest
+from openai.resources import responses
 
 from glm_engine.server.anthropic.fields import MessagesRequest
 from glm_engine.server.openai.chat_fields import ChatRequest
 from glm_engine.server.openai.completions import CompletionRequest
 from glm_engine.server.openai.conversation import template_variables
 from glm_engine.server.openai.messages import template_messages, template_tools
+from glm_engine.server.openai.responses.fields import ResponsesRequest
 from tests.server.openai.test_chat import ASKED, WEATHER, chat
 
 FORECAST = {**WEATHER, "function": {**WEATHER["function"], "name": "forecast"}}
@@ -112,6 +114,7 @@ def fields_of_client(method):
     [
         (openai.resources.chat.Completions.create, ChatRequest),
         (openai.resources.Completions.create, CompletionRequest),
+        (responses.Responses.create, ResponsesRequest),
         (anthropic.resources.Messages.create, MessagesRequest),
     ],
 )

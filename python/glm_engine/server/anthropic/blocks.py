@@ -1,12 +1,11 @@
 """Content blocks of messages: those that a text model can read; others are refused by name."""
 
-import operator
-from functools import reduce
-from typing import Annotated, Any, Literal
+from functools import partial
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from glm_engine.server.openai.fields import LenientModel, list_of
+from glm_engine.server.openai.fields import LenientModel, list_by_type
 
 MAX_BLOCKS = 4096
 
@@ -38,23 +37,11 @@ class ToolUseBlock(Block):
     input: dict[str, Any]
 
 
-def blocks_of(**models):
-    """Return the type of a text or a list of blocks, by the value of their `type`."""
+def text_block(text):
+    return {"type": "text", "text": text}
 
-    def check(value):
-        blocks = [{"type": "text", "text": value}] if isinstance(value, str) else value
-        for at, block in enumerate(blocks if isinstance(blocks, list) else ()):
-            kind = block.get("type") if isinstance(block, dict) else None
-            if not isinstance(kind, str) or kind not in models:
-                known = ", ".join(models)
-                raise ValueError(f"block {at} is of type {kind!r}; supported here: {known}")
-        return blocks
 
-    kinds = set(models.values())
-    one = reduce(operator.or_, kinds)
-    if len(kinds) > 1:
-        one = Annotated[one, Field(discriminator="type")]
-    return Annotated[list_of(one, MAX_BLOCKS), BeforeValidator(check, str | list[one])]
+blocks_of = partial(list_by_type, MAX_BLOCKS, "block", text_block)
 
 
 TextBlocks = blocks_of(text=TextBlock)

@@ -1,29 +1,25 @@
 """From the fields of a request to the grammar that its answer must follow."""
 
 from glm_engine.server.errors import ApiError
-from glm_engine.server.openai.constraints import Constraint, calls_or
+from glm_engine.server.openai.constraints import Constraint, free_constraints, required_calls
 
 
 def constraints_of(fields, tools):
     """Return what a request asks for; JSON may come instead of calls."""
     choice = fields.tool_choice
     required, form = call_constraints(choice, tools), format_constraints(fields)
-    at_most = 1 if choice and choice.disable_parallel_tool_use else None
-    return required or [calls_or(one, tools, at_most) for one in form]
+    takes_one = bool(choice and choice.disable_parallel_tool_use)
+    return required or free_constraints(form, tools, takes_one)
 
 
 def call_constraints(choice, tools):
-    """Return what `tool_choice` asks for: a tool that is named is called once."""
+    """Return what `tool_choice` asks for."""
     if choice is None or choice.type in ("auto", "none"):
         return []
-    if not tools:
-        raise ApiError(400, "tool_choice: there are no tools to choose from", "tool_choice")
     if choice.type == "tool" and choice.name is None:
         raise ApiError(400, "tool_choice.name: expected the name of a tool", "tool_choice.name")
     name = choice.name if choice.type == "tool" else None
-    takes_one = name is not None or choice.disable_parallel_tool_use
-    options = {"name": name, "at_most": 1 if takes_one else None}
-    return [Constraint("tool_choice", "tool_calls", (tools,), options)]
+    return required_calls(tools, name, takes_one=bool(choice.disable_parallel_tool_use))
 
 
 def format_constraints(fields):

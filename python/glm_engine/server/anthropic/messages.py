@@ -19,7 +19,7 @@ from glm_engine.server.errors import BODIES_BY_PREFIX
 from glm_engine.server.generation import Job
 from glm_engine.server.limits import JsonRoute
 from glm_engine.server.openai.constraints import compiled, parser_of
-from glm_engine.server.openai.conversation import rendered
+from glm_engine.server.openai.conversation import encoded, rendered
 from glm_engine.server.openai.fields import SamplingFields
 from glm_engine.server.openai.requests import check_model, make_choices
 from glm_engine.server.streaming import WholeAnswer
@@ -32,12 +32,6 @@ async def prompt_text(service, fields):
     variables = {"enable_thinking": thinks(fields)}
     text = await rendered(service, template_messages(fields), adds_turn, tools, variables)
     return text, tools
-
-
-async def encoded(service, text):
-    ids = await service.encoder.encode(text, add_special_tokens=False, param="messages")
-    service.encoder.check_ids(ids, service.vocab_size, "messages")
-    return ids
 
 
 def sampling_fields(fields):

@@ -10,7 +10,7 @@ from glm_engine.server.openai.answers import RESPONSES
 from glm_engine.server.openai.chat_answers import ChatPresenter
 from glm_engine.server.openai.chat_fields import ChatRequest
 from glm_engine.server.openai.constraints import chat_constraints, compiled, parser_of
-from glm_engine.server.openai.conversation import render
+from glm_engine.server.openai.conversation import encoded, render
 from glm_engine.server.openai.requests import (
     check_count,
     check_model,
@@ -35,8 +35,7 @@ async def make_job(service, fields, visit):
     tools = offered_tools(fields)
     constraints = chat_constraints(fields, tools)
     text = await render(service, fields, tools)
-    prompt = await service.encoder.encode(text, add_special_tokens=False, param="messages")
-    service.encoder.check_ids(prompt, service.vocab_size, "messages")
+    prompt = await encoded(service, text)
     wanted = value_or(fields.max_completion_tokens, fields.max_tokens)
     room = service.encoder.output_room(len(prompt), wanted, otherwise=None)
     choices = make_choices(service, fields, visit, prompt, room, num_logprobs(fields))

@@ -13,12 +13,7 @@ from glm_engine.server.openai.constraint_fields import ConstraintFields
 from glm_engine.server.openai.constraints import compiled, constraints_of
 from glm_engine.server.openai.events import EventWriter
 from glm_engine.server.openai.fields import MAX_LOGPROBS, SamplingFields, only, whole
-from glm_engine.server.openai.logprobs import (
-    COMPLETION_LISTS,
-    JsonList,
-    TextPlace,
-    completion_logprobs,
-)
+from glm_engine.server.openai.logprobs import COMPLETION_LISTS, JsonList, completion_logprobs
 from glm_engine.server.openai.requests import check_count, check_model, make_choices
 from glm_engine.server.streaming import EventStream, WholeAnswer
 
@@ -76,8 +71,6 @@ class CompletionPresenter:
         self.closing = self.writer.closing
         self.wants_logprobs = fields.logprobs is not None
         self.echoes = echoes
-        skips = fields.skip_special_tokens is not False
-        self.places = [TextPlace(service.detokenizer(skips), len(echo)) for echo in echoes]
         self.texts = [[echo] for echo in echoes]
         self.lists = [{name: JsonList() for name in COMPLETION_LISTS} for _ in job.choices]
 
@@ -88,18 +81,15 @@ class CompletionPresenter:
         text = echo + piece.text
         if not (text or piece.logprobs or piece.finish_reason):
             return b""
-        rows = self.logprobs(index, piece.logprobs)
-        return self.writer.event(index, text, rows, piece.finish_reason)
+        return self.writer.event(index, text, self.logprobs(piece), piece.finish_reason)
 
-    def logprobs(self, index, rows):
-        if not self.wants_logprobs:
-            return None
-        return completion_logprobs(self.service, rows, self.places[index])
+    def logprobs(self, piece):
+        return completion_logprobs(self.service, piece) if self.wants_logprobs else None
 
     def take(self, choice, piece):
         index = choice.index
         self.texts[index].append(piece.text)
-        for name, items in (self.logprobs(index, piece.logprobs) or {}).items():
+        for name, items in (self.logprobs(piece) or {}).items():
             self.lists[index][name].extend(items)
 
     def choice_body(self, choice):

@@ -42,10 +42,15 @@ def format_constraints(form):
         return []
     if form.type == "json_object":
         return [Constraint(FORMAT, "json_object")]
-    if form.json_schema is None or form.json_schema.schema_ is None:
-        raise ApiError(400, f"{SCHEMA_PARAM}: expected a JSON schema", SCHEMA_PARAM)
-    options = {"strict": bool(form.json_schema.strict), "name": SCHEMA_PARAM}
-    return [Constraint(SCHEMA_PARAM, "json_schema", (form.json_schema.schema_,), options)]
+    return [schema_constraint(form.json_schema, SCHEMA_PARAM)]
+
+
+def schema_constraint(form, param):
+    """Return what a schema with its strictness asks for; `param` is where the schema stands."""
+    if form is None or form.schema_ is None:
+        raise ApiError(400, f"{param}: expected a JSON schema", param)
+    options = {"strict": bool(form.strict), "name": param}
+    return Constraint(param, "json_schema", (form.schema_,), options)
 
 
 def json_constraint(param, schema):
@@ -74,27 +79,37 @@ def call_constraints(fields, tools):
     chosen = mode_of(fields.tool_choice)
     if chosen in ("auto", "none"):
         return []
+    name = chosen.function.name if isinstance(chosen, NamedTool) else None
+    return required_calls(tools, name, takes_one=fields.parallel_tool_calls is False)
+
+
+def required_calls(tools, name, takes_one):
+    """Return the constraint under which nothing but calls may come; a named tool is called once."""
     if not tools:
         raise ApiError(400, "tool_choice: there are no tools to choose from", "tool_choice")
-    is_named = isinstance(chosen, NamedTool)
-    name = chosen.function.name if is_named else None
-    takes_one = is_named or fields.parallel_tool_calls is False
-    options = {"name": name, "at_most": 1 if takes_one else None}
+    options = {"name": name, "at_most": 1 if takes_one or name is not None else None}
     return [Constraint("tool_choice", "tool_calls", (tools,), options)]
 
 
 def chat_constraints(fields, tools):
-    """Return what a chat request asks for; JSON may come instead of calls.
+    """Return what a chat request asks for.
 
-    Tools that say `strict` are held to their schemas where the model calls them unasked, too.
     Where nothing but calls may come, `response_format` has nothing to say.
     """
     required, form = call_constraints(fields, tools), constraints_of(fields)
-    at_most = 1 if fields.parallel_tool_calls is False else None
-    if not required and not form and any(tool["function"].get("strict") for tool in tools):
-        return [Constraint("tools", "tool_calls", (tools,), {"at_least": 0, "at_most": at_most})]
     if required:
         return required + [one for one in form if not one.param.startswith(FORMAT)]
+    return free_constraints(form, tools, takes_one=fields.parallel_tool_calls is False)
+
+
+def free_constraints(form, tools, takes_one):
+    """Return what holds where no call is required; JSON may come instead of calls.
+
+    Tools that say `strict` are held to their schemas where the model calls them unasked, too.
+    """
+    at_most = 1 if takes_one else None
+    if not form and any(tool["function"].get("strict") for tool in tools):
+        return [Constraint("tools", "tool_calls", (tools,), {"at_least": 0, "at_most": at_most})]
     return [calls_or(one, tools, at_most) for one in form]
 
 

@@ -42,7 +42,14 @@ def num_parts(messages):
     return sum(len(one) if isinstance(one, list) else 1 for one in contents)
 
 
-async def rendered(service, messages, adds_turn, tools, variables):
+async def encoded(service, text, param="messages"):
+    """Return the ids of a rendered conversation; ApiError 400 where they cannot fit the context."""
+    ids = await service.encoder.encode(text, add_special_tokens=False, param=param)
+    service.encoder.check_ids(ids, service.vocab_size, param)
+    return ids
+
+
+async def rendered(service, messages, adds_turn, tools, variables, param="messages"):
     """Return the text of plain messages; ApiError 422 where the template takes offence."""
     if service.template is None:
         raise ApiError(422, "this checkpoint has no chat template", code="no_chat_template")
@@ -53,4 +60,4 @@ async def rendered(service, messages, adds_turn, tools, variables):
     except Exception as error:
         reason = error.__cause__ or error
         message = f"the chat template cannot render these messages: {reason}"
-        raise ApiError(422, message, "messages", "template_error") from error
+        raise ApiError(422, message, param, "template_error") from error

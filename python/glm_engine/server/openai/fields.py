@@ -4,6 +4,8 @@ A field that would change the result and is not supported takes its neutral valu
 field that nobody knows is refused by name.
 """
 
+import operator
+from functools import reduce
 from typing import Annotated, Any
 
 from pydantic import (
@@ -55,13 +57,13 @@ def whole(**bounds):
     return Annotated[int, Field(**bounds), BeforeValidator(whole_number)]
 
 
-def only(*neutral):
+def only(*neutral, reason="not supported here"):
     """Return the type of a field that is not supported beyond its neutral values."""
 
     def check(value):
         if value is not None and value not in neutral:
             allowed = " or ".join(repr(one) for one in neutral) or "null"
-            raise ValueError(f"not supported here; leave it out or set it to {allowed}")
+            raise ValueError(f"{reason}; leave it out or set it to {allowed}")
         return value
 
     return Annotated[Any, PlainValidator(check), WithJsonSchema({"enum": [None, *neutral]})]
@@ -70,6 +72,29 @@ def only(*neutral):
 def list_of(item, most, least=0):
     """Return the type of a list of so many items, whose first wrong one is its only error."""
     return Annotated[list[item], Field(fail_fast=True, min_length=least, max_length=most)]
+
+
+def list_by_type(most, noun, whole_of_text=None, /, **models):
+    """Return the type of a list of objects told apart by `type`; others are refused by name.
+
+    whole_of_text: makes the one object that a bare text in place of the list stands for.
+    """
+
+    def check(value):
+        items = [whole_of_text(value)] if whole_of_text and isinstance(value, str) else value
+        for at, item in enumerate(items if isinstance(items, list) else ()):
+            kind = item.get("type") if isinstance(item, dict) else None
+            if not isinstance(kind, str) or kind not in models:
+                known = ", ".join(models)
+                raise ValueError(f"{noun} {at} is of type {kind!r}; supported here: {known}")
+        return items
+
+    kinds = set(models.values())
+    one = reduce(operator.or_, kinds)
+    if len(kinds) > 1:
+        one = Annotated[one, Field(discriminator="type")]
+    given = str | list[one] if whole_of_text else list[one]
+    return Annotated[list_of(one, most), BeforeValidator(check, given)]
 
 
 def stop_list(value):

@@ -52,31 +52,14 @@ def chat_logprobs(service, rows):
     }
 
 
-class TextPlace:
-    """Where in the text of a choice each of its tokens begins.
-
-    A token that only completes a character begins where that character does.
-    """
-
-    def __init__(self, detokenizer, offset):
-        self.detokenizer = detokenizer
-        self.offset = offset
-
-    def take(self, token_id):
-        """Return where the text of the next token begins."""
-        begin = self.offset
-        self.offset += len(self.detokenizer.push(token_id))
-        return begin
-
-
-def completion_logprobs(service, rows, place):
-    """Return the four lists of completions; `place` tells where the tokens' texts begin."""
+def completion_logprobs(service, piece):
+    """Return the four lists of completions for the tokens of a piece."""
     made = {name: [] for name in COMPLETION_LISTS}
-    for token_id, logprob, top in rows:
+    for (token_id, logprob, top), (begin, _) in zip(piece.logprobs, piece.places, strict=True):
         text = text_of(service, token_id)
         made["tokens"].append(text)
         made["token_logprobs"].append(finite(logprob))
         best = {text_of(service, one): finite(value) for one, value in top}
         made["top_logprobs"].append({**best, text: finite(logprob)})
-        made["text_offset"].append(place.take(token_id))
+        made["text_offset"].append(begin)
     return made

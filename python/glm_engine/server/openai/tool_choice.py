@@ -42,14 +42,15 @@ def offered_tools(fields):
     choice, tools = fields.tool_choice, template_tools(fields.tools)
     if choice == "none":
         return []
-    return allowed(choice, tools) if isinstance(choice, AllowedToolChoice) else tools
-
-
-def allowed(choice, tools):
-    """Return the tools out of the list that `allowed_tools` names; ApiError for one not in it."""
+    if not isinstance(choice, AllowedToolChoice):
+        return tools
     names = {tool.function.name for tool in choice.allowed_tools.tools}
+    return allowed(names, tools, "tool_choice.allowed_tools.tools")
+
+
+def allowed(names, tools, param):
+    """Return the tools that `param` names; ApiError for a name that no tool has."""
     known = {tool["function"]["name"] for tool in tools}
     if unknown := sorted(names - known):
-        message = f"tool_choice.allowed_tools: no tool is named {unknown[0]!r}"
-        raise ApiError(400, message, "tool_choice.allowed_tools.tools")
+        raise ApiError(400, f"{param}: no tool is named {unknown[0]!r}", param)
     return [tool for tool in tools if tool["function"]["name"] in names]

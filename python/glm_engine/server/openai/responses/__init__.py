@@ -1,0 +1,1 @@
+"""OpenAI's Responses endpoint on the same engine; nothing is stored."""

@@ -1,0 +1,132 @@
+"""Writes the answer of a job: events as text comes, or one response at the end."""
+
+import time
+
+import orjson
+
+from glm_engine.dialogue import Content, Reasoning
+from glm_engine.server.openai.logprobs import chat_logprobs
+from glm_engine.server.openai.responses.echo import what_was_asked
+from glm_engine.server.openai.responses.fields import LOGPROBS, THOUGHTS
+from glm_engine.server.openai.responses.output import COMPLETED, IN_PROGRESS, INCOMPLETE, Output
+from glm_engine.server.openai.responses.tokens import TokenPlaces
+from glm_engine.server.openai.usage import usage_of
+from glm_engine.server.streaming import EventStream
+from glm_engine.server.turn import deltas_of
+
+FAILED = "failed"
+ERROR_CODES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
+CUT = "max_output_tokens"
+
+
+class ResponseStream(EventStream):
+    """A stream whose errors are events with the response that failed."""
+
+    def failure(self, error, _path):
+        return self.presenter.failure(error)
+
+
+class ResponsePresenter:
+    """The events or the body of an answer."""
+
+    def __init__(self, service, job, fields, turn):
+        self.service = service
+        self.job = job
+        self.turn = turn
+        self.head = orjson.dumps(what_was_asked(service, job, fields))[:-1]
+        self.lists_logprobs = fields.includes(LOGPROBS)
+        self.output = Output(seals_thoughts=fields.includes(THOUGHTS))
+        self.places = TokenPlaces()
+        self.num_thought_tokens = 0
+        self.num_events = 0
+
+    def event(self, choice, piece):
+        """Return the events of a piece; the response begins with the first."""
+        return self.opening() + self.written(self.changes(choice, piece))
+
+    def take(self, choice, piece):
+        self.changes(choice, piece)
+
+    def changes(self, choice, piece):
+        """Return the events, as (name, fields), of what a piece adds."""
+        self.places.add(piece)
+        events = []
+        for delta in deltas_of(self.job, self.turn, choice, piece):
+            events += self.output.take(delta, self.entries(delta))
+        return events
+
+    def entries(self, delta):
+        """Return the log-probabilities of a delta's tokens; those of a thought are counted."""
+        if type(delta) not in (Content, Reasoning):
+            return []
+        rows = self.places.spelling(delta)
+        if type(delta) is Reasoning:
+            self.num_thought_tokens += len(rows)
+            return []
+        return chat_logprobs(self.service, rows)["content"] if self.lists_logprobs else []
+
+    def opening(self):
+        if self.num_events:
+            return b""
+        begun = {"response": self.response(IN_PROGRESS)}
+        return self.written([("response.created", begun), ("response.in_progress", begun)])
+
+    def closing(self):
+        """Return what ends the response: its last item, and the response as it is now."""
+        events = self.output.finish(self.is_whole())
+        status = self.status()
+        return self.written([*events, (f"response.{status}", {"response": self.response(status)})])
+
+    def failure(self, error):
+        """Return the events of an error after the stream has begun."""
+        opening = self.opening()
+        self.output.end(INCOMPLETE)
+        told = {"code": error.code, "message": error.detail, "param": error.param}
+        code = ERROR_CODES.get(error.status_code, "server_error")
+        response = self.response(FAILED, {"code": code, "message": error.detail})
+        return opening + self.written(
+            [("error", told), ("response.failed", {"response": response})]
+        )
+
+    def written(self, events):
+        return b"".join([self.event_bytes(*event) for event in events])
+
+    def event_bytes(self, name, fields):
+        data = orjson.dumps({"type": name, "sequence_number": self.num_events, **fields})
+        self.num_events += 1
+        return b"event: %s\ndata: %s\n\n" % (name.encode(), data)
+
+    def is_whole(self):
+        return self.turn.is_over or self.job.choices[0].finish_reason == "stop"
+
+    def status(self):
+        return COMPLETED if self.is_whole() else INCOMPLETE
+
+    def response(self, status, error=None):
+        """Return the JSON of the response at one of its stages."""
+        stage = {
+            "status": status,
+            "completed_at": int(time.time()) if status == COMPLETED else None,
+            "error": error,
+            "incomplete_details": {"reason": CUT} if status == INCOMPLETE else None,
+            "output": self.output.as_list(),
+            "usage": None if status == IN_PROGRESS else self.usage(),
+        }
+        return orjson.Fragment(b"%s,%s" % (self.head, orjson.dumps(stage)[1:]))
+
+    def usage(self):
+        counts = usage_of(self.job)
+        return {
+            "input_tokens": counts["prompt_tokens"],
+            "input_tokens_details": {
+                "cached_tokens": counts["prompt_tokens_details"]["cached_tokens"],
+                "cache_write_tokens": 0,
+            },
+            "output_tokens": counts["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": self.num_thought_tokens},
+            "total_tokens": counts["total_tokens"],
+        }
+
+    def body(self):
+        self.output.finish(self.is_whole())
+        return orjson.dumps(self.response(self.status()))

@@ -1,0 +1,106 @@
+"""From items of a request's input to the messages that the checkpoint's template takes."""
+
+import base64
+from itertools import groupby
+
+from glm_engine.server.errors import ApiError
+from glm_engine.server.openai.messages import TEMPLATE_ROLES, parsed_arguments
+from glm_engine.server.openai.responses.items import text_of
+from glm_engine.server.openai.tool_choice import allowed
+
+SEALED = "glm-thought:"
+ROLES = {"reasoning": "assistant", "function_call": "assistant", "function_call_output": "tool"}
+
+
+def offered_tools(fields):
+    """Return the tools that the model is told of, as OpenAI's chat lists them."""
+    choice = fields.tool_choice
+    if choice == "none":
+        return []
+    tools = [template_tool(tool) for tool in fields.tools or ()]
+    if isinstance(choice, str | None) or choice.type == "function":
+        return tools
+    return allowed({tool.name for tool in choice.tools}, tools, "tool_choice.tools")
+
+
+def template_tool(tool):
+    return {"type": "function", "function": tool.model_dump(exclude_none=True, exclude={"type"})}
+
+
+def template_messages(fields):
+    """Return the messages: instructions first, each tool's result one of its own.
+
+    Neighbours that the assistant made are one turn of its.
+    """
+    found = [{"role": "system", "content": fields.instructions}] if fields.instructions else []
+    calls = {}
+    for role, run in groupby(enumerate(fields.input), key=role_of):
+        if role == "assistant":
+            found.append(assistant_message(list(run), calls))
+        elif role == "tool":
+            found += result_messages(list(run), calls)
+        else:
+            found += [{"role": role, "content": text_of(item.content)} for _, item in run]
+    return found
+
+
+def role_of(numbered):
+    """Return the role of the message that an item belongs to."""
+    _, item = numbered
+    role = item.role if item.type == "message" else ROLES[item.type]
+    return TEMPLATE_ROLES.get(role, role)
+
+
+def assistant_message(run, calls):
+    """Return one message: its thoughts, its texts and its calls, each kind together.
+
+    run: (number, item) of neighbours. calls: takes the number of each call by its id.
+    """
+    items = {"message": [], "reasoning": [], "function_call": []}
+    for at, item in run:
+        items[item.type].append((at, item))
+    made = {
+        "role": "assistant",
+        "content": "".join(text_of(one.content) for _, one in items["message"]),
+    }
+    if thought := "".join(thought_of(one) for _, one in items["reasoning"]):
+        made["reasoning_content"] = thought
+    if items["function_call"]:
+        made["tool_calls"] = [template_call(at, one) for at, one in items["function_call"]]
+    calls.update((one.call_id, at) for at, one in items["function_call"])
+    return made
+
+
+def template_call(at, item):
+    arguments = parsed_arguments(item.arguments, f"input.{at}.arguments")
+    function = {"name": item.name, "arguments": arguments}
+    return {"id": item.call_id, "type": "function", "function": function}
+
+
+def result_messages(run, calls):
+    """Return a message for each result, in the order of their calls: templates know no other."""
+    for at, item in run:
+        if item.call_id not in calls:
+            path = f"input.{at}.call_id"
+            raise ApiError(400, f"{path}: {item.call_id!r} is no call of the items before", path)
+    results = sorted((item for _, item in run), key=lambda item: calls[item.call_id])
+    return [
+        {"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)}
+        for item in results
+    ]
+
+
+def sealed(thought):
+    """Return a thought as `encrypted_content`, for clients that send nothing else of it back."""
+    return SEALED + base64.b64encode(thought.encode("utf-8", "surrogatepass")).decode()
+
+
+def thought_of(item):
+    """Return the text of a thought; none where only the service that enciphered it can read it."""
+    if item.content:
+        return text_of(item.content)
+    _, _, text = (item.encrypted_content or "").partition(SEALED)
+    try:
+        return base64.b64decode(text, validate=True).decode("utf-8", "surrogatepass")
+    except ValueError:
+        return ""

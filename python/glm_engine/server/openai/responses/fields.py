@@ -1,0 +1,159 @@
+"""The fields of a request, with their bounds."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from glm_engine.server.openai.chat_fields import REASONING_EFFORTS, Thinking
+from glm_engine.server.openai.fields import (
+    MAX_LOGPROBS,
+    MAX_TOKENS,
+    Harmless,
+    SamplingFields,
+    StrictModel,
+    list_of,
+    only,
+    whole,
+)
+from glm_engine.server.openai.messages import MAX_TOOLS
+from glm_engine.server.openai.responses.items import Input
+
+LOGPROBS = "message.output_text.logprobs"
+THOUGHTS = "reasoning.encrypted_content"
+OF_HOSTED_TOOLS = (
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "message.input_image.image_url",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+)
+STATELESS = "nothing is stored here: send the whole conversation as input"
+NO_HOSTED_PROMPTS = "no prompts are stored here: send instructions and input"
+MAX_METADATA = 16
+MAX_INCLUDED = 16
+MetadataKey = Annotated[str, Field(max_length=64)]
+MetadataValue = Annotated[str, Field(max_length=512)]
+Included = Literal[LOGPROBS, THOUGHTS, *OF_HOSTED_TOOLS]
+
+
+def function_tool(value):
+    """Refuse the tools that OpenAI runs itself, and those whose input is no JSON."""
+    if isinstance(value, dict) and value.get("type") not in (None, "function"):
+        raise ValueError(f"a tool of type {value['type']!r} is not run here, only 'function'")
+    return value
+
+
+class FunctionTool(StrictModel):
+    type: Literal["function"]
+    name: str = Field(min_length=1, max_length=256)
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+    output_schema: Harmless = Field(None, exclude=True)
+    allowed_callers: only(["direct"]) = Field(None, exclude=True)
+    defer_loading: only(False) = Field(None, exclude=True)
+
+
+class NamedTool(StrictModel):
+    type: Literal["function"]
+    name: str
+
+
+class AllowedTools(StrictModel):
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: list_of(NamedTool, MAX_TOOLS, least=1)
+
+
+Tool = Annotated[FunctionTool, BeforeValidator(function_tool, FunctionTool)]
+
+
+def function_choice(value):
+    if isinstance(value, dict) and value.get("type") not in ("function", "allowed_tools"):
+        kind = value.get("type")
+        message = f"a choice of type {kind!r} is not supported here, only 'function' and"
+        raise ValueError(f"{message} 'allowed_tools'")
+    return value
+
+
+ObjectChoice = Annotated[NamedTool | AllowedTools, Field(discriminator="type")]
+AnyChoice = Literal["none", "auto", "required"] | ObjectChoice
+ToolChoice = Annotated[AnyChoice, BeforeValidator(function_choice, AnyChoice)]
+
+
+class Format(StrictModel):
+    type: Literal["text", "json_object", "json_schema"]
+    name: str | None = None
+    description: str | None = None
+    schema_: dict[str, Any] | None = Field(None, alias="schema")
+    strict: bool | None = None
+
+
+class TextConfig(StrictModel):
+    format: Format | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+
+
+class Reasoning(StrictModel):
+    """Thoughts come whole: what summary is asked for has no effect."""
+
+    effort: REASONING_EFFORTS | None = None
+    summary: Harmless = None
+    generate_summary: Harmless = None
+    context: Harmless = None
+    mode: only("standard") = None
+
+
+class StreamOptions(StrictModel):
+    """Usage always comes in the last event."""
+
+    include_obfuscation: Harmless = None
+    include_usage: Harmless = None
+
+
+class ResponsesRequest(SamplingFields):
+    input: Input
+    instructions: str | None = None
+    max_output_tokens: whole(ge=1, le=MAX_TOKENS) | None = None
+    tools: list_of(Tool, MAX_TOOLS) | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = True
+    text: TextConfig | None = None
+    reasoning: Reasoning | None = None
+    thinking: Thinking | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    include: list_of(Included, MAX_INCLUDED) | None = None
+    top_logprobs: whole(ge=0, le=MAX_LOGPROBS) | None = None
+    stream_options: StreamOptions | None = None
+    metadata: Annotated[dict[MetadataKey, MetadataValue], Field(max_length=MAX_METADATA)] | None = (
+        None
+    )
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    client_metadata: Harmless = None
+    max_tool_calls: Harmless = None
+    previous_response_id: only(reason=STATELESS) = None
+    conversation: only(reason=STATELESS) = None
+    background: only(False, reason=STATELESS) = None
+    background_options: only(reason=STATELESS) = None
+    prompt: only(reason=NO_HOSTED_PROMPTS) = None
+    truncation: only("disabled") = None
+    context_management: only([]) = None
+    moderation: only() = None
+    access_programs: only() = None
+    image: only() = None
+    max_tokens: only(reason="here it is named max_output_tokens") = None
+    n: only(1) = None
+
+    def includes(self, name):
+        return name in (self.include or ())
+
+    @property
+    def reasoning_effort(self):
+        return self.reasoning and self.reasoning.effort
+
+    @property
+    def verbosity(self):
+        return self.text and self.text.verbosity

@@ -1,0 +1,193 @@
+"""The items of an answer: what they are, and the events that tell how they grow.
+
+An event is (name, fields).
+"""
+
+import uuid
+
+from glm_engine.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
+from glm_engine.server.openai.logprobs import JsonList
+from glm_engine.server.openai.responses.conversation import sealed
+
+IN_PROGRESS = "in_progress"
+COMPLETED = "completed"
+INCOMPLETE = "incomplete"
+
+
+class Item:
+    """One item; `event` is the beginning of the names of its own events."""
+
+    prefix = ""
+    event = ""
+
+    def __init__(self, index):
+        self.id = f"{self.prefix}_{uuid.uuid4().hex}"
+        self.index = index
+        self.place = {"item_id": self.id, "output_index": index}
+        self.texts = []
+        self.status = IN_PROGRESS
+
+    @property
+    def text(self):
+        return "".join(self.texts)
+
+    def begun(self):
+        return [self.told("added"), *self.parts("added")]
+
+    def grown(self, text, _entries):
+        self.texts.append(text)
+        return [(f"{self.event}.delta", {**self.place, "delta": text})]
+
+    def ended(self, status):
+        self.status = status
+        done = f"{self.event}.done", {**self.place, **self.whole()}
+        return [done, *self.parts("done"), self.told("done")]
+
+    def told(self, name):
+        return f"response.output_item.{name}", {"output_index": self.index, "item": self.as_dict()}
+
+    def parts(self, _name):
+        """Return the event of the item's part, if it has one."""
+        return []
+
+
+class PartItem(Item):
+    """An item whose text is its one part of content."""
+
+    def __init__(self, index):
+        super().__init__(index)
+        self.place["content_index"] = 0
+
+    def content(self):
+        return [] if self.status == IN_PROGRESS else [self.part()]
+
+    def parts(self, name):
+        return [(f"response.content_part.{name}", {**self.place, "part": self.part()})]
+
+
+class ThoughtItem(PartItem):
+    """is_sealed: the thought comes as `encrypted_content` too."""
+
+    prefix = "rs"
+    event = "response.reasoning_text"
+
+    def __init__(self, index, is_sealed):
+        super().__init__(index)
+        self.is_sealed = is_sealed
+
+    def whole(self):
+        return {"text": self.text}
+
+    def part(self):
+        return {"type": "reasoning_text", **self.whole()}
+
+    def as_dict(self):
+        seals = self.is_sealed and self.status != IN_PROGRESS
+        return {
+            "id": self.id,
+            "type": "reasoning",
+            "summary": [],
+            "content": self.content(),
+            "encrypted_content": sealed(self.text) if seals else None,
+            "status": self.status,
+        }
+
+
+class MessageItem(PartItem):
+    prefix = "msg"
+    event = "response.output_text"
+
+    def __init__(self, index):
+        super().__init__(index)
+        self.entries = JsonList()
+
+    def grown(self, text, entries):
+        self.entries.extend(entries)
+        [(name, fields)] = super().grown(text, entries)
+        return [(name, {**fields, "logprobs": entries})]
+
+    def whole(self):
+        return {"text": self.text, "logprobs": self.entries.fragment()}
+
+    def part(self):
+        return {"type": "output_text", "annotations": [], **self.whole()}
+
+    def as_dict(self):
+        return {
+            "id": self.id,
+            "type": "message",
+            "role": "assistant",
+            "content": self.content(),
+            "status": self.status,
+        }
+
+
+class CallItem(Item):
+    prefix = "fc"
+    event = "response.function_call_arguments"
+
+    def __init__(self, index, name):
+        super().__init__(index)
+        self.name = name
+        self.call_id = f"call_{uuid.uuid4().hex[:24]}"
+
+    def whole(self):
+        return {"name": self.name, "arguments": self.text}
+
+    def as_dict(self):
+        return {
+            "id": self.id,
+            "type": "function_call",
+            "call_id": self.call_id,
+            **self.whole(),
+            "status": self.status,
+        }
+
+
+KINDS = {Reasoning: ThoughtItem, Content: MessageItem, CallArguments: CallItem}
+
+
+class Output:
+    """All items of an answer, of which the last may be open; its methods return events."""
+
+    def __init__(self, seals_thoughts):
+        self.seals_thoughts = seals_thoughts
+        self.items = []
+
+    @property
+    def open(self):
+        last = self.items[-1] if self.items else None
+        return last if last and last.status == IN_PROGRESS else None
+
+    def take(self, delta, entries=()):
+        """Let the items grow by a delta; `entries` are the log-probabilities of its tokens."""
+        kind = type(delta)
+        if kind is CallEnd:
+            return self.end(COMPLETED)
+        if kind is CallBegin:
+            return self.end(COMPLETED) + self.begin(delta)
+        goes_on = type(self.open) is KINDS[kind]
+        before = [] if goes_on else self.end(COMPLETED) + self.begin(delta)
+        return before + self.items[-1].grown(delta.text, entries)
+
+    def begin(self, delta):
+        kind, index = type(delta), len(self.items)
+        if kind is CallBegin:
+            item = CallItem(index, delta.name)
+        else:
+            item = (
+                ThoughtItem(index, self.seals_thoughts) if kind is Reasoning else MessageItem(index)
+            )
+        self.items.append(item)
+        return item.begun()
+
+    def end(self, status):
+        return self.open.ended(status) if self.open else []
+
+    def finish(self, is_whole):
+        """End what the answer ended in; a call that is open then was cut, whatever ended it."""
+        is_cut = not is_whole or isinstance(self.open, CallItem)
+        return self.end(INCOMPLETE if is_cut else COMPLETED)
+
+    def as_list(self):
+        return [item.as_dict() for item in self.items]

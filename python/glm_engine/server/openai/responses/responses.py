@@ -1,0 +1,77 @@
+"""POST /v1/responses, and what becomes of requests for a response that was stored."""
+
+from fastapi import APIRouter, Request
+
+from glm_engine.dialogue import opening_of
+from glm_engine.server.errors import ApiError
+from glm_engine.server.generation import Job
+from glm_engine.server.limits import JsonRoute
+from glm_engine.server.openai.answers import RESPONSES
+from glm_engine.server.openai.constraints import compiled, parser_of
+from glm_engine.server.openai.conversation import encoded, rendered, template_variables
+from glm_engine.server.openai.requests import check_model, make_choices, value_or
+from glm_engine.server.openai.responses.answers import ResponsePresenter, ResponseStream
+from glm_engine.server.openai.responses.constraints import constraints_of
+from glm_engine.server.openai.responses.conversation import offered_tools, template_messages
+from glm_engine.server.openai.responses.fields import LOGPROBS, ResponsesRequest
+from glm_engine.server.streaming import WholeAnswer
+from glm_engine.server.turn import Turn
+
+PARAM = "input"
+
+
+def num_logprobs(fields):
+    """Return how many alternatives to list, -1 for no log-probabilities at all."""
+    if fields.includes(LOGPROBS):
+        return value_or(fields.top_logprobs, 0)
+    if fields.top_logprobs:
+        raise ApiError(400, f"top_logprobs needs include to list {LOGPROBS!r}", "top_logprobs")
+    return -1
+
+
+async def make_job(service, fields, visit):
+    """Return the job of a request and the turn that its text is read into."""
+    tools = offered_tools(fields)
+    constraints = constraints_of(fields, tools)
+    messages, variables = template_messages(fields), template_variables(fields)
+    text = await rendered(service, messages, True, tools, variables, PARAM)
+    prompt = await encoded(service, text, PARAM)
+    room = service.encoder.output_room(len(prompt), fields.max_output_tokens, otherwise=None)
+    choices = make_choices(service, fields, visit, prompt, room, num_logprobs(fields))
+    visit.prompt_tokens = len(prompt)
+    opening = opening_of(text)
+    if grammar := await compiled(service, fields, constraints):
+        await service.guides.guide(choices, grammar, opening)
+    parser = parser_of(constraints, opening, tools)
+    turn = Turn(parser, takes_one_call=fields.parallel_tool_calls is False)
+    return Job(service, choices, visit), turn
+
+
+def responses_router(service):
+    router = APIRouter(route_class=JsonRoute, responses=RESPONSES, tags=["OpenAI"])
+
+    @router.post("/v1/responses")
+    async def respond(fields: ResponsesRequest, request: Request):
+        """Answer a conversation."""
+        check_model(service, fields.model)
+        job, turn = await make_job(service, fields, request.scope["visit"])
+        presenter = ResponsePresenter(service, job, fields, turn)
+        job.submit()
+        return (ResponseStream if fields.stream else WholeAnswer)(service, job, presenter)
+
+    @router.get("/v1/responses/{response_id}")
+    async def show_response(response_id: str):
+        """Say that nothing is stored."""
+        raise not_stored(response_id)
+
+    @router.delete("/v1/responses/{response_id}")
+    async def delete_response(response_id: str):
+        """Say that nothing is stored."""
+        raise not_stored(response_id)
+
+    return router
+
+
+def not_stored(response_id):
+    message = f"there is no response {response_id!r}: this server stores none"
+    return ApiError(404, message, "response_id", "response_not_found")

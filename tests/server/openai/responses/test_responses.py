@@ -1,0 +1,329 @@
+"""/v1/responses through the official client, its answers read strictly."""
+
+import json
+
+import jsonschema
+import openai
+import pytest
+
+from tests.server.openai.responses.validation import (
+    check_order,
+    read_events,
+    read_response,
+    told,
+)
+from tests.server.openai.test_constraints import CITY, ENDINGS, FORECAST, THINK_END, TOOL_CALL
+from tests.server.serving import MODEL
+
+PATH = "/v1/responses"
+QUESTION = "What is the capital of France?"
+ASKED = {"model": MODEL, "input": QUESTION, "temperature": 0}
+PARAMETERS = FORECAST["function"]["parameters"]
+TOOL = {"type": "function", "strict": None, **FORECAST["function"]}
+OTHER = {**TOOL, "name": "other"}
+NAMED = {"type": "function", "name": "forecast"}
+THINKING = {"chat_template_kwargs": {"enable_thinking": True}}
+LOGPROBS = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
+FORMAT = {"format": {"type": "json_schema", "name": "city", "schema": CITY, "strict": True}}
+
+
+def post(server, **fields):
+    answer = server.http.post(PATH, json={**ASKED, **fields})
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def both(server, **fields):
+    """Return the response that a stream and a whole answer agree on, both read strictly."""
+    whole = read_response(post(server, **fields))
+    events = read_events(post(server, stream=True, **fields))
+    check_order(events)
+    streamed = events[-1].response
+    assert told(streamed.output) == told(whole.output)
+    assert events[-1].type == f"response.{whole.status}"
+    assert streamed.usage.output_tokens == whole.usage.output_tokens
+    assert streamed.usage.output_tokens_details == whole.usage.output_tokens_details
+    return streamed
+
+
+def after_a_thought(end_bias):
+    """Return fields of a turn that begins in a thought, which wants to end it, or to call."""
+    biases = dict.fromkeys(map(str, (*ENDINGS, TOOL_CALL)), 100) | {str(THINK_END): end_bias}
+    return {**THINKING, "logit_bias": biases, "max_output_tokens": 200}
+
+
+def test_a_text(server):
+    response = both(server)
+    assert response.output_text == "Paris."
+    assert response.status == "completed"
+    assert response.usage.input_tokens == 12
+    assert response.usage.output_tokens == 5
+    assert response.usage.total_tokens == 17
+
+
+def test_the_request_is_told_again(server):
+    fields = {
+        "instructions": "Be brief.",
+        "max_output_tokens": 7,
+        "metadata": {"a": "b"},
+        "parallel_tool_calls": False,
+        "prompt_cache_key": "k",
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "safety_identifier": "s",
+        "text": {"format": {"type": "text"}, "verbosity": "low"},
+        "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [NAMED]},
+        "tools": [TOOL, OTHER],
+        "top_p": 0.5,
+        "truncation": "disabled",
+        "user": "u",
+    }
+    response = both(server, **fields, store=True, service_tier="auto").model_dump()
+    for name, value in fields.items():
+        if name == "tools":
+            assert [tool["name"] for tool in response[name]] == ["forecast", "other"]
+        elif name == "reasoning":
+            assert response[name]["effort"] == "low"
+        else:
+            assert response[name] == value, name
+    assert response["store"] is False
+    assert response["previous_response_id"] is None
+    assert response["id"].startswith("resp_")
+
+
+def test_thinking(server):
+    response = both(server, **THINKING, max_output_tokens=4)
+    thought, *_ = response.output
+    assert thought.type == "reasoning"
+    assert thought.content[0].text
+    assert response.usage.output_tokens_details.reasoning_tokens > 0
+    off = both(server, **THINKING, reasoning={"effort": "none"})
+    assert (off.output_text, off.usage.output_tokens_details.reasoning_tokens) == ("Paris.", 0)
+
+
+def test_a_thought_that_is_cut(server):
+    biases = dict.fromkeys(map(str, (*ENDINGS, THINK_END)), -100)
+    fields = {**THINKING, "logit_bias": biases, "max_output_tokens": 5}
+    response = both(server, **fields)
+    [thought] = response.output
+    assert (response.status, thought.status) == ("incomplete", "incomplete")
+    assert response.incomplete_details.reason == "max_output_tokens"
+    assert response.usage.output_tokens_details.reasoning_tokens <= 5
+
+
+def test_cut_text(server):
+    response = both(server, max_output_tokens=1)
+    assert response.output[0].status == response.status == "incomplete"
+    assert response.usage.output_tokens == 1
+
+
+@pytest.mark.parametrize("thinks", [False, True])
+def test_logprobs(server, thinks):
+    response = both(server, **LOGPROBS, **(THINKING if thinks else {}), max_output_tokens=12)
+    [message] = [item for item in response.output if item.type == "message"]
+    [part] = message.content
+    rows = part.logprobs
+    assert "".join(row.token for row in rows) == part.text
+    assert part.text == "Paris." or thinks
+    for row in rows:
+        assert row.top_logprobs[0].token == row.token
+        assert row.top_logprobs[0].logprob == row.logprob > row.top_logprobs[1].logprob
+    alone = both(server, include=LOGPROBS["include"]).output[0].content[0].logprobs
+    assert [row.top_logprobs for row in alone] == [[]] * 4
+
+
+@pytest.mark.parametrize("choice", ["required", NAMED])
+def test_a_call_that_is_asked_for(server, choice):
+    fields = {"tools": [OTHER, TOOL], "tool_choice": choice, "parallel_tool_calls": False}
+    response = both(server, **fields)
+    [call] = response.output
+    assert (call.type, call.status, response.status) == (
+        *("function_call", "completed", "completed"),
+    )
+    assert call.name == "forecast" or choice == "required"
+    jsonschema.validate(json.loads(call.arguments), PARAMETERS)
+    items = [
+        {"role": "user", "content": QUESTION},
+        call.model_dump(),
+        {"type": "function_call_output", "call_id": call.call_id, "output": "rain"},
+    ]
+    again = both(server, input=items, tools=[OTHER, TOOL], max_output_tokens=4)
+    assert again.usage.input_tokens > response.usage.input_tokens
+
+
+def test_several_calls(server):
+    fields = {"tools": [TOOL], "tool_choice": "required", "max_output_tokens": 300}
+    response = both(server, **fields, logit_bias={str(TOOL_CALL): 100})
+    assert len(response.output) > 1
+    assert {item.type for item in response.output} == {"function_call"}
+    for item in response.output[:-1]:
+        jsonschema.validate(json.loads(item.arguments), PARAMETERS)
+        assert item.status == "completed"
+
+
+@pytest.mark.parametrize("choice", ["required", NAMED])
+def test_a_call_after_a_thought(server, choice):
+    fields = {"tools": [TOOL], "tool_choice": choice, "parallel_tool_calls": False}
+    drawn = {"temperature": 1, "seed": 3}
+    response = both(server, **fields, **drawn, **after_a_thought(9))
+    *thoughts, call = response.output
+    assert [item.type for item in thoughts] == ["reasoning"] * len(thoughts)
+    jsonschema.validate(json.loads(call.arguments), PARAMETERS)
+    assert response.status == "completed"
+
+
+def test_strict_tools_and_allowed_ones(server):
+    strict = [{**tool, "strict": True} for tool in (TOOL, OTHER)]
+    chosen = {"type": "allowed_tools", "mode": "required", "tools": [NAMED]}
+    one = {"parallel_tool_calls": False, "max_output_tokens": 200}
+    [call] = both(server, tools=strict, tool_choice=chosen, **one).output
+    assert call.name == "forecast"
+    biased = {"logit_bias": {str(TOOL_CALL): 100}, **one}
+    [call] = both(server, tools=strict, **biased).output
+    jsonschema.validate(json.loads(call.arguments), PARAMETERS)
+    assert both(server, tools=[TOOL], tool_choice="none").output_text == "Paris."
+
+
+@pytest.mark.parametrize("more", [{}, after_a_thought(100)])
+def test_a_schema(server, more):
+    response = both(server, text=FORMAT, **more)
+    jsonschema.validate(json.loads(response.output_text), CITY)
+    assert response.text.format.name == "city"
+
+
+def test_any_object(server):
+    fields = {"text": {"format": {"type": "json_object"}}, "max_output_tokens": 400}
+    response = both(server, **fields, temperature=1, seed=3)
+    assert response.output_text.startswith("{")
+    if response.status == "completed":
+        assert isinstance(json.loads(response.output_text), dict)
+
+
+def test_extras_that_chat_takes(server):
+    assert both(server, stop="ris").output_text == "Pa"
+    drawn = [both(server, temperature=1.5, seed=5).output_text for _ in range(2)]
+    assert drawn[0] == drawn[1]
+    assert both(server, min_tokens=9, ignore_eos=True, max_output_tokens=9).usage.output_tokens == 9
+
+
+def test_a_thought_goes_back_to_the_template(server):
+    fields = {**THINKING, "include": ["reasoning.encrypted_content"], "max_output_tokens": 8}
+    output = [item.model_dump() for item in both(server, **fields).output]
+    assert output[0]["encrypted_content"]
+    turns = [{"role": "user", "content": QUESTION}, *output, {"role": "user", "content": QUESTION}]
+    assert both(server, input=turns).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "text"),
+    [
+        ({"previous_response_id": "resp_1"}, "previous_response_id", "nothing is stored here"),
+        ({"conversation": {"id": "c"}}, "conversation", "nothing is stored here"),
+        ({"background": True}, "background", "nothing is stored here"),
+        ({"prompt": {"id": "p"}}, "prompt", "no prompts are stored here"),
+        ({"truncation": "auto"}, "truncation", "'disabled'"),
+        ({"context_management": [{"type": "compaction"}]}, "context_management", "not supported"),
+        ({"max_tokens": 5}, "max_tokens", "max_output_tokens"),
+        ({"n": 2}, "n", "not supported here"),
+        ({"colour": 1}, "colour", "not known here"),
+        ({"input": []}, "input", "at least 1"),
+        ({"max_output_tokens": 0}, "max_output_tokens", "greater than or equal to 1"),
+        ({"temperature": 3}, "temperature", "less than or equal to 2"),
+        ({"top_logprobs": 3}, "top_logprobs", "needs include"),
+        ({"include": ["everything"]}, "include.0", "message.output_text.logprobs"),
+        ({"metadata": {"a": 1}}, "metadata.a", "string"),
+        ({"tool_choice": "required"}, "tool_choice", "there are no tools"),
+        ({"tools": [{"type": "web_search"}]}, "tools.0", "'web_search' is not run here"),
+        ({"tools": [{"type": "file_search"}]}, "tools.0", "'file_search' is not run here"),
+        ({"tools": [{"type": "code_interpreter"}]}, "tools.0", "'code_interpreter' is not run"),
+        ({"tools": [{"type": "computer_use_preview"}]}, "tools.0", "'computer_use_preview' is not"),
+        ({"tools": [{"type": "mcp", "server_label": "x"}]}, "tools.0", "'mcp' is not run here"),
+        ({"tools": [{"type": "custom", "name": "x"}]}, "tools.0", "'custom' is not run here"),
+        (
+            {"tools": [TOOL], "tool_choice": {"type": "web_search_preview"}},
+            "tool_choice",
+            "'web_search_preview' is not supported here, only 'function' and 'allowed_tools'",
+        ),
+        (
+            {"tools": [TOOL], "tool_choice": {"type": "function", "name": "rain"}},
+            "tool_choice",
+            "no tool is named 'rain'",
+        ),
+        ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema", "a JSON schema"),
+        (
+            {"text": {"format": {**FORMAT["format"], "schema": {"type": "x"}}}},
+            "text.format.schema",
+            "text.format.schema",
+        ),
+        ({"reasoning": {"effort": "huge"}}, "reasoning.effort", "none"),
+        (
+            {"chat_template_kwargs": {"messages": []}},
+            "chat_template_kwargs",
+            "may not set messages",
+        ),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
+            "input.0.message.content",
+            "part 0 is of type 'input_image'",
+        ),
+        (
+            {"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]},
+            "input.0.call_id",
+            "'c' is no call of the items before",
+        ),
+    ],
+)
+def test_what_is_refused_is_named(client, fields, param, text):
+    extra = {**ASKED, **fields}
+    with pytest.raises(openai.BadRequestError, match="Error code: 400") as caught:
+        client.responses.create(extra_body=extra)
+    assert (caught.value.param or "").startswith(param)
+    assert text in caught.value.message
+    assert caught.value.type == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "code"),
+    [
+        ({"model": "other"}, openai.NotFoundError, "model_not_found"),
+        ({"input": "word " * 9000}, openai.BadRequestError, "context_length_exceeded"),
+        ({"max_output_tokens": 4090}, openai.BadRequestError, "context_length_exceeded"),
+        ({"timeout_seconds": 0.05, "ignore_eos": True}, openai.APIStatusError, "deadline_exceeded"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_errors_have_their_codes(client, fields, kind, code, stream):
+    if stream and code == "deadline_exceeded":
+        events = list(
+            client.responses.create(extra_body={**ASKED, **fields, "stream": True}, stream=True)
+        )
+        assert [event.type for event in events[-2:]] == ["error", "response.failed"]
+        assert events[-2].code == code
+        return
+    with pytest.raises(kind) as caught:
+        client.responses.create(extra_body={**ASKED, **fields}, stream=stream)
+    assert caught.value.code == code
+
+
+def test_nothing_is_stored(client):
+    for ask in (client.responses.retrieve, client.responses.delete):
+        with pytest.raises(openai.NotFoundError, match="this server stores none") as caught:
+            ask("resp_1")
+        assert caught.value.code == "response_not_found"
+
+
+def test_bodies_that_are_no_requests(server):
+    assert server.http.get(PATH).status_code == 405
+    headers = {"content-type": "application/json"}
+    answer = server.http.post(PATH, content=b'{"input"', headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_json")
+    assert server.http.post(PATH, content=b"{}").status_code == 415
+
+
+def test_it_is_described_counted_and_logged(server):
+    described = server.http.get("/openapi.json").json()["paths"]
+    assert set(described[PATH]["post"]["responses"]) >= {"200", "400", "401", "429", "503"}
+    assert set(described[f"{PATH}/{{response_id}}"]) == {"get", "delete"}
+    post(server)
+    metrics = server.http.get("/metrics").text
+    assert f'glm_requests_total{{endpoint="{PATH}",outcome="finished"}}' in metrics
+    assert f'"endpoint":"{PATH}","status":200' in server.log()
