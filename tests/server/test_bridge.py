@@ -110,5 +110,5 @@ def test_a_stream_that_cannot_be_looked_after_leaves_the_others() -> None:
             await asyncio.sleep(0.001)
         care.cancel()
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(asyncio.wait_for(run(), 60))
     assert looked_after[:2] == ["failed", "seen"]

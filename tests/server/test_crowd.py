@@ -11,7 +11,7 @@ import pytest
 
 from glm_engine.options import CAPITALS
 from tests.server.raw import post
-from tests.server.serving import ServerProcess
+from tests.server.serving import PATIENCE_SECONDS, ServerProcess
 
 ROWS = orjson.loads((CAPITALS / "countries.json").read_bytes())
 FACTS = [f"The capital of {row['country']} is {row['capital']}. " for row in ROWS]
@@ -144,7 +144,7 @@ def what_is_left(server):
 
 
 def wait_until_nothing_is_left(server, before):
-    until = time.monotonic() + 10
+    until = time.monotonic() + PATIENCE_SECONDS
     while (found := what_is_left(server)) != before:
         assert time.monotonic() < until, f"(tasks, files) {found}, before the crowd {before}"
         time.sleep(0.05)

@@ -6,7 +6,7 @@ import time
 import openai
 import pytest
 
-from tests.server.raw import connect, head, read_until
+from tests.server.raw import connect, enter, read_until
 from tests.server.serving import MODEL, QUESTION
 
 COMPLETIONS = "/v1/completions"
@@ -163,9 +163,8 @@ def test_a_deadline_ends_a_request(client, server) -> None:
 
 def test_a_deadline_counts_from_the_arrival(server) -> None:
     body = json.dumps({"prompt": QUESTION, "timeout_seconds": 0.2}).encode()
-    lines = ("content-type: application/json", f"content-length: {len(body)}")
     with connect(server) as connection:
-        connection.sendall(head(COMPLETIONS, *lines))
+        enter(connection, COMPLETIONS, len(body))
         time.sleep(0.3)
         connection.sendall(body)
         answer = read_until(connection, b"}}")

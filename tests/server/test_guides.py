@@ -18,7 +18,7 @@ from glm_engine.server.guides import Guide, Guides, Wave
 from tests.python.grammar.walks import ENDING_IDS, VOCAB_SIZE, ids_of, tokenizer
 
 MODEL = SimpleNamespace(ending_ids=frozenset(ENDING_IDS), template=None)
-SECONDS = 20
+SECONDS = 60
 
 
 class RecordedEngine:

@@ -3,14 +3,15 @@
 import json
 import signal
 import subprocess
-import time
 
 import pytest
 
 from tests.python.commands.running import ENVIRONMENT, GLM, ROOT, glm_json
+from tests.server.raw import connect, post
+from tests.server.serving import ENDLESS
 
 SMALL = ["--requests", "12", "--prompts", "uniform:8:24", "--outputs", "uniform:3:9", "--seed", "5"]
-LONG = ["--requests", "8", "--prompts", "fixed:8", "--outputs", "fixed:300", "--warm-up", "0"]
+EIGHT = ["--requests", "8", "--prompts", "fixed:8", "--warm-up", "0"]
 
 
 @pytest.mark.parametrize("kind", [[], ["--no-stream"], ["--endpoint", "chat"]])
@@ -33,9 +34,9 @@ def test_a_shared_prefix_is_cached(server):
     assert point["cached_tokens"] >= 12 * 48
 
 
-def start_load(url):
+def start_load(url, num_tokens):
     return subprocess.Popen(
-        [*GLM, "load", url, *LONG, "--json"],
+        [*GLM, "load", url, *EIGHT, "--outputs", f"fixed:{num_tokens}", "--json"],
         cwd=ROOT,
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
@@ -45,29 +46,27 @@ def start_load(url):
 
 
 def point_of(load):
-    output, errors = load.communicate(timeout=60)
+    output, errors = load.communicate(timeout=120)
     assert "Traceback" not in errors
     return json.loads(output)["points"][0], load.returncode
 
 
-def test_a_full_queue_is_counted(start_server):
-    server = start_server("--max-batch", "1", "--max-queue", "2")
-    point, code = point_of(start_load(server.url))
-    assert code == 0
-    assert set(point["outcomes"]) == {"200", "429"}
-    assert sum(point["outcomes"].values()) == 8
+def test_a_full_queue_is_counted(start_server, endless_model):
+    """One answer holds the batch until the queue has taken two and refused six."""
+    server = start_server(*endless_model, "--max-batch", "1", "--max-queue", "2")
+    with connect(server) as holding:
+        holding.sendall(post("/v1/completions", ENDLESS))
+        server.wait_for_gauges(live_requests=1)
+        load = start_load(server.url, 3)
+        server.wait_for_log('"status":429', 6)
+    point, code = point_of(load)
+    assert (point["outcomes"], code) == ({"200": 2, "429": 6}, 0)
 
 
-def wait_for_streams(server, count):
-    until = time.monotonic() + 30
-    while server.gauges()["open_streams"] < count and time.monotonic() < until:
-        time.sleep(0.02)
-
-
-def test_a_server_that_dies_is_counted(start_server):
-    server = start_server()
-    load = start_load(server.url)
-    wait_for_streams(server, 8)
+def test_a_server_that_dies_is_counted(start_server, endless_model):
+    server = start_server(*endless_model)
+    load = start_load(server.url, ENDLESS["max_tokens"])
+    server.wait_for_gauges(open_streams=8)
     server.send_signal(signal.SIGKILL)
     point, code = point_of(load)
     assert code == 1
@@ -75,11 +74,16 @@ def test_a_server_that_dies_is_counted(start_server):
     assert point["server"] is None
 
 
-def test_a_server_that_drains_finishes_what_runs(start_server):
-    server = start_server()
-    load = start_load(server.url)
-    wait_for_streams(server, 8)
-    server.send_signal(signal.SIGTERM)
+def test_a_server_that_drains_finishes_what_runs(start_server, endless_model):
+    """One answer holds the batch, so that all eight wait when the signal comes."""
+    server = start_server(*endless_model, "--max-batch", "1")
+    with connect(server) as holding:
+        holding.sendall(post("/v1/completions", ENDLESS))
+        server.wait_for_gauges(live_requests=1)
+        load = start_load(server.url, 30)
+        server.wait_for_gauges(live_requests=9)
+        server.send_signal(signal.SIGTERM)
+        server.wait_for_gauges(is_draining=True)
     point, code = point_of(load)
     assert (point["outcomes"], code) == ({"200": 8}, 0)
     assert server.wait() == 0
