@@ -175,7 +175,7 @@ class GrammarCompiler:
         def problem_of(part):
             return self.proof.problem_of(schema_grammar(prepared(part, strict)))
 
-        finder = ProblemFinder(schema, problem_of, self.limits.seconds)
+        finder = ProblemFinder(schema, problem_of, self.limits.patience_seconds)
         pointer, problem = finder.find(problem)
         return f"{name}#{pointer}: {problem}"
 

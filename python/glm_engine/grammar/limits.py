@@ -5,11 +5,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of what a client's schema may ask for."""
+    """Bounds of what a client's schema may ask for.
+
+    seconds: processor time of compiling a grammar; patience_seconds: time until its answer.
+    """
 
     max_bytes: int = 131_072
     max_depth: int = 64
     seconds: float = 5.0
+    patience_seconds: float = 30.0
     memory_bytes: int = 1 << 30
     num_cached: int = 128
     num_waiting: int = 8

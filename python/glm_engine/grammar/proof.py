@@ -74,12 +74,12 @@ class Proof:
         self.process.stdin.flush()
 
     def ask(self, grammar):
-        """Return the line of the answer; empty where none came in time."""
+        """Return the line of the answer; empty where the process ended or did not say in time."""
         try:
             self.send(grammar)
         except BrokenPipeError:
             return b""
-        ready, _, _ = select.select([self.process.stdout], [], [], self.limits.seconds)
+        ready, _, _ = select.select([self.process.stdout], [], [], self.limits.patience_seconds)
         return self.process.stdout.readline() if ready else b""
 
     def give_up(self):

@@ -1,16 +1,16 @@
 """A process of its own in which a client's grammar is compiled for the first time.
 
-Reads one JSON text a line and answers each with its problem, "" for none, as JSON. Its parent
-ends it when it takes too long, so no grammar can hold or crash the server.
+Reads one JSON text a line and answers each with its problem, "" for none, as JSON. It ends when
+one takes too much of the processor's time, and its parent ends it when it does not answer, so no
+grammar can hold or crash the server.
 """
 
 import json
-import math
 import os
 import re
 import resource
+import signal
 import sys
-import time
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
@@ -40,9 +40,8 @@ def problem_of(tokens, grammar, limits):
 
 
 def allow(seconds):
-    """Let the process compute for so long from now on, in case that its parent is no more."""
-    used = math.ceil(time.process_time() + seconds) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (used, resource.RLIM_INFINITY))
+    """Let the process compute for so long from now on; the signal that comes then ends it."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def main():

