@@ -2,8 +2,9 @@
 
 import json
 
+from tests.server.serving import ENDLESS
+
 CHAT = "**/v1/chat/completions"
-LONG_ANSWER_TOKENS = 3900
 
 
 def ask(page, question: str) -> None:
@@ -24,11 +25,11 @@ def facts(page) -> str:
 
 
 def make_answers_long(page) -> None:
-    """Let the model go on past its end token, so that an answer takes seconds."""
+    """Let the model go on past its end token: on `endless_page`, until the test stops it."""
 
     def lengthen(route):
         request = route.request.post_data_json
-        request |= {"ignore_eos": True, "max_tokens": LONG_ANSWER_TOKENS}
+        request |= {"ignore_eos": True, "max_tokens": ENDLESS["max_tokens"]}
         route.continue_(post_data=json.dumps(request))
 
     page.route(CHAT, lengthen)

@@ -9,11 +9,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.server.serving import PATIENCE_SECONDS, ServerProcess
+
 PROGRAMS = ("chromium-headless-shell", "chromium", "google-chrome")
 HERE = Path(__file__).resolve().parent
 SCRIPTS = (HERE / "measures.js", HERE / "requests.js")
 DESKTOP = {"width": 1280, "height": 800}
-PATIENCE_MS = 20_000
+PATIENCE_MS = 1000 * PATIENCE_SECONDS
 ALWAYS_THE_SAME_ANSWERS = """localStorage["glm.settings"] ??= '{"temperature": "0"}'"""
 
 
@@ -32,6 +34,7 @@ def browser() -> Iterator:
         "playwright.sync_api", reason="Playwright is not installed (tools/develop --with browser)"
     )
     program = chromium()
+    playwright.expect.set_options(timeout=PATIENCE_MS)
     with playwright.sync_playwright() as driver:
         started = driver.chromium.launch(executable_path=program)
         yield started
@@ -84,5 +87,21 @@ def visit(browser) -> Iterator[Callable]:
 def page(visit, server) -> Iterator:
     """The page of the session's server; at the end its console is empty."""
     opened, watch = visit(server)
+    yield opened
+    assert watch.said == []
+
+
+@pytest.fixture(scope="package")
+def endless_server(tmp_path_factory, endless_model) -> Iterator[ServerProcess]:
+    """A server whose answers last until they are stopped."""
+    running = ServerProcess(tmp_path_factory.mktemp("page"), *endless_model)
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture
+def endless_page(visit, endless_server) -> Iterator:
+    """The page of that server; at the end its console is empty."""
+    opened, watch = visit(endless_server)
     yield opened
     assert watch.said == []

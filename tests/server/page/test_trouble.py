@@ -14,10 +14,10 @@ FRANCE = "What is the capital of France?"
 
 
 @pytest.fixture
-def keyed(start_server, tmp_path):
+def keyed(start_server, tmp_path, endless_model):
     keys = tmp_path / "keys"
     keys.write_text(f"{KEY}\n")
-    return start_server("--api-key-file", keys)
+    return start_server(*endless_model, "--api-key-file", keys)
 
 
 def enter_key(page, key):
