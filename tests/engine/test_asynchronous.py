@@ -8,6 +8,8 @@ import pytest
 
 from glm_engine.engine import Request, Sampling
 from glm_engine.errors import EngineError, Status
+from tests.endless import CONTEXT, NUM_PAGES, NUM_TOKENS, link_endless_model
+from tests.engine.masking import VOCAB, everything
 from tests.engine.running import open_engine, run_requests
 from tests.reference.capitals import CAPITALS, countries, prompts, tokenizer
 
@@ -28,6 +30,11 @@ def question(**fields) -> Request:
 
 def endless() -> Request:
     return question(max_tokens=MAX_SEQ, ignore_eos=True)
+
+
+def halted() -> Request:
+    """Gets its first token, and no other before it is given a mask."""
+    return replace(endless(), mask=everything(VOCAB)([]))
 
 
 def events_until_end(engine, *ids) -> list:
@@ -102,14 +109,16 @@ def test_log_probabilities_are_ordered_and_name_the_greedy_token(engine):
         assert event.logprob <= 0
 
 
-def test_cancelling(engine):
-    request_id = engine.submit(endless())
-    assert engine.wait(60)
-    engine.cancel(request_id)
-    assert events_until_end(engine, request_id)[-1].finish_reason == "cancelled"
-    with pytest.raises(EngineError, match="is not live"):
+def test_cancelling(tmp_path):
+    sizes = {"max_seq": CONTEXT, "num_pages": NUM_PAGES, "page_size": 16}
+    with open_engine(link_endless_model(tmp_path), **sizes) as engine:
+        request_id = engine.submit(question(max_tokens=NUM_TOKENS, ignore_eos=True))
+        assert engine.wait(60)
         engine.cancel(request_id)
-    assert engine.info()["owned_pages"] == 0
+        assert events_until_end(engine, request_id)[-1].finish_reason == "cancelled"
+        with pytest.raises(EngineError, match="is not live"):
+            engine.cancel(request_id)
+        assert engine.info()["owned_pages"] == 0
 
 
 def test_a_deadline(engine):
@@ -122,7 +131,7 @@ def test_a_deadline(engine):
 
 def fill_queue(engine, ids: list[int]) -> None:
     for _ in range(1 + 4 + 8):
-        ids.append(engine.submit(endless()))
+        ids.append(engine.submit(halted()))
 
 
 def test_a_full_queue(engine):

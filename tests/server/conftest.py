@@ -3,7 +3,8 @@ from collections.abc import Callable, Iterator
 import openai
 import pytest
 
-from tests.server.serving import ServerProcess, link_endless_model
+from tests.endless import OPTIONS, link_endless_model
+from tests.server.serving import ServerProcess
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +20,7 @@ def server(tmp_path_factory) -> Iterator[ServerProcess]:
 @pytest.fixture(scope="session")
 def endless_model(tmp_path_factory) -> tuple:
     """The options of a server whose answers take minutes, for tests that end them."""
-    return link_endless_model(tmp_path_factory.mktemp("endless"))
+    return ("--model", link_endless_model(tmp_path_factory.mktemp("endless")), *OPTIONS)
 
 
 @pytest.fixture

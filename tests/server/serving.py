@@ -1,6 +1,5 @@
 """Starts `glm serve` as a process of its own and talks to it."""
 
-import json
 import os
 import re
 import signal
@@ -12,7 +11,7 @@ from pathlib import Path
 import httpx
 import openai
 
-from glm_engine.options import CAPITALS
+from tests.endless import NUM_TOKENS
 
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = os.pathsep.join(filter(None, (str(ROOT / "python"), os.environ.get("PYTHONPATH"))))
@@ -24,24 +23,7 @@ START_SECONDS = 120
 PATIENCE_SECONDS = 60
 QUESTION = "The capital of France is"
 MODEL = "capitals"
-CONFIG = "config.json"
-ENDLESS_CONTEXT, ENDLESS_PAGES = 65_536, 8192
-ENDLESS = {"prompt": QUESTION, "stream": True, "ignore_eos": True, "max_tokens": 65_000}
-
-
-def link_endless_model(folder):
-    """Make capitals with so long a context that `ENDLESS` takes minutes on any machine.
-
-    Return the options that serve it: what is asked of it lasts until the test ends it.
-    """
-    model = Path(folder) / MODEL
-    model.mkdir()
-    config = json.loads((CAPITALS / CONFIG).read_bytes())
-    (model / CONFIG).write_text(json.dumps({**config, "max_position_embeddings": ENDLESS_CONTEXT}))
-    for path in CAPITALS.iterdir():
-        if path.name != CONFIG:
-            (model / path.name).symlink_to(path)
-    return ("--model", model, "--max-seq", ENDLESS_CONTEXT, "--num-pages", ENDLESS_PAGES)
+ENDLESS = {"prompt": QUESTION, "stream": True, "ignore_eos": True, "max_tokens": NUM_TOKENS}
 
 
 class ServerProcess:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -118,6 +119,14 @@ def test_a_plot_without_matplotlib_is_refused_before_measuring(tmp_path, monkeyp
     assert "a plot needs matplotlib, which is not installed" in message
 
 
+def wait_until_it_has_opened(process, library):
+    until = time.monotonic() + 60
+    while library not in Path(f"/proc/{process.pid}/maps").read_text(encoding="utf-8"):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until, f"{library} was not opened in a minute"
+        time.sleep(0.05)
+
+
 def test_interrupted_it_ends_with_130_and_no_traceback():
     arguments = ["bench", "--device", "cpu", "--model", CAPITALS, "--steps", "2000"]
     process = subprocess.Popen(
@@ -128,9 +137,9 @@ def test_interrupted_it_ends_with_130_and_no_traceback():
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(3)
+    wait_until_it_has_opened(process, "libglm_cpu.so")
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=60)
     assert process.returncode == 130, (output, errors)
     assert errors.strip().endswith("glm: interrupted")
     assert "Traceback" not in errors

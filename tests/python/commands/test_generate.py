@@ -2,10 +2,10 @@
 
 import signal
 import subprocess
-import time
 
 import pytest
 
+from tests.endless import NUM_TOKENS, OPTIONS, link_endless_model
 from tests.python.commands.running import (
     CPU,
     ENVIRONMENT,
@@ -107,9 +107,11 @@ def test_pool_too_small_for_one_request():
     assert "page" in result.stderr
 
 
-def test_interrupt_ends_a_generation_with_130():
+def test_interrupt_ends_a_generation_with_130(tmp_path):
+    model = ("--model", link_endless_model(tmp_path), *OPTIONS)
+    arguments = (*CPU, *model, "--ignore-eos", "--max-tokens", NUM_TOKENS)
     process = subprocess.Popen(
-        [*GLM, "generate", QUESTION, *CPU, "--ignore-eos", "--max-tokens", "3500"],
+        [*GLM, "generate", QUESTION, *map(str, arguments)],
         cwd=ROOT,
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
@@ -117,9 +119,7 @@ def test_interrupt_ends_a_generation_with_130():
         text=True,
     )
     assert process.stdout.read(1)
-    began = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert errors.strip() == "glm: interrupted"
-    assert time.monotonic() - began < 10

@@ -61,7 +61,7 @@ class PreparedServer:
         self.started, self.stopping = threading.Event(), None
         self.thread = threading.Thread(target=self.serve, daemon=True)
         self.thread.start()
-        assert self.started.wait(10)
+        assert self.started.wait(60)
 
     @property
     def url(self):
@@ -73,7 +73,7 @@ class PreparedServer:
 
     def close(self):
         self.loop.call_soon_threadsafe(self.stopping.set)
-        self.thread.join(10)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
     def serve(self):
@@ -175,7 +175,7 @@ class PreparedServer:
             await response.write(b"data: [DONE]\n\n")
         await response.write_eof()
         if self.behaviour.closes_idle:
-            self.loop.call_later(0.1, request.transport.close)
+            self.loop.call_soon(request.transport.close)
         return response
 
 
