@@ -9,15 +9,13 @@ import pytest
 
 from glm_engine.dialogue import Opening
 from glm_engine.errors import BadInputError, EngineError, Status
-from glm_engine.grammar import Grammar
 from glm_engine.requests import Request
 from glm_engine.server.bridge import EngineBridge, Inbox
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Choice
 from glm_engine.server.guides import Guide, Guides, Wave
-from tests.python.grammar.walks import ENDING_IDS, VOCAB_SIZE, ids_of, tokenizer
+from tests.python.grammar.walks import compiler_of_capitals, ids_of, tokenizer
 
-MODEL = SimpleNamespace(ending_ids=frozenset(ENDING_IDS), template=None)
 SECONDS = 60
 
 
@@ -47,9 +45,16 @@ def engine():
     return RecordedEngine()
 
 
+@pytest.fixture(scope="module")
+def compiler():
+    found = compiler_of_capitals()
+    yield found
+    found.close()
+
+
 @pytest.fixture
 def guides(engine):
-    found = Guides(engine, tokenizer(), VOCAB_SIZE, MODEL)
+    found = Guides(engine)
     yield found
     found.close()
 
@@ -62,10 +67,9 @@ def choice_of(guide):
 
 async def advanced(guides, choice, token_id):
     """The error that taking a token ended in, None where it gave the next mask."""
-    refused = []
+    refused, num_masks = [], len(guides.engine.masks)
     guides.advance({choice: token_id}, lambda *reason: refused.append(reason))
     until = asyncio.get_running_loop().time() + SECONDS
-    num_masks = len(guides.engine.masks)
     while not refused and len(guides.engine.masks) == num_masks:
         assert asyncio.get_running_loop().time() < until
         await asyncio.sleep(0.001)
@@ -73,7 +77,7 @@ async def advanced(guides, choice, token_id):
     return refused[0][1] if refused else None
 
 
-def test_the_first_mask_is_computed_off_the_loop(guides):
+def test_the_first_mask_is_computed_off_the_loop(compiler, guides):
     threads = []
 
     class Watched:
@@ -85,7 +89,7 @@ def test_the_first_mask_is_computed_off_the_loop(guides):
             return self.matcher.mask()
 
     async def run():
-        grammar = await guides.compiled("guided_regex", "regex", "Paris")
+        grammar = compiler.regex("Paris")
         watched = SimpleNamespace(start=lambda opening: Watched(grammar.start(opening)))
         choices = [Choice(at, Request([1]), None, None, frozenset()) for at in range(3)]
         await guides.guide(choices, watched)
@@ -98,9 +102,9 @@ def test_the_first_mask_is_computed_off_the_loop(guides):
     assert threads[0] is not threading.main_thread()
 
 
-def test_masks_come_in_the_order_of_the_tokens(engine, guides):
+def test_masks_come_in_the_order_of_the_tokens(compiler, engine, guides):
     async def run():
-        grammar = await guides.compiled("guided_regex", "regex", "Paris( is)? big")
+        grammar = compiler.regex("Paris( is)? big")
         choice, alone = choice_of(Guide(grammar.start())), grammar.start()
         assert numpy.array_equal(choice.guide.matcher.mask(), alone.mask())
         for number, token in enumerate(ids_of("Paris is big")):
@@ -114,9 +118,9 @@ def test_masks_come_in_the_order_of_the_tokens(engine, guides):
     assert threading.current_thread() not in engine.threads
 
 
-def test_while_a_thought_is_open_it_may_not_end_the_turn(engine, guides):
+def test_while_a_thought_is_open_it_may_not_end_the_turn(compiler, engine, guides):
     async def run():
-        grammar = await guides.compiled("response_format", "json_object")
+        grammar = compiler.json_object()
         alone = grammar.start(Opening.THOUGHT)
         choice = choice_of(Guide(grammar.start(Opening.THOUGHT)))
         await advanced(guides, choice, ids_of("Hm")[0])
@@ -127,9 +131,9 @@ def test_while_a_thought_is_open_it_may_not_end_the_turn(engine, guides):
     asyncio.run(run())
 
 
-def test_a_token_outside_the_grammar_is_reported(guides):
+def test_a_token_outside_the_grammar_is_reported(compiler, guides):
     async def run():
-        grammar = await guides.compiled("guided_choice", "choice", ["Paris"])
+        grammar = compiler.choice(["Paris"])
         error = await advanced(guides, choice_of(Guide(grammar.start())), ids_of("Rome")[0])
         assert isinstance(error, BadInputError)
 
@@ -205,54 +209,3 @@ def test_a_choice_without_its_mask_ends_and_leaves_the_engine(
         assert "secret" not in caught.value.detail
 
     asyncio.run(run())
-
-
-def test_a_checkpoint_that_no_grammar_can_use_refuses_each_request(engine):
-    endless = SimpleNamespace(ending_ids=frozenset(), template=None)
-    guides = Guides(engine, tokenizer(), VOCAB_SIZE, endless)
-
-    async def run():
-        for _ in range(2):
-            with pytest.raises(ApiError, match="names no token that ends a text") as caught:
-                await guides.compiled("response_format", "json_object")
-            assert (caught.value.status_code, caught.value.param) == (400, "response_format")
-
-    asyncio.run(run())
-    guides.close()
-
-
-def asked_at_once(guides, pattern, count):
-    """What so many get who ask for the grammar of a regular expression at the same time."""
-
-    async def run():
-        asked = [guides.compiled("guided_regex", "regex", pattern) for _ in range(count)]
-        return await asyncio.gather(*asked, return_exceptions=True)
-
-    return asyncio.run(run())
-
-
-def test_however_many_ask_for_one_new_grammar_all_get_it(guides):
-    most = guides.compiler.result().limits.num_sharing
-    found = asked_at_once(guides, "(ab)+", 3 * most)
-    assert {type(one) for one in found} == {Grammar}
-    assert len(set(map(id, found))) == 1
-    assert not guides.compiling
-
-
-def test_all_who_ask_for_a_wrong_grammar_hear_what_is_wrong(guides):
-    found = asked_at_once(guides, "(ab", 3)
-    assert [(one.status_code, one.param) for one in found] == [(400, "guided_regex")] * 3
-    assert not guides.compiling
-
-
-def test_who_gives_up_waiting_takes_the_grammar_from_nobody(guides):
-    async def run():
-        first, second = (
-            asyncio.create_task(guides.compiled("guided_regex", "regex", "(ba)+")) for _ in range(2)
-        )
-        while not guides.compiling:
-            await asyncio.sleep(0)
-        first.cancel()
-        return await second
-
-    assert isinstance(asyncio.run(run()), Grammar)

@@ -1,13 +1,15 @@
-"""Grammars made to keep the compiler busy: how many may wait, and who does not wait for them."""
+"""Grammars made to keep the compiler busy: how many may wait, who does not wait for them, and
+what is left once their clients have gone."""
 
 import pytest
 
-from glm_engine.grammar import Limits
+from glm_engine.server.settings import Settings
 from tests.server.serving import QUESTION
-from tests.server.test_drain import start_compiling
+from tests.server.test_drain import CHAT, start_compiling
 
 COMPLETIONS = "/v1/completions"
-LIMITS = Limits()
+MOST_WAITING = Settings().max_grammars_waiting
+REFUSED = '"status":429'
 
 
 @pytest.fixture
@@ -26,8 +28,10 @@ def asked_with(server, pattern):
 
 def fill_the_line(server, hostile):
     """Let more costly grammars wait than may, and return when a further one is refused."""
-    for _ in range(LIMITS.num_waiting):
+    num_refused = server.log().count(REFUSED)
+    for _ in range(MOST_WAITING + 1):
         hostile.append(start_compiling(server, len(hostile)))
+    server.wait_for_log(REFUSED, num_refused + 1)
     while (refused := asked_with(server, f"another {len(hostile)}")).status_code != 429:
         hostile.append(start_compiling(server, len(hostile)))
     return refused
@@ -44,3 +48,9 @@ def test_hostile_grammars_hold_up_neither_known_ones_nor_other_requests(
     assert asked_with(server, "Par(is|ade)").status_code == 200
     assert server.http.post(COMPLETIONS, json={"prompt": QUESTION}).status_code == 200
     assert fill_the_line(server, hostile).status_code == 429
+    for one in hostile:
+        one.close()
+    server.wait_for_log(f'"endpoint":"{CHAT}"', len(hostile))
+    assert '"status":499' in server.log()
+    assert server.metric("glm_requests_inside") == 0
+    assert asked_with(server, "Paris|more").status_code == 200

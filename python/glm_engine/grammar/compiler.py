@@ -1,8 +1,6 @@
-"""Schemas, regular expressions, choices and tools to grammars, each compiled once."""
+"""Schemas, regular expressions, choices and tools to grammars."""
 
-import threading
-from collections import OrderedDict
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,7 +10,7 @@ from glm_engine.grammar.calls import CallRules, tools_of
 from glm_engine.grammar.lark import alternatives, checked_text
 from glm_engine.grammar.limits import PARSER_LIMITS, Limits, first_line
 from glm_engine.grammar.matcher import Matcher
-from glm_engine.grammar.proof import BusyProofError, CostlyGrammarError, Proof
+from glm_engine.grammar.proof import CostlyGrammarError, Proof
 from glm_engine.grammar.schemas import ProblemFinder, check_schema, prepared
 from glm_engine.grammar.vocabulary import Vocabulary
 
@@ -34,10 +32,24 @@ class Grammar:
         return Matcher(self.vocabulary, self.state.deep_copy(), opening)
 
 
-class GrammarCompiler:
-    """Makes grammars for one checkpoint. Every method may be called from any thread.
+@dataclass(frozen=True)
+class Draft:
+    """A grammar as llguidance reads it, to be compiled; equal texts make equal grammars.
 
-    `pool` is there for a caller that must not wait. spelling: a `CallSpelling`, needed for
+    explain: turns the problem that llguidance states into a line that names its place.
+    parts: drafts that must make grammars by themselves, too.
+    """
+
+    name: str
+    text: str
+    explain: Callable
+    parts: tuple = ()
+
+
+class GrammarCompiler:
+    """Drafts grammars for one checkpoint, which costs little, and compiles them.
+
+    Every method may be called from any thread. spelling: a `CallSpelling`, needed for
     `tool_calls` alone.
     """
 
@@ -48,50 +60,64 @@ class GrammarCompiler:
         self.vocabulary = Vocabulary(tokenizer, vocab_size, ending_ids)
         self.spelling = spelling
         self.parser_limits = LLParserLimits(**PARSER_LIMITS)
-        self.pool = ThreadPoolExecutor(self.limits.num_threads, "grammar")
         self.proof = Proof(self.limits)
-        self.sharers = threading.BoundedSemaphore(self.limits.num_sharing)
-        self.lock = threading.Lock()
-        self.grammars = OrderedDict()
 
     def close(self):
-        """Give up what is being compiled, and end the threads and the process."""
-        self.proof.give_up()
-        self.pool.shutdown(cancel_futures=True)
-        self.proof.stop()
+        """Give up what is being compiled, and end the process."""
+        self.proof.close()
+
+    def compile(self, draft):
+        """Return the grammar of a draft: one at a time, each for seconds at most."""
+        from llguidance import LLMatcher
+
+        for part in draft.parts:
+            self.compile(part)
+        try:
+            if problem := self.proof.problem_of(draft.text):
+                raise BadInputError(draft.explain(problem))
+        except CostlyGrammarError as error:
+            raise BadInputError(f"{draft.name}: {error}") from error
+        state = LLMatcher(
+            self.vocabulary.tokens, draft.text, log_level=0, limits=self.parser_limits
+        )
+        if state.is_error():
+            raise BadInputError(f"{draft.name}: {first_line(state.get_error())}")
+        if not Matcher(self.vocabulary, state).mask().any():
+            raise BadInputError(f"{draft.name}: no token of this model can begin it")
+        return Grammar(self.vocabulary, state)
 
     def json_schema(self, schema, strict=True, name="schema"):
-        """Return the grammar of the documents of a schema.
+        """Draft the documents of a schema.
 
         Not strict: what llguidance cannot enforce of it is left out, else that is an error.
         """
         check_schema(name, schema, self.limits)
         text = schema_grammar(prepared(schema, strict))
-        return self.compiled(name, text, partial(self.schema_problem, name, schema, strict))
+        return Draft(name, text, partial(self.schema_problem, name, schema, strict))
 
     def json_object(self):
-        """Return the grammar of any JSON object."""
+        """Draft any JSON object."""
         return self.json_schema(ANY_OBJECT)
 
     def regex(self, pattern, name="regex"):
-        """Return the grammar of the texts that a regular expression matches as a whole."""
+        """Draft the texts that a regular expression matches as a whole."""
         from llguidance import LLMatcher
 
         self.check_size(name, checked_text(name, pattern))
-        return self.compiled(name, LLMatcher.grammar_from_regex(pattern), partial(describe, name))
+        return Draft(name, LLMatcher.grammar_from_regex(pattern), partial(describe, name))
 
     def choice(self, texts, name="choice"):
-        """Return the grammar of a list of texts."""
+        """Draft a list of texts."""
         if not isinstance(texts, list) or not texts:
             raise BadInputError(f"{name}: expected a list of at least one text")
         for at, text in enumerate(texts):
             checked_text(f"{name}[{at}]", text)
         grammar = f"start: CHOICE\nCHOICE: {alternatives(texts)}\n"
         self.check_size(name, grammar)
-        return self.compiled(name, grammar, partial(describe, name))
+        return Draft(name, grammar, partial(describe, name))
 
     def tool_calls(self, tools, name=None, at_least=1, at_most=None):
-        """Return the grammar of calls of the tools, or of the one that is named.
+        """Draft calls of the tools, or of the one that is named.
 
         at_least: 0 lets any text come, before calls or without one.
         tools: the OpenAI list, `{"type": "function", "function": {"name", "parameters"}}`.
@@ -99,14 +125,14 @@ class GrammarCompiler:
         chosen = tools_of(tools, name, self.limits)
         text = self.call_rules().text(chosen, at_least, at_most)
         self.check_size("tools", text)
-        return self.compiled("tools", text, partial(self.tools_problem, chosen))
+        return Draft("tools", text, partial(self.tools_problem, chosen))
 
     def calls_or_document(self, tools, schema, strict=True, name="schema", at_most=None):
-        """Return the grammar of either calls of the tools or one document of a schema."""
-        self.json_schema(schema, strict, name)
+        """Draft either calls of the tools or one document of a schema."""
+        document = self.json_schema(schema, strict, name)
         chosen = tools_of(tools, None, self.limits)
         text = self.call_rules().text(chosen, 1, at_most, prepared(schema, strict))
-        return self.compiled("tools", text, partial(self.tools_problem, chosen))
+        return Draft("tools", text, partial(self.tools_problem, chosen), (document,))
 
     def call_rules(self):
         if self.spelling is None:
@@ -117,59 +143,6 @@ class GrammarCompiler:
         size = len(text.encode("utf-8"))
         if size > self.limits.max_bytes:
             raise BadInputError(f"{name}: {size} bytes; at most {self.limits.max_bytes} are taken")
-
-    def compiled(self, name, text, explain):
-        """Return the grammar of a text, which is compiled once however many ask at a time.
-
-        explain: turns the problem that llguidance states into a line that names its place.
-        """
-        with self.lock:
-            known = self.grammars.get(text)
-            found = self.grammars.setdefault(text, known or Future())
-            self.grammars.move_to_end(text)
-            while len(self.grammars) > self.limits.num_cached:
-                self.grammars.popitem(last=False)
-        if known is None:
-            self.fulfil(found, name, text, explain)
-        elif not found.done():
-            self.wait_for(found)
-        return found.result()
-
-    def wait_for(self, found):
-        """Wait while somebody else compiles; too many may not, lest they take all threads."""
-        if not self.sharers.acquire(blocking=False):
-            raise BusyProofError(f"{self.limits.num_sharing} wait for grammars of others")
-        try:
-            wait([found])
-        finally:
-            self.sharers.release()
-
-    def fulfil(self, found, name, text, explain):
-        """Compile a text for all who wait for it; a failure is not kept for later ones."""
-        try:
-            found.set_result(self.compile(name, text, explain))
-        except BaseException as error:
-            with self.lock:
-                if self.grammars.get(text) is found:
-                    del self.grammars[text]
-            found.set_exception(error)
-
-    def compile(self, name, text, explain):
-        from llguidance import LLMatcher
-
-        try:
-            problem = self.proof.problem_of(text)
-            explained = explain(problem) if problem else ""
-        except CostlyGrammarError as error:
-            raise BadInputError(f"{name}: {error}") from error
-        if explained:
-            raise BadInputError(explained)
-        state = LLMatcher(self.vocabulary.tokens, text, log_level=0, limits=self.parser_limits)
-        if state.is_error():
-            raise BadInputError(f"{name}: {first_line(state.get_error())}")
-        if not Matcher(self.vocabulary, state).mask().any():
-            raise BadInputError(f"{name}: no token of this model can begin it")
-        return Grammar(self.vocabulary, state)
 
     def schema_problem(self, name, schema, strict, problem):
         def problem_of(part):

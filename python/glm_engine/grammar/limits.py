@@ -15,10 +15,6 @@ class Limits:
     seconds: float = 5.0
     patience_seconds: float = 30.0
     memory_bytes: int = 1 << 30
-    num_cached: int = 128
-    num_waiting: int = 8
-    num_sharing: int = 48
-    num_threads: int = 58
 
 
 PARSER_LIMITS = {

@@ -7,7 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
-from glm_engine.errors import BadInputError, GlmError
+from glm_engine.errors import BadInputError
 from glm_engine.grammar.limits import PARSER_LIMITS
 
 PROVER = Path(__file__).with_name("prover.py")
@@ -17,38 +17,25 @@ class CostlyGrammarError(BadInputError):
     """A grammar whose compilation was given up."""
 
 
-class BusyProofError(GlmError):
-    """Too many grammars wait for their turn."""
-
-
 class Proof:
     """One such process, started when it is first asked; one question at a time."""
 
     def __init__(self, limits):
         self.limits = limits
         self.lock = threading.Lock()
-        self.places = threading.BoundedSemaphore(limits.num_waiting)
         self.process = None
-        self.is_given_up = False
+        self.is_closed = False
 
     def problem_of(self, grammar):
         """Return why a grammar does not compile, "" if it does.
 
-        CostlyGrammarError where it will not say; BusyProofError where too many others wait.
+        CostlyGrammarError where it will not say.
         """
-        if not self.places.acquire(blocking=False):
-            raise BusyProofError(f"{self.limits.num_waiting} grammars are being compiled")
-        try:
-            return self.answer_to(grammar)
-        finally:
-            self.places.release()
-
-    def answer_to(self, grammar):
         with self.lock:
-            if self.process is None or self.process.poll() is not None:
+            if not self.is_closed and (self.process is None or self.process.poll() is not None):
                 self.stop()
                 self.start()
-            if self.is_given_up:
+            if self.is_closed:
                 raise CostlyGrammarError("the compiler of grammars has ended")
             answer = self.ask(grammar)
             if not answer:
@@ -82,11 +69,13 @@ class Proof:
         ready, _, _ = select.select([self.process.stdout], [], [], self.limits.patience_seconds)
         return self.process.stdout.readline() if ready else b""
 
-    def give_up(self):
+    def close(self):
         """Let the question that is asked, and all later ones, end without an answer."""
-        self.is_given_up = True
+        self.is_closed = True
         if process := self.process:
             process.kill()
+        with self.lock:
+            self.stop()
 
     def stop(self):
         if self.process is not None:

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from glm_engine.server.errors import ApiError
+from glm_engine.server.connection import wait_for_disconnect
+from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError
 
 ALWAYS_OPEN = ("/health", "/readyz", "/metrics", "/gauges", "/page/", "/openapi.json")
 
@@ -71,6 +72,17 @@ class Gate:
         self.num_working -= receive.is_working
         if not self.inside:
             self.is_empty.set()
+
+    async def wait(self, future):
+        """Wait for a future, which others may wait for, unless this request's client goes."""
+        _, receive = self.inside[asyncio.current_task()]
+        going = asyncio.get_running_loop().create_task(wait_for_disconnect(receive))
+        try:
+            await asyncio.wait((future, going), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            going.cancel()
+        if not future.done():
+            raise ApiError(CLIENT_CLOSED_REQUEST, "the client went before its answer")
 
     def refuse_half_sent(self):
         """Cancel the requests whose body is still on its way; their answer is 503."""

@@ -26,6 +26,11 @@ def abort_of(scope):
     return scope.get("extensions", {}).get(ABORT, lambda: None)
 
 
+async def wait_for_disconnect(receive):
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 class Connection(HttpToolsProtocol):
     """A connection whose headers must come within a time and a size.
 

@@ -1,4 +1,4 @@
-"""Answers that follow a grammar: compiled, and masked token by token, off the event loop."""
+"""Answers that follow a grammar: masked token by token, off the event loop."""
 
 import asyncio
 import threading
@@ -7,14 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 from glm_engine.dialogue import Opening
-from glm_engine.errors import BadInputError, EngineError, Status
-from glm_engine.grammar import CallSpelling, GrammarCompiler
-from glm_engine.grammar.proof import BusyProofError
-from glm_engine.server.errors import ApiError
+from glm_engine.errors import EngineError, Status
 
 NUM_THREADS = 2
 LEAST_TOGETHER = 8
-RETRY = {"retry-after": "5"}
 
 
 class Guide:
@@ -77,45 +73,14 @@ def has_ended(error):
 
 
 class Guides:
-    """The compiler of grammars, which is made in the background, and the threads of the masks."""
+    """The threads in which masks are computed."""
 
-    def __init__(self, engine, tokenizer, vocab_size, model):
+    def __init__(self, engine):
         self.engine = engine
         self.pool = ThreadPoolExecutor(NUM_THREADS, "glm-masks")
-        self.compiler = self.pool.submit(make_compiler, tokenizer, vocab_size, model)
-        self.compiling = {}
 
     def close(self):
         self.pool.shutdown(cancel_futures=True)
-        if not self.compiler.cancelled() and self.compiler.exception() is None:
-            self.compiler.result().close()
-
-    async def compiled(self, param, method, *arguments, **options):
-        """Return the grammar that a method of the compiler makes; ApiError names `param`."""
-        try:
-            compiler = await asyncio.wrap_future(self.compiler)
-            make = partial(getattr(compiler, method), *arguments, **options)
-            return await asyncio.shield(self.compiled_once(compiler, make))
-        except BadInputError as error:
-            raise ApiError(400, str(error), param, "invalid_grammar") from error
-        except BusyProofError as error:
-            raise ApiError(429, str(error), param, "grammars_full", RETRY) from error
-
-    def compiled_once(self, compiler, make):
-        """Return the future of a grammar, one for all who ask for it while it is made."""
-        key = repr(make)
-        future = self.compiling.get(key)
-        if future is None:
-            future = asyncio.get_running_loop().run_in_executor(compiler.pool, make)
-            self.compiling[key] = future
-            future.add_done_callback(partial(self.has_compiled, key))
-        return future
-
-    def has_compiled(self, key, future):
-        """Forget a future; its error is of no matter where nobody waits any more."""
-        del self.compiling[key]
-        if not future.cancelled():
-            future.exception()
 
     async def guide(self, choices, grammar, opening=Opening.ANSWER):
         """Let choices follow a grammar, after the thought that they may open with."""
@@ -131,20 +96,6 @@ class Guides:
         wave = Wave(self.engine, tokens, partial(loop.call_soon_threadsafe, refuse))
         for part in wave.parts:
             self.pool.submit(wave.advance, part)
-
-
-def make_compiler(tokenizer, vocab_size, model):
-    return GrammarCompiler(tokenizer, vocab_size, model.ending_ids, spelling_of(model.template))
-
-
-def spelling_of(template):
-    """Return how the template spells tool calls; None where there is none or it spells none."""
-    if template is None:
-        return None
-    try:
-        return CallSpelling.of_template(template)
-    except BadInputError:
-        return None
 
 
 def guide_choices(choices, grammar, opening):

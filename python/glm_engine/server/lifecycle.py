@@ -85,6 +85,7 @@ class Server(uvicorn.Server):
         self.care.cancel()
         self.service.bridge.close()
         self.service.encoder.close()
+        self.service.grammars.close()
         self.service.guides.close()
 
     @contextlib.contextmanager

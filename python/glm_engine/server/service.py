@@ -1,6 +1,7 @@
 """What all endpoints share: engine, tokenizer, limits, counts."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 from glm_engine.chat import ChatTemplate
@@ -8,6 +9,7 @@ from glm_engine.detokenizer import IncrementalDetokenizer
 from glm_engine.errors import BadInputError
 from glm_engine.server.admission import Gate
 from glm_engine.server.bridge import EngineBridge
+from glm_engine.server.grammars import Grammars, make_compiler
 from glm_engine.server.guides import Guides
 from glm_engine.server.metrics import Metrics, MetricsPage
 from glm_engine.server.prompts import PromptEncoder
@@ -33,12 +35,14 @@ class Service:
         self.ending_ids = model.ending_ids
         self.defaults = model.defaults
         self.keys = keys
-        self.guides = Guides(engine, tokenizer, self.vocab_size, model)
+        self.guides = Guides(engine)
         self.bridge = EngineBridge(engine, self.guides)
         self.encoder = PromptEncoder(tokenizer, self.max_seq, settings)
         self.metrics = Metrics()
         self.metrics_page = MetricsPage(self)
         self.gate = Gate(info["max_batch"] + self.max_queue, settings)
+        make = partial(make_compiler, tokenizer, self.vocab_size, model)
+        self.grammars = Grammars(settings, self.gate, make)
         self.streams = set()
         self.jobs = set()
 

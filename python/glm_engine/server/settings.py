@@ -33,4 +33,6 @@ class Settings:
     inline_characters: int = 512
     long_characters: int = 65_536
     tokenizer_threads: int = 2
+    max_grammars_waiting: int = 8
+    max_grammars_kept: int = 128
     log_level: str = "info"

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import structlog
 from starlette.responses import Response
 
-from glm_engine.server.connection import abort_of
+from glm_engine.server.connection import abort_of, wait_for_disconnect
 from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError, body_of, of_unexpected
 from glm_engine.server.generation import DisconnectedError
 
@@ -33,11 +33,6 @@ async def watched(job, receive):
     finally:
         watch.cancel()
         job.cancel()
-
-
-async def wait_for_disconnect(receive):
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 class JobResponse(Response):

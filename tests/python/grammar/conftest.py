@@ -2,12 +2,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from glm_engine.grammar import GrammarCompiler
-from tests.python.grammar.walks import compiler_of_capitals
+from tests.python.grammar.walks import EagerCompiler, compiler_of_capitals
 
 
 @pytest.fixture(scope="session")
-def compiler() -> Iterator[GrammarCompiler]:
+def compiler() -> Iterator[EagerCompiler]:
     found = compiler_of_capitals()
     yield found
     found.close()

@@ -16,6 +16,7 @@ from glm_engine.options import CAPITALS
 from tests.python.grammar.walks import (
     ENDING_IDS,
     VOCAB_SIZE,
+    EagerCompiler,
     random_text,
     spelling,
     takes,
@@ -61,7 +62,9 @@ SETTINGS = settings(
 
 @pytest.fixture(scope="module", params=SPELLINGS)
 def spelled(request):
-    found = GrammarCompiler(tokenizer(), VOCAB_SIZE, ENDING_IDS, SPELLINGS[request.param])
+    found = EagerCompiler(
+        GrammarCompiler(tokenizer(), VOCAB_SIZE, ENDING_IDS, SPELLINGS[request.param])
+    )
     yield found
     found.close()
 
@@ -172,6 +175,10 @@ def test_calls_or_a_document(spelled):
         assert not takes(grammar, text)
     with pytest.raises(BadInputError, match=r"^form#/items: Invalid type"):
         spelled.calls_or_document(TOOLS, {"items": {"type": "strin"}}, name="form")
+    with pytest.raises(BadInputError, match=r"^schema#/\$defs/x: no text fits it"):
+        spelled.calls_or_document(
+            TOOLS, {"$defs": {"x": {"$ref": "#/$defs/x"}}, "$ref": "#/$defs/x"}
+        )
     with pytest.raises(BadInputError, match=r"^tools\[0\]\.function\.name"):
         spelled.calls_or_document([{"function": {"name": ""}}], {})
 

@@ -5,14 +5,14 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
 
 from glm_engine.grammar import Limits
-from glm_engine.grammar.proof import BusyProofError, CostlyGrammarError, Proof
+from glm_engine.grammar.proof import CostlyGrammarError, Proof
 
 PACKAGE = Path(__file__).resolve().parents[3] / "python"
 MOST_CPU_SECONDS = 5
@@ -36,7 +36,7 @@ os.kill(os.getpid(), 9)
 def proof():
     found = Proof(Limits(seconds=1.0, memory_bytes=1 << 29))
     yield found
-    found.stop()
+    found.close()
 
 
 def test_problems_are_told_and_their_absence(proof):
@@ -71,24 +71,11 @@ def test_who_never_answers_is_ended():
     assert proof.process is None
 
 
-def test_only_so_many_wait_for_their_turn():
-    proof = Proof(Limits(num_waiting=2))
-    with ThreadPoolExecutor(3) as pool:
-        with proof.lock:
-            asked = [pool.submit(proof.problem_of, "start: /a/") for _ in range(3)]
-            [refused], pending = wait(asked, return_when=FIRST_COMPLETED)
-            with pytest.raises(BusyProofError, match="2 grammars are being compiled"):
-                refused.result()
-        assert [one.result() for one in pending] == ["", ""]
-    assert proof.problem_of("start: /a/") == ""
-    proof.stop()
-
-
-def test_giving_up_ends_the_question_that_is_asked(proof):
+def test_closing_ends_the_question_that_is_asked(proof):
     proof.problem_of("start: /a/")
     with ThreadPoolExecutor(2) as pool:
         asked = [pool.submit(proof.problem_of, COSTLY) for _ in range(2)]
-        proof.give_up()
+        proof.close()
         for one in asked:
             assert isinstance(one.exception(), CostlyGrammarError)
 

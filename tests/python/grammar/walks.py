@@ -13,6 +13,10 @@ from glm_engine.tokenizer import GlmTokenizer
 
 VOCAB_SIZE = 2048
 ENDING_IDS = (2027, 2034, 2036)
+DRAFTING = (
+    *("json_schema", "json_object", "regex", "choice"),
+    *("tool_calls", "calls_or_document"),
+)
 TAGS = (
     b"</think>",
     b"<tool_call>f</tool_call>",
@@ -32,8 +36,22 @@ def spelling() -> CallSpelling:
     return CallSpelling.of_template(ChatTemplate(CAPITALS))
 
 
-def compiler_of_capitals(vocab_size: int = VOCAB_SIZE, **limits) -> GrammarCompiler:
-    return GrammarCompiler(tokenizer(), vocab_size, ENDING_IDS, spelling(), Limits(**limits))
+class EagerCompiler:
+    """A compiler that compiles at once what it drafts."""
+
+    def __init__(self, compiler: GrammarCompiler):
+        self.compiler = compiler
+
+    def __getattr__(self, name):
+        found = getattr(self.compiler, name)
+        if name not in DRAFTING:
+            return found
+        return lambda *arguments, **options: self.compiler.compile(found(*arguments, **options))
+
+
+def compiler_of_capitals(vocab_size: int = VOCAB_SIZE, **limits) -> EagerCompiler:
+    compiler = GrammarCompiler(tokenizer(), vocab_size, ENDING_IDS, spelling(), Limits(**limits))
+    return EagerCompiler(compiler)
 
 
 def ids_of(text: str) -> list[int]:

@@ -147,6 +147,6 @@ async def compiled(service, fields, constraints):
     found = constraints[0]
     if fields.ignore_eos:
         raise ApiError(400, f"ignore_eos: {found.param} needs the end of text", "ignore_eos")
-    return await service.guides.compiled(
+    return await service.grammars.compiled(
         found.param, found.method, *found.arguments, **found.options
     )

@@ -1,0 +1,288 @@
+"""Grammars that many ask for: compiled once, a bounded line, clients that go, what is kept."""
+
+import asyncio
+import gc
+import threading
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+from glm_engine.errors import BadInputError
+from glm_engine.grammar import Draft, Grammar
+from glm_engine.server.admission import Gate
+from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError
+from glm_engine.server.grammars import Grammars, make_compiler
+from glm_engine.server.limits import BoundedReceive
+from glm_engine.server.settings import Settings
+from tests.python.grammar.walks import ENDING_IDS, VOCAB_SIZE, tokenizer
+
+SECONDS = 60
+MODEL = SimpleNamespace(ending_ids=frozenset(ENDING_IDS), template=None)
+ENDLESS = SimpleNamespace(ending_ids=frozenset(), template=None)
+
+
+class HeldCompiler:
+    """Compiles nothing before it is let go; a pattern that begins with ( is wrong."""
+
+    def __init__(self):
+        self.has_begun = threading.Event()
+        self.is_let_go = threading.Event()
+        self.texts = []
+
+    def regex(self, pattern):
+        return Draft("regex", pattern, None)
+
+    def compile(self, draft):
+        self.texts.append(draft.text)
+        self.has_begun.set()
+        assert self.is_let_go.wait(SECONDS)
+        if draft.text.startswith("("):
+            raise BadInputError(f"regex: unclosed group in {draft.text}")
+        return Grammar(None, draft.text)
+
+    def close(self):
+        self.is_let_go.set()
+
+
+@pytest.fixture
+def compiler():
+    return HeldCompiler()
+
+
+def grammars_of(make, **settings):
+    settings = Settings(**settings)
+    return Grammars(settings, Gate(1000, settings), make)
+
+
+@pytest.fixture
+def make_grammars(compiler):
+    """Make grammars of the held compiler; they are closed with the test."""
+    made = []
+
+    def make(**settings):
+        made.append(grammars_of(lambda: compiler, **settings))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+class Client:
+    """One request for a grammar, whose client may go."""
+
+    def __init__(self, grammars, pattern):
+        self.has_gone = asyncio.Event()
+        self.task = asyncio.create_task(ask(grammars, pattern, self.has_gone))
+
+
+async def ask(grammars, pattern, has_gone):
+    async def receive():
+        await has_gone.wait()
+        return {"type": "http.disconnect"}
+
+    gate = grammars.gate
+    bounded = BoundedReceive(receive, gate.settings, gate)
+    bounded.is_whole = True
+    gate.enter(None, bounded)
+    try:
+        return await grammars.compiled("guided_regex", "regex", pattern)
+    finally:
+        gate.leave()
+
+
+async def outcomes(clients):
+    """Return the grammars, or the errors, that clients got."""
+    tasks = [one.task for one in clients]
+    return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), SECONDS)
+
+
+async def wait_until(is_so):
+    async with asyncio.timeout(SECONDS):
+        while not is_so():
+            await asyncio.sleep(0.001)
+
+
+def num_waiting(grammars):
+    return sum(one.num_waiting for one in grammars.known.values())
+
+
+def statuses(errors):
+    assert {type(one) for one in errors} <= {ApiError}
+    return [one.status_code for one in errors]
+
+
+async def held(grammars, compiler, patterns):
+    """Return clients that all wait, the first for what is being compiled."""
+    clients = [Client(grammars, one) for one in patterns]
+    await wait_until(lambda: num_waiting(grammars) == len(clients))
+    await wait_until(compiler.has_begun.is_set)
+    return clients
+
+
+def test_however_many_ask_for_one_new_grammar_it_is_compiled_once(make_grammars, compiler):
+    async def run():
+        clients = await held(make_grammars(), compiler, ["a+"] * 400)
+        compiler.is_let_go.set()
+        return await outcomes(clients)
+
+    found = asyncio.run(run())
+    assert {type(one) for one in found} == {Grammar}
+    assert len(set(map(id, found))) == 1
+    assert compiler.texts == ["a+"]
+
+
+def test_all_who_ask_for_a_wrong_grammar_hear_what_is_wrong_and_it_is_not_kept(
+    make_grammars, compiler
+):
+    async def run():
+        grammars = make_grammars()
+        clients = await held(grammars, compiler, ["(a"] * 3)
+        compiler.is_let_go.set()
+        found = await outcomes(clients)
+        assert not grammars.known
+        return found + await outcomes([Client(grammars, "(a")])
+
+    found = asyncio.run(run())
+    assert statuses(found) == [400] * 4
+    assert {(one.param, one.code, one.detail) for one in found} == {
+        ("guided_regex", "invalid_grammar", "regex: unclosed group in (a")
+    }
+    assert compiler.texts == ["(a"] * 2
+
+
+def test_only_so_many_wait_and_who_asks_for_a_known_or_an_awaited_one_is_taken(
+    make_grammars, compiler
+):
+    async def run():
+        grammars = make_grammars(max_grammars_waiting=2)
+        compiler.is_let_go.set()
+        [known] = await outcomes([Client(grammars, "known")])
+        compiler.is_let_go.clear()
+        clients = await held(grammars, compiler, ["a", "b"])
+        late = [Client(grammars, one) for one in ("c", "known", "b")]
+        [refused, again] = await outcomes(late[:2])
+        assert (statuses([refused]), refused.code) == ([429], "grammars_full")
+        assert again is known
+        compiler.is_let_go.set()
+        found = await outcomes([*clients, late[2]])
+        assert [one.state for one in found] == ["a", "b", "b"]
+        return await outcomes([Client(grammars, "c")])
+
+    [found] = asyncio.run(run())
+    assert found.state == "c"
+    assert compiler.texts == ["known", "a", "b", "c"]
+
+
+@pytest.mark.parametrize("is_cut_off", [False, True])
+def test_who_goes_takes_the_grammar_from_nobody(make_grammars, compiler, is_cut_off):
+    async def run():
+        clients = await held(make_grammars(), compiler, ["a"] * 3)
+        if is_cut_off:
+            clients[0].task.cancel()
+        else:
+            clients[0].has_gone.set()
+        gone = await outcomes(clients[:1])
+        compiler.is_let_go.set()
+        return gone + await outcomes(clients[1:])
+
+    gone, *others = asyncio.run(run())
+    if is_cut_off:
+        assert isinstance(gone, asyncio.CancelledError)
+    else:
+        assert statuses([gone]) == [CLIENT_CLOSED_REQUEST]
+    assert [one.state for one in others] == ["a", "a"]
+    assert compiler.texts == ["a"]
+
+
+def test_what_nobody_waits_for_any_more_frees_its_place(make_grammars, compiler):
+    async def run():
+        grammars = make_grammars(max_grammars_waiting=2)
+        clients = await held(grammars, compiler, ["a", "b", "b"])
+        for one in clients:
+            one.has_gone.set()
+        assert statuses(await outcomes(clients)) == [CLIENT_CLOSED_REQUEST] * 3
+        assert not grammars.known
+        later = await held(grammars, compiler, ["c", "a"])
+        compiler.is_let_go.set()
+        return await outcomes(later)
+
+    assert [one.state for one in asyncio.run(run())] == ["c", "a"]
+    assert compiler.texts == ["a", "c", "a"]
+
+
+def test_those_unused_for_longest_are_forgotten(make_grammars, compiler):
+    async def run():
+        grammars = make_grammars(max_grammars_kept=2)
+        compiler.is_let_go.set()
+        for pattern in "abacab":
+            await outcomes([Client(grammars, pattern)])
+        assert list(grammars.known) == ["a", "b"]
+
+    asyncio.run(run())
+    assert compiler.texts == ["a", "b", "c", "b"]
+
+
+def test_what_fails_unexpectedly_is_told_and_not_kept(make_grammars, compiler):
+    compiler.is_let_go = None
+
+    async def run():
+        grammars = make_grammars()
+        found = await outcomes([Client(grammars, "a")])
+        assert not grammars.known
+        return found
+
+    [found] = asyncio.run(run())
+    compiler.is_let_go = threading.Event()
+    assert isinstance(found, AttributeError)
+
+
+def test_requests_leave_nothing_in_a_cycle(make_grammars, compiler):
+    async def ask_often(grammars, patterns):
+        for pattern in patterns:
+            compiler.is_let_go.clear()
+            clients = await held(grammars, compiler, [pattern, pattern, "(", "gone"])
+            clients[3].has_gone.set()
+            await outcomes(clients[3:])
+            compiler.is_let_go.set()
+            await outcomes([*clients, Client(grammars, pattern)])
+
+    async def run():
+        grammars = make_grammars()
+        await ask_often(grammars, "ab")
+        gc.collect()
+        gc.disable()
+        try:
+            await ask_often(grammars, "cdefg")
+            return gc.collect()
+        finally:
+            gc.enable()
+
+    assert asyncio.run(run()) == 0
+
+
+def test_a_grammar_of_the_checkpoint_is_compiled_off_the_loop_and_closing_ends_its_process():
+    grammars = grammars_of(partial(make_compiler, tokenizer(), VOCAB_SIZE, MODEL))
+
+    async def run():
+        return await outcomes([Client(grammars, "(ab)+"), Client(grammars, "(ab")])
+
+    found, wrong = asyncio.run(run())
+    assert found.start().mask().any()
+    assert statuses([wrong]) == [400]
+    process = grammars.compiler.result().proof.process
+    grammars.close()
+    assert process.poll() is not None
+
+
+def test_a_checkpoint_that_no_grammar_can_use_refuses_each_request():
+    grammars = grammars_of(partial(make_compiler, tokenizer(), VOCAB_SIZE, ENDLESS))
+
+    async def run():
+        return await outcomes([Client(grammars, "a"), Client(grammars, "a")])
+
+    for one in asyncio.run(run()):
+        assert (one.status_code, one.param) == (400, "guided_regex")
+        assert "names no token that ends a text" in one.detail
+    grammars.close()
