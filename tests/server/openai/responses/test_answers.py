@@ -103,6 +103,16 @@ def test_thought_text_and_calls(size):
     assert (response.status, response.incomplete_details) == ("completed", None)
 
 
+def test_a_call_in_a_namespace_has_both_names():
+    inside = [{"type": "function", "name": "up"}]
+    namespace = {"type": "namespace", "name": "look", "description": "x", "tools": inside}
+    response = both(CALL.replace("look_up", "look__up"), tools=[namespace])
+    [call] = response.output
+    assert (call.namespace, call.name) == ("look", "up")
+    assert response.tools[0].tools[0].name == "up"
+    assert both(CALL, tools=[namespace]).output[0].namespace is None
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_a_thought_that_ends_in_a_call(size):
     response = both(f"{THOUGHT}{CALL}", size, in_reasoning=True)

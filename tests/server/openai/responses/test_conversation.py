@@ -6,11 +6,11 @@ import pytest
 from glm_engine.server.errors import ApiError
 from glm_engine.server.openai.conversation import template_variables
 from glm_engine.server.openai.responses.conversation import (
-    offered_tools,
     sealed,
     template_messages,
 )
 from glm_engine.server.openai.responses.fields import ResponsesRequest
+from glm_engine.server.openai.responses.tools import client_names, offered_tools
 
 SUMMARY = [{"type": "summary_text", "text": "in short"}]
 
@@ -183,6 +183,25 @@ def test_tools():
     with pytest.raises(ApiError, match="no tool is named 'h'") as caught:
         offered_tools(fields_of("x", tools=tools, tool_choice=chosen))
     assert caught.value.param == "tool_choice.tools"
+
+
+def test_functions_of_namespaces_have_both_names():
+    inside = [function("f", description="d"), function("g")]
+    tools = [{"type": "namespace", "name": "m", "description": "x", "tools": inside}, function("f")]
+    fields = fields_of("x", tools=tools)
+    listed = [tool["function"] for tool in offered_tools(fields)]
+    assert listed == [{"name": "m__f", "description": "d"}, {"name": "m__g"}, {"name": "f"}]
+    expected = {"m__f": ("m", "f"), "m__g": ("m", "g"), "f": (None, "f")}
+    assert client_names(fields.tools) == expected
+    message = messages_of(user(), {**call(1), "namespace": "m"})[1]
+    assert message["tool_calls"][0]["function"]["name"] == "m__f"
+
+
+def test_too_many_functions_of_namespaces():
+    inside = [function(f"f{number}") for number in range(200)]
+    tools = [{"type": "namespace", "name": name, "tools": inside} for name in "ab"]
+    with pytest.raises(ApiError, match="holds 400 functions, expected at most 256"):
+        offered_tools(fields_of("x", tools=tools))
 
 
 def test_hints_reach_the_template():

@@ -21,12 +21,13 @@ RESULT = {"type": "function_call_output", "call_id": "call_1", "output": "sunny"
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAAABmZW5j"}
 ASKED = {"role": "user", "content": [{"type": "input_text", "text": QUESTION}]}
 TYPED = {"type": "message", **ASKED}
+AGENTS = {"type": "namespace", "name": "multi_agent_v1", "description": "Agents.", "tools": [TOOL]}
 CODEX = {
     "instructions": "You are Codex.",
-    "tools": [{**TOOL, "strict": False}],
+    "tools": [{**TOOL, "strict": False}, AGENTS],
     "tool_choice": "auto",
     "parallel_tool_calls": True,
-    "reasoning": {"effort": "medium", "summary": "auto"},
+    "reasoning": {"summary": "auto"},
     "store": False,
     "stream": True,
     "include": ["reasoning.encrypted_content"],
@@ -42,7 +43,7 @@ BODIES = {
             TYPED,
             {**THOUGHT, "content": None},
             {"type": "message", "role": "assistant", "content": [], "phase": "commentary"},
-            {**CALL, "id": "fc_1"},
+            {**CALL, "id": "fc_1", "namespace": "multi_agent_v1"},
             RESULT,
         ],
     },

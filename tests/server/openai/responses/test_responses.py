@@ -160,6 +160,14 @@ def test_several_calls(server):
         assert item.status == "completed"
 
 
+def test_a_call_in_a_namespace(server):
+    tools = [{"type": "namespace", "name": "sky", "description": "Weather.", "tools": [TOOL]}]
+    one = {"tool_choice": "required", "parallel_tool_calls": False}
+    [call] = both(server, tools=tools, **one).output
+    assert (call.namespace, call.name) == ("sky", "forecast")
+    jsonschema.validate(json.loads(call.arguments), PARAMETERS)
+
+
 @pytest.mark.parametrize("choice", ["required", NAMED])
 def test_a_call_after_a_thought(server, choice):
     fields = {"tools": [TOOL], "tool_choice": choice, "parallel_tool_calls": False}

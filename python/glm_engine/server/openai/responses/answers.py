@@ -10,6 +10,7 @@ from glm_engine.server.openai.responses.echo import what_was_asked
 from glm_engine.server.openai.responses.fields import LOGPROBS, THOUGHTS
 from glm_engine.server.openai.responses.output import COMPLETED, IN_PROGRESS, INCOMPLETE, Output
 from glm_engine.server.openai.responses.tokens import TokenPlaces
+from glm_engine.server.openai.responses.tools import client_names
 from glm_engine.server.openai.usage import usage_of
 from glm_engine.server.streaming import EventStream
 from glm_engine.server.turn import deltas_of
@@ -35,7 +36,7 @@ class ResponsePresenter:
         self.turn = turn
         self.head = orjson.dumps(what_was_asked(service, job, fields))[:-1]
         self.lists_logprobs = fields.includes(LOGPROBS)
-        self.output = Output(seals_thoughts=fields.includes(THOUGHTS))
+        self.output = Output(fields.includes(THOUGHTS), client_names(fields.tools))
         self.places = TokenPlaces()
         self.num_thought_tokens = 0
         self.num_events = 0

@@ -6,25 +6,10 @@ from itertools import groupby
 from glm_engine.server.errors import ApiError
 from glm_engine.server.openai.messages import TEMPLATE_ROLES, parsed_arguments
 from glm_engine.server.openai.responses.items import text_of
-from glm_engine.server.openai.tool_choice import allowed
+from glm_engine.server.openai.responses.tools import flat_name
 
 SEALED = "glm-thought:"
 ROLES = {"reasoning": "assistant", "function_call": "assistant", "function_call_output": "tool"}
-
-
-def offered_tools(fields):
-    """Return the tools that the model is told of, as OpenAI's chat lists them."""
-    choice = fields.tool_choice
-    if choice == "none":
-        return []
-    tools = [template_tool(tool) for tool in fields.tools or ()]
-    if isinstance(choice, str | None) or choice.type == "function":
-        return tools
-    return allowed({tool.name for tool in choice.tools}, tools, "tool_choice.tools")
-
-
-def template_tool(tool):
-    return {"type": "function", "function": tool.model_dump(exclude_none=True, exclude={"type"})}
 
 
 def template_messages(fields):
@@ -73,7 +58,7 @@ def assistant_message(run, calls):
 
 def template_call(at, item):
     arguments = parsed_arguments(item.arguments, f"input.{at}.arguments")
-    function = {"name": item.name, "arguments": arguments}
+    function = {"name": flat_name(item.namespace, item.name), "arguments": arguments}
     return {"id": item.call_id, "type": "function", "function": function}
 
 

@@ -37,10 +37,13 @@ MetadataValue = Annotated[str, Field(max_length=512)]
 Included = Literal[LOGPROBS, THOUGHTS, *OF_HOSTED_TOOLS]
 
 
-def function_tool(value):
+def known_tool(value):
     """Refuse the tools that OpenAI runs itself, and those whose input is no JSON."""
-    if isinstance(value, dict) and value.get("type") not in (None, "function"):
-        raise ValueError(f"a tool of type {value['type']!r} is not run here, only 'function'")
+    if isinstance(value, dict) and value.get("type") not in ("function", "namespace"):
+        kind = value.get("type")
+        raise ValueError(
+            f"a tool of type {kind!r} is not run here, only 'function' and 'namespace'"
+        )
     return value
 
 
@@ -55,6 +58,15 @@ class FunctionTool(StrictModel):
     defer_loading: only(False) = Field(None, exclude=True)
 
 
+class Namespace(StrictModel):
+    """Functions that the client tells apart by two names; templates have no place for the rest."""
+
+    type: Literal["namespace"]
+    name: str = Field(min_length=1, max_length=256)
+    description: str | None = None
+    tools: list_of(FunctionTool, MAX_TOOLS)
+
+
 class NamedTool(StrictModel):
     type: Literal["function"]
     name: str
@@ -66,7 +78,8 @@ class AllowedTools(StrictModel):
     tools: list_of(NamedTool, MAX_TOOLS, least=1)
 
 
-Tool = Annotated[FunctionTool, BeforeValidator(function_tool, FunctionTool)]
+AnyTool = Annotated[FunctionTool | Namespace, Field(discriminator="type")]
+Tool = Annotated[AnyTool, BeforeValidator(known_tool, AnyTool)]
 
 
 def function_choice(value):

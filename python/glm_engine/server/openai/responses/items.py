@@ -70,6 +70,7 @@ class CallItem(Item):
     type: Literal["function_call"]
     call_id: str = Field(min_length=1, max_length=256)
     name: str = Field(min_length=1, max_length=256)
+    namespace: str | None = None
     arguments: str
 
 

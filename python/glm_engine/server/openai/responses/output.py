@@ -126,8 +126,9 @@ class CallItem(Item):
     prefix = "fc"
     event = "response.function_call_arguments"
 
-    def __init__(self, index, name):
+    def __init__(self, index, namespace, name):
         super().__init__(index)
+        self.namespace = {"namespace": namespace} if namespace else {}
         self.name = name
         self.call_id = f"call_{uuid.uuid4().hex[:24]}"
 
@@ -140,6 +141,7 @@ class CallItem(Item):
             "type": "function_call",
             "call_id": self.call_id,
             **self.whole(),
+            **self.namespace,
             "status": self.status,
         }
 
@@ -148,10 +150,14 @@ KINDS = {Reasoning: ThoughtItem, Content: MessageItem, CallArguments: CallItem}
 
 
 class Output:
-    """All items of an answer, of which the last may be open; its methods return events."""
+    """All items of an answer, of which the last may be open; its methods return events.
 
-    def __init__(self, seals_thoughts):
+    names: the namespace and name of each function, by the name that the model knows.
+    """
+
+    def __init__(self, seals_thoughts, names):
         self.seals_thoughts = seals_thoughts
+        self.names = names
         self.items = []
 
     @property
@@ -173,7 +179,7 @@ class Output:
     def begin(self, delta):
         kind, index = type(delta), len(self.items)
         if kind is CallBegin:
-            item = CallItem(index, delta.name)
+            item = CallItem(index, *self.names.get(delta.name, (None, delta.name)))
         else:
             item = (
                 ThoughtItem(index, self.seals_thoughts) if kind is Reasoning else MessageItem(index)

@@ -12,8 +12,9 @@ from glm_engine.server.openai.conversation import encoded, rendered, template_va
 from glm_engine.server.openai.requests import check_model, make_choices, value_or
 from glm_engine.server.openai.responses.answers import ResponsePresenter, ResponseStream
 from glm_engine.server.openai.responses.constraints import constraints_of
-from glm_engine.server.openai.responses.conversation import offered_tools, template_messages
+from glm_engine.server.openai.responses.conversation import template_messages
 from glm_engine.server.openai.responses.fields import LOGPROBS, ResponsesRequest
+from glm_engine.server.openai.responses.tools import offered_tools
 from glm_engine.server.streaming import WholeAnswer
 from glm_engine.server.turn import Turn
 
