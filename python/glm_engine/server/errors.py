@@ -103,13 +103,31 @@ def of_validation(error):
     """Name the first field that pydantic refused, and count the others."""
     found = error.errors()
     first = found[0]
-    path = [str(part) for part in first["loc"] if part != "body"]
+    path = place_of(first, error.body)
     if first["type"] == "json_invalid":
         message = f"the body is not valid JSON: {first['ctx']['error']}"
         return ApiError(400, message, code="invalid_json")
     param = ".".join(path) or None
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return ApiError(400, f"{param or 'the body'}: {plain_message(first)}{more}", param)
+
+
+def place_of(found, body):
+    """Return where an error is, without the names that pydantic gives to the kinds of a union.
+
+    Those are no key of the body; no more is a field that is missing, but it stands last.
+    """
+    path, here = [], {"body": body}
+    for part in found["loc"]:
+        if isinstance(part, int):
+            is_index = isinstance(here, list) and part < len(here)
+            here = here[part] if is_index else None
+        elif isinstance(here, dict) and part in here:
+            here = here[part]
+        elif found["type"] != "missing" or part is not found["loc"][-1]:
+            continue
+        path.append(str(part))
+    return path[1:]
 
 
 def plain_message(found):
