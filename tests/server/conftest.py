@@ -23,6 +23,15 @@ def endless_model(tmp_path_factory) -> tuple:
     return ("--model", link_endless_model(tmp_path_factory.mktemp("endless")), *OPTIONS)
 
 
+@pytest.fixture(scope="session")
+def endless_server(tmp_path_factory, endless_model) -> Iterator[ServerProcess]:
+    """Such a server, one for the whole session."""
+    running = ServerProcess(tmp_path_factory.mktemp("serve"), *endless_model)
+    yield running
+    assert running.stop() == 0, running.log()
+    assert "Traceback" not in running.log()
+
+
 @pytest.fixture
 def client(server) -> Iterator[openai.OpenAI]:
     with server.openai() as made:

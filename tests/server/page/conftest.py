@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.server.serving import PATIENCE_SECONDS, ServerProcess
+from tests.server.serving import PATIENCE_SECONDS
 
 PROGRAMS = ("chromium-headless-shell", "chromium", "google-chrome")
 HERE = Path(__file__).resolve().parent
@@ -89,14 +89,6 @@ def page(visit, server) -> Iterator:
     opened, watch = visit(server)
     yield opened
     assert watch.said == []
-
-
-@pytest.fixture(scope="package")
-def endless_server(tmp_path_factory, endless_model) -> Iterator[ServerProcess]:
-    """A server whose answers last until they are stopped."""
-    running = ServerProcess(tmp_path_factory.mktemp("page"), *endless_model)
-    yield running
-    assert running.stop() == 0
 
 
 @pytest.fixture

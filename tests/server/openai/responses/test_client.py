@@ -1,15 +1,18 @@
 """The official client's helpers: streams, parsed answers and calls, asynchronous use."""
 
 import asyncio
+import contextlib
 
 import openai
 import pydantic
 import pytest
 
+from tests.endless import NUM_TOKENS
 from tests.server.openai.responses.test_responses import ASKED, OTHER, QUESTION, TOOL
 from tests.server.openai.test_client import Capital, Forecast
 from tests.server.openai.test_constraints import THINK_END
 
+ENDLESS = {"ignore_eos": True, "max_output_tokens": NUM_TOKENS}
 REQUIRED = {"tool_choice": "required", "parallel_tool_calls": False}
 CALLING = {**ASKED, **REQUIRED, "tools": [TOOL, OTHER]}
 
@@ -119,25 +122,40 @@ def test_the_asynchronous_client(server):
 
 
 @pytest.mark.parametrize("reads", [0, 4])
-def test_a_client_that_stops_reading(client, server, reads):
-    extra = {"ignore_eos": True, "max_output_tokens": 4000}
-    with client.responses.create(**ASKED, stream=True, extra_body=extra) as stream:
+def test_a_client_that_stops_reading(endless_server, reads):
+    asked = {**ASKED, "stream": True, "extra_body": ENDLESS}
+    with endless_server.openai() as client, client.responses.create(**asked) as stream:
         for _ in range(reads):
             assert next(iter(stream)).type
-        server.wait_for_gauges(live_requests=1)
-    server.wait_until_idle()
+        endless_server.wait_for_gauges(live_requests=1)
+    endless_server.wait_until_idle()
 
 
-def test_an_asynchronous_client_that_leaves_a_whole_answer(server):
+def events_until_deadline(client):
+    """Return the events of a stream; one whose time was over before it began is asked again."""
+    for seconds in (0.1, 1, 10, 100):
+        fields = {**ASKED, **ENDLESS, "timeout_seconds": seconds, "stream": True}
+        with contextlib.suppress(openai.APIStatusError):
+            return list(client.responses.create(extra_body=fields, stream=True))
+    raise AssertionError("no stream began")
+
+
+def test_a_deadline_ends_a_stream(endless_server):
+    with endless_server.openai() as client:
+        events = events_until_deadline(client)
+    assert [event.type for event in events[-2:]] == ["error", "response.failed"]
+    assert events[-2].code == "deadline_exceeded"
+
+
+def test_an_asynchronous_client_that_leaves_a_whole_answer(endless_server):
     async def run():
-        extra = {"ignore_eos": True, "max_output_tokens": 4000}
-        options = {"base_url": f"{server.url}/v1", "api_key": "none", "max_retries": 0}
+        options = {"base_url": f"{endless_server.url}/v1", "api_key": "none", "max_retries": 0}
         async with openai.AsyncOpenAI(**options) as client:
-            asked = asyncio.create_task(client.responses.create(**ASKED, extra_body=extra))
-            await asyncio.to_thread(server.wait_for_gauges, live_requests=1)
+            asked = asyncio.create_task(client.responses.create(**ASKED, extra_body=ENDLESS))
+            await asyncio.to_thread(endless_server.wait_for_gauges, live_requests=1)
             asked.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asked
 
     asyncio.run(run())
-    server.wait_until_idle()
+    endless_server.wait_until_idle()
