@@ -67,7 +67,7 @@ class Grammars:
         finally:
             compilation.num_waiting -= 1
             if not compilation.num_waiting and compilation.future.cancel():
-                self.forget(text, compilation)
+                self.has_ended(text, compilation)
             del compilation
 
     def begun(self, text, make, param):
@@ -83,12 +83,9 @@ class Grammars:
         return found
 
     def has_ended(self, text, compilation):
-        """Keep no failure for later requests."""
-        if compilation.future.cancelled() or compilation.future.exception():
-            self.forget(text, compilation)
-
-    def forget(self, text, compilation):
-        if self.known.get(text) is compilation:
+        """Keep neither a failure nor what nobody waited for."""
+        has_failed = compilation.future.cancelled() or compilation.future.exception()
+        if has_failed and self.known.get(text) is compilation:
             del self.known[text]
 
 
