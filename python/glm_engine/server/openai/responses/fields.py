@@ -29,6 +29,7 @@ OF_HOSTED_TOOLS = (
     "code_interpreter_call.outputs",
 )
 STATELESS = "nothing is stored here: send the whole conversation as input"
+NOT_LATER = "nothing is stored here: no answer can be fetched later"
 NO_HOSTED_PROMPTS = "no prompts are stored here: send instructions and input"
 MAX_METADATA = 16
 MAX_INCLUDED = 16
@@ -149,8 +150,8 @@ class ResponsesRequest(SamplingFields):
     max_tool_calls: Harmless = None
     previous_response_id: only(reason=STATELESS) = None
     conversation: only(reason=STATELESS) = None
-    background: only(False, reason=STATELESS) = None
-    background_options: only(reason=STATELESS) = None
+    background: only(False, reason=NOT_LATER) = None
+    background_options: only(reason=NOT_LATER) = None
     prompt: only(reason=NO_HOSTED_PROMPTS) = None
     truncation: only("disabled") = None
     context_management: only([]) = None
