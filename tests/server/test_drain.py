@@ -12,7 +12,7 @@ COMPLETIONS = "/v1/completions"
 SHORT = {**ENDLESS, "max_tokens": 40}
 PATTERNS = [{"type": "string", "pattern": f"(.*a){{{number}}}"} for number in range(5, 45)]
 NUM_STALLING = 16
-STILL_STEPS = 200
+STILL_STEPS = 50
 LONG_DRAIN_SECONDS = 10 * PATIENCE_SECONDS
 
 
@@ -72,7 +72,8 @@ def test_sigterm_lets_clients_that_hold_it_go_and_finishes_all_others(
     start_server, endless_model
 ) -> None:
     """The stalled reader's choices take the whole batch: the others wait until it is let go."""
-    server = start_server(*endless_model, "--max-batch", NUM_STALLING, "--drain-seconds", 16)
+    options = ("--max-batch", NUM_STALLING, "--write-timeout", 10 * PATIENCE_SECONDS)
+    server = start_server(*endless_model, *options, "--drain-seconds", 16)
     with start_stalling(server) as stalled:
         asked = [start(server, SHORT) for _ in range(12)]
         server.wait_for_gauges(live_requests=NUM_STALLING + 12)
