@@ -1,4 +1,4 @@
-"""Grammars that many ask for: compiled once, a bounded line, clients that go, what is kept."""
+"""Grammars that many ask for: compiled once, a line that moves, clients that go, what is kept."""
 
 import asyncio
 import gc
@@ -152,27 +152,44 @@ def test_all_who_ask_for_a_wrong_grammar_hear_what_is_wrong_and_it_is_not_kept(
     assert compiler.texts == ["(a"] * 2
 
 
-def test_only_so_many_wait_and_who_asks_for_a_known_or_an_awaited_one_is_taken(
+def test_hundreds_of_different_grammars_may_come_at_once(make_grammars, compiler):
+    patterns = [f"a{{{at}}}" for at in range(300)]
+
+    async def run():
+        grammars = make_grammars(grammar_wait_seconds=SECONDS)
+        clients = await held(grammars, compiler, patterns)
+        compiler.is_let_go.set()
+        found = await outcomes(clients)
+        assert len(grammars.known) == grammars.settings.max_grammars_kept
+        return found
+
+    assert [one.state for one in asyncio.run(run())] == patterns
+    assert sorted(compiler.texts) == sorted(patterns)
+
+
+def test_whose_turn_does_not_come_in_time_is_refused_and_who_has_it_or_asks_for_a_known_one_is_not(
     make_grammars, compiler
 ):
     async def run():
-        grammars = make_grammars(max_grammars_waiting=2)
+        grammars = make_grammars()
         compiler.is_let_go.set()
         [known] = await outcomes([Client(grammars, "known")])
         compiler.is_let_go.clear()
-        clients = await held(grammars, compiler, ["a", "b"])
-        late = [Client(grammars, one) for one in ("c", "known", "b")]
-        [refused, again] = await outcomes(late[:2])
-        assert (statuses([refused]), refused.code) == ([429], "grammars_full")
+        compiler.has_begun.clear()
+        clients = await held(grammars, compiler, ["a"])
+        grammars.settings = Settings(grammar_wait_seconds=0.05)
+        late = [Client(grammars, one) for one in ("c", "c", "known")]
+        *refused, again = await outcomes(late)
+        assert statuses(refused) == [429] * 2
+        assert {one.code for one in refused} == {"grammars_full"}
         assert again is known
+        assert list(grammars.known) == ["a", "known"]
+        grammars.settings = Settings()
         compiler.is_let_go.set()
-        found = await outcomes([*clients, late[2]])
-        assert [one.state for one in found] == ["a", "b", "b"]
-        return await outcomes([Client(grammars, "c")])
+        return await outcomes([*clients, Client(grammars, "c")])
 
-    [found] = asyncio.run(run())
-    assert found.state == "c"
-    assert compiler.texts == ["known", "a", "b", "c"]
+    assert [one.state for one in asyncio.run(run())] == ["a", "c"]
+    assert compiler.texts == ["known", "a", "c"]
 
 
 @pytest.mark.parametrize("is_cut_off", [False, True])
@@ -198,7 +215,7 @@ def test_who_goes_takes_the_grammar_from_nobody(make_grammars, compiler, is_cut_
 
 def test_what_nobody_waits_for_any_more_frees_its_place(make_grammars, compiler):
     async def run():
-        grammars = make_grammars(max_grammars_waiting=2)
+        grammars = make_grammars()
         clients = await held(grammars, compiler, ["a", "b", "b"])
         for one in clients:
             one.has_gone.set()
@@ -245,6 +262,9 @@ def test_requests_leave_nothing_in_a_cycle(make_grammars, compiler):
             clients = await held(grammars, compiler, [pattern, pattern, "(", "gone"])
             clients[3].has_gone.set()
             await outcomes(clients[3:])
+            grammars.settings = Settings(grammar_wait_seconds=0)
+            assert statuses(await outcomes([Client(grammars, "late")])) == [429]
+            grammars.settings = Settings()
             compiler.is_let_go.set()
             await outcomes([*clients, Client(grammars, pattern)])
 

@@ -25,7 +25,7 @@ class Grammars:
     """Compiles one grammar at a time. All methods are called on the event loop's thread.
 
     `known` holds a compilation for each text of a grammar, the longest unused first; one that
-    fails, or that nobody waits for any more, is taken out.
+    fails, whose turn does not come in time, or that nobody waits for any more, is taken out.
     """
 
     def __init__(self, settings, gate, make_compiler):
@@ -57,35 +57,43 @@ class Grammars:
 
         Where it fails, the traceback must not hold the compilation that holds the error.
         """
-        compilation = self.known.get(text) or self.begun(text, make, param)
+        compilation = self.known.get(text) or self.begun(text, make)
         self.known.move_to_end(text)
         compilation.num_waiting += 1
         try:
             if not compilation.future.done():
                 await self.gate.wait(compilation.future)
+            if compilation.future.cancelled():
+                raise self.full_error(param)
             return compilation.future.result()
         finally:
             compilation.num_waiting -= 1
             if not compilation.num_waiting and compilation.future.cancel():
-                self.has_ended(text, compilation)
+                self.known.pop(text, None)
             del compilation
 
-    def begun(self, text, make, param):
-        most = self.settings.max_grammars_waiting
-        if sum(not one.future.done() for one in self.known.values()) >= most:
-            message = f"{most} grammars are being compiled"
-            raise ApiError(429, message, param, "grammars_full", RETRY)
-        future = asyncio.get_running_loop().run_in_executor(self.compiling, make)
-        found = self.known[text] = Compilation(future)
-        future.add_done_callback(lambda _: self.has_ended(text, found))
-        while len(self.known) > self.settings.max_grammars_kept:
-            self.known.popitem(last=False)
+    def full_error(self, param):
+        waited = self.settings.grammar_wait_seconds
+        message = f"grammars that came before took more than {waited:g} s to compile"
+        return ApiError(429, message, param, "grammars_full", RETRY)
+
+    def begun(self, text, make):
+        """Return a compilation that is given up where its turn has not come in time."""
+        turn = self.compiling.submit(make)
+        found = self.known[text] = Compilation(asyncio.wrap_future(turn))
+        loop = asyncio.get_running_loop()
+        giving_up = loop.call_later(self.settings.grammar_wait_seconds, turn.cancel)
+        found.future.add_done_callback(lambda _: self.has_ended(text, found, giving_up))
         return found
 
-    def has_ended(self, text, compilation):
-        """Keep neither a failure nor what nobody waited for."""
+    def has_ended(self, text, compilation, giving_up):
+        """Keep no failure, nothing that nobody waited for, and of the others not too many."""
+        giving_up.cancel()
         has_failed = compilation.future.cancelled() or compilation.future.exception()
         if has_failed and self.known.get(text) is compilation:
+            del self.known[text]
+        made = [text for text, one in self.known.items() if one.future.done()]
+        for text in made[: max(0, len(made) - self.settings.max_grammars_kept)]:
             del self.known[text]
 
 

@@ -33,6 +33,6 @@ class Settings:
     inline_characters: int = 512
     long_characters: int = 65_536
     tokenizer_threads: int = 2
-    max_grammars_waiting: int = 8
+    grammar_wait_seconds: float = 10.0
     max_grammars_kept: int = 128
     log_level: str = "info"
