@@ -31,7 +31,7 @@ def nix_instantiate(folder, *arguments):
         ["nix-instantiate", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         env=os.environ | variables,
     )
     assert done.returncode == 0, done.stderr

@@ -24,7 +24,7 @@ def run(*arguments, stdin="", **variables):
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
 
 

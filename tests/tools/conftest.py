@@ -45,7 +45,7 @@ class Checkout:
             self.command(*arguments),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             env=self.variables(**changes),
         )
 

@@ -26,7 +26,7 @@ def call(script, *arguments, **variables):
         ["bash", "-euc", f"{sources}; {script}", "bash", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         env=os.environ | variables,
     )
     assert done.returncode == 0, done.stderr

@@ -23,7 +23,7 @@ def glm(*arguments, stdin=""):
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
 
 

@@ -84,7 +84,7 @@ def test_closing_ends_the_question_that_is_asked(proof):
 @pytest.mark.parametrize("state", ["idle", "busy"])
 def test_it_ends_with_its_parent(state):
     command = [sys.executable, "-c", ORPHAN, state]
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=60)
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=240)
     until = time.monotonic() + MOST_SECONDS
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(int(run.stdout))
