@@ -60,19 +60,12 @@ def responses_router(service):
         job.submit()
         return (ResponseStream if fields.stream else WholeAnswer)(service, job, presenter)
 
-    @router.get("/v1/responses/{response_id}")
-    async def show_response(response_id: str):
+    @router.api_route(
+        "/v1/responses/{response_id}", methods=["GET", "DELETE"], include_in_schema=False
+    )
+    async def refuse_stored(response_id: str):
         """Say that nothing is stored."""
-        raise not_stored(response_id)
-
-    @router.delete("/v1/responses/{response_id}")
-    async def delete_response(response_id: str):
-        """Say that nothing is stored."""
-        raise not_stored(response_id)
+        message = f"there is no response {response_id!r}: this server stores none"
+        raise ApiError(404, message, "response_id", "response_not_found")
 
     return router
-
-
-def not_stored(response_id):
-    message = f"there is no response {response_id!r}: this server stores none"
-    return ApiError(404, message, "response_id", "response_not_found")
