@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from glm_engine.server.openai.fields import LenientModel, list_by_type
+from glm_engine.server.openai.messages import Unread
 
 MAX_BLOCKS = 4096
 
@@ -47,14 +48,8 @@ blocks_of = partial(list_by_type, MAX_BLOCKS, "block", text_block)
 TextBlocks = blocks_of(text=TextBlock)
 
 
-class UnreadBlock(Block):
-    """What a tool answered beside text: the model is told that it was there."""
-
+class UnreadBlock(Unread, Block):
     type: Literal["image", "document"]
-
-    @property
-    def text(self):
-        return f"[{self.type}: left out, this model reads text alone]"
 
 
 ResultBlocks = blocks_of(text=TextBlock, image=UnreadBlock, document=UnreadBlock)
@@ -74,8 +69,3 @@ AssistantBlocks = blocks_of(
     redacted_thinking=RedactedThinkingBlock,
     tool_use=ToolUseBlock,
 )
-
-
-def text_of(blocks):
-    """Return the text of text blocks, joined as the checkpoints' templates join parts."""
-    return "".join(block.text for block in blocks or ())

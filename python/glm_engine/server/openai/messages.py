@@ -31,6 +31,19 @@ class RefusalPart(LenientModel):
         return self.refusal
 
 
+class Unread:
+    """A part of what a tool answered that is no text: the model is told that it was there."""
+
+    @property
+    def text(self):
+        return f"[{self.type}: left out, this model reads text alone]"
+
+
+def text_of(parts):
+    """Return the text of parts, joined as the checkpoints' templates join them."""
+    return "".join(part.text for part in parts or ())
+
+
 def check_parts(value):
     """Name what is no text: a text model must not be led to answer about what it cannot read."""
     if value is not None and not isinstance(value, str | list):

@@ -4,8 +4,7 @@ import base64
 from itertools import groupby
 
 from glm_engine.server.errors import ApiError
-from glm_engine.server.openai.messages import TEMPLATE_ROLES, parsed_arguments
-from glm_engine.server.openai.responses.items import text_of
+from glm_engine.server.openai.messages import TEMPLATE_ROLES, parsed_arguments, text_of
 from glm_engine.server.openai.responses.tools import flat_name
 
 SEALED = "glm-thought:"

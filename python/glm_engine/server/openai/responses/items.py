@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from glm_engine.server.openai.fields import LenientModel, list_by_type
-from glm_engine.server.openai.messages import MAX_PARTS, RefusalPart
+from glm_engine.server.openai.messages import MAX_PARTS, RefusalPart, Unread
 
 MAX_ITEMS = 4096
 REFERENCE = "item_reference"
@@ -20,14 +20,8 @@ class TextPart(Item):
     text: str
 
 
-class UnreadPart(Item):
-    """What a tool answered beside text: the model is told that it was there."""
-
+class UnreadPart(Unread, Item):
     type: Literal["input_image", "input_file"]
-
-    @property
-    def text(self):
-        return f"[{self.type}: left out, this model reads text alone]"
 
 
 class ThoughtPart(Item):
@@ -104,8 +98,3 @@ def typed_items(value):
 
 
 Input = Annotated[Items, Field(min_length=1), BeforeValidator(typed_items, str | list[Any])]
-
-
-def text_of(parts):
-    """Return the text of parts, joined as the checkpoints' templates join them."""
-    return "".join(part.text for part in parts or ())
