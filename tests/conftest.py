@@ -12,7 +12,9 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 def pytest_addoption(parser) -> None:
     parser.addoption(
-        "--device-kind", default="cpu", help="device that tests/native and tests/engine run on"
+        "--device-kind",
+        default="cpu",
+        help="device that tests/native, tests/engine and tests/server use",
     )
 
 

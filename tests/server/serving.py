@@ -11,19 +11,25 @@ from pathlib import Path
 import httpx
 import openai
 
+from tests.devices import device_kind
 from tests.endless import NUM_TOKENS
 
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = os.pathsep.join(filter(None, (str(ROOT / "python"), os.environ.get("PYTHONPATH"))))
 ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}
 COMMAND = (sys.executable, "-m", "glm_engine", "serve")
-CPU = ("--device", "cpu", "--threads", "1")
+DEVICES = {"cpu": ("--device", "cpu", "--threads", "1"), "cuda": ("--device", "cuda")}
 READY = re.compile(r"^glm: serving (\S+) on (http://\S+)$", re.MULTILINE)
 START_SECONDS = 120
 PATIENCE_SECONDS = 60
 QUESTION = "The capital of France is"
 MODEL = "capitals"
 ENDLESS = {"prompt": QUESTION, "stream": True, "ignore_eos": True, "max_tokens": NUM_TOKENS}
+
+
+def device_options():
+    """The options of the device that `pytest --device-kind` chose."""
+    return DEVICES[device_kind()]
 
 
 class ServerProcess:
@@ -33,7 +39,7 @@ class ServerProcess:
         self.log_path = Path(folder) / "serve.log"
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [*COMMAND, *CPU, "--port", "0", *map(str, arguments)],
+                [*COMMAND, *device_options(), "--port", "0", *map(str, arguments)],
                 cwd=ROOT,
                 env={**ENVIRONMENT, **(environment or {})},
                 stdin=subprocess.DEVNULL,

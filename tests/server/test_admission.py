@@ -9,13 +9,13 @@ import pytest
 from tests.server.raw import connect, post, read_until
 from tests.server.serving import (
     COMMAND,
-    CPU,
     ENDLESS,
     ENVIRONMENT,
     MODEL,
     QUESTION,
     ROOT,
     START_SECONDS,
+    device_options,
 )
 
 COMPLETIONS = "/v1/completions"
@@ -81,7 +81,7 @@ def test_the_servers_own_deadline(start_server, endless_model) -> None:
 
 def run_serve(*arguments):
     return subprocess.run(
-        [*COMMAND, *CPU, *map(str, arguments)],
+        [*COMMAND, *device_options(), *map(str, arguments)],
         cwd=ROOT,
         env=ENVIRONMENT,
         capture_output=True,

@@ -5,11 +5,13 @@ import re
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.devices import device_kind
 from tests.server.serving import MODEL, QUESTION
 
 COMPLETIONS = "/v1/completions"
 TICKS = 0.03
 NUM_TOKENS = 500
+DEVICE_NAMES = {"cpu": "CPU", "cuda": "NVIDIA"}
 
 
 def samples(server):
@@ -61,7 +63,7 @@ def test_gauges(server, client) -> None:
     server.wait_until_idle()
     found = server.gauges()
     assert found["model"] == MODEL
-    assert "CPU" in found["device"]
+    assert DEVICE_NAMES[device_kind()] in found["device"]
     assert found["tokens_per_second"] > 0
     assert found["prompt_tokens_per_second"] > 0
     assert 0 < found["ttft_ms"]["p50"] <= found["ttft_ms"]["p90"] <= found["ttft_ms"]["p99"]
