@@ -22,7 +22,24 @@ def parameters_of(tools):
     tools: the OpenAI list, `{"type": "function", "function": {"name", "parameters"}}`.
     """
     functions = [tool.get("function", tool) for tool in tools]
-    return {function.get("name"): function.get("parameters") for function in functions}
+    return {function.get("name"): resolved(function.get("parameters")) for function in functions}
+
+
+def resolved(parameters):
+    """Return the parameters of a tool; where they refer into themselves, what is meant.
+
+    What stands beside `$ref` stays, `$defs` among it, so that other references hold.
+    """
+    found = parameters
+    for _ in range(DEEPEST):
+        if not isinstance(found, dict) or not isinstance(found.get("$ref"), str):
+            break
+        target = referred(found["$ref"], parameters)
+        if not isinstance(target, dict):
+            break
+        beside = {word: value for word, value in found.items() if word != "$ref"}
+        found = {**target, **beside}
+    return found
 
 
 def argument_types(parameters, key):
@@ -32,33 +49,51 @@ def argument_types(parameters, key):
     properties = parameters.get("properties")
     properties = properties if isinstance(properties, dict) else {}
     schema = properties.get(key, parameters.get("additionalProperties"))
-    return TypeFinder(parameters).types(schema)
+    return types_of(schema, parameters)
 
 
-class TypeFinder:
-    """Finds the types that schemas allow; each reference into the root is followed once."""
+def types_of(schema, root):
+    """Return the names of the JSON types that a schema in `root` allows; None: any."""
+    finder = AllowedFinder(
+        root, lambda one: [*map(widened, (stated_types(one), valued_types(one)))]
+    )
+    found = finder.find(schema)
+    return found - {"integer"} if found and "number" in found else found
 
-    def __init__(self, root):
+
+def strings_of(schema, root):
+    """Return the strings that a schema in `root` allows, None where it does not list them."""
+    return AllowedFinder(root, lambda one: [listed_strings(one)]).find(schema)
+
+
+class AllowedFinder:
+    """Finds what schemas allow of something; each reference into the root is followed once.
+
+    stated: the sets that a schema's own words allow, each None where they restrict nothing.
+    """
+
+    def __init__(self, root, stated):
         self.root = root
+        self.stated = stated
         self.referred = {}
 
-    def types(self, schema, depth=0):
-        """Return the types that a schema allows, None where it does not restrict them."""
+    def find(self, schema, depth=0):
+        """Return the set that a schema allows, None where it does not restrict it."""
         if not isinstance(schema, dict) or depth > DEEPEST:
             return None
-        found = [stated_types(schema), valued_types(schema)]
+        found = self.stated(schema)
         if isinstance(schema.get("$ref"), str):
-            found.append(self.types_referred(schema["$ref"], depth))
+            found.append(self.find_referred(schema["$ref"], depth))
         for word in ("anyOf", "oneOf"):
-            found.append(united([self.types(row, depth + 1) for row in rows(schema, word)]))
-        found += [self.types(row, depth + 1) for row in rows(schema, "allOf")]
-        known = [types for types in found if types is not None]
+            found.append(united([self.find(row, depth + 1) for row in rows(schema, word)]))
+        found += [self.find(row, depth + 1) for row in rows(schema, "allOf")]
+        known = [one for one in found if one is not None]
         return frozenset.intersection(*known) if known else None
 
-    def types_referred(self, reference, depth):
+    def find_referred(self, reference, depth):
         if reference not in self.referred:
             self.referred[reference] = None
-            self.referred[reference] = self.types(referred(reference, self.root), depth + 1)
+            self.referred[reference] = self.find(referred(reference, self.root), depth + 1)
         return self.referred[reference]
 
 
@@ -71,9 +106,27 @@ def stated_types(schema):
     return None
 
 
+def widened(types):
+    """Return types of which each integer is a number, so that sets can be compared."""
+    return types | {"integer"} if types and "number" in types else types
+
+
 def valued_types(schema):
-    values = [schema["const"]] if "const" in schema else rows(schema, "enum")
+    values = listed_values(schema)
     return frozenset(type_name(value) for value in values) if values else None
+
+
+def listed_values(schema):
+    return [schema["const"]] if "const" in schema else rows(schema, "enum")
+
+
+def listed_strings(schema):
+    """Return the strings that `const` or `enum` lists; none where `type` allows no string."""
+    types = stated_types(schema)
+    if types is not None and "string" not in types:
+        return frozenset()
+    values = listed_values(schema)
+    return frozenset(value for value in values if isinstance(value, str)) if values else None
 
 
 def united(alternatives):

@@ -6,12 +6,13 @@ Strings stand bare and end at `</arg_value>`, other values are JSON by their sch
 import re
 from dataclasses import dataclass
 
-from glm_engine.dialogue.schema import argument_types
+from glm_engine.dialogue.schema import is_json_of, resolved, strings_of, types_of
 from glm_engine.dialogue.tags import (
     ARG_KEY,
     ARG_KEY_END,
     ARG_VALUE,
     ARG_VALUE_END,
+    SPACES,
     THINK,
     THINK_END,
     TOOL_CALL,
@@ -29,7 +30,36 @@ from glm_engine.grammar.lark import (
 from glm_engine.grammar.schemas import check_schema, part_of, pointer_step, prepared
 
 NAME = re.compile(r"[^\s<]{1,256}")
+WHITE = r"[ \t\r\n]*"
+INTEGER = r"-?(0|[1-9][0-9]*)"
+JSON_LOOKS = {
+    "array": r"\[(?s:.)*",
+    "boolean": "(true|false)",
+    "integer": INTEGER,
+    "null": "null",
+    "number": rf"{INTEGER}(\.[0-9]+)?([eE][+-]?[0-9]+)?",
+    "object": r"\{(?s:.)*",
+}
+UNENFORCED = (
+    *("$ref", "allOf", "anyOf", "oneOf", "not", "if", "const", "enum"),
+    *("patternProperties", "propertyNames", "unevaluatedProperties"),
+    *("minProperties", "maxProperties"),
+    *("dependencies", "dependentRequired", "dependentSchemas"),
+)
 NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+@dataclass(frozen=True)
+class Value:
+    """What an argument may be: bare text, or JSON of other types than strings.
+
+    strings: the texts that are allowed; None: any that does not read as JSON of `types`.
+    json_schema: that of the JSON; None: none is allowed.
+    """
+
+    strings: frozenset | None
+    types: frozenset
+    json_schema: dict | None
 
 
 @dataclass(frozen=True)
@@ -55,18 +85,22 @@ class Tool:
         other = self.parameters.get("additionalProperties", not self.properties())
         return None if other is False else {} if other is True else other
 
-    def value_schema(self, pointer, schema):
-        """Return the schema of a JSON value, None for a value that is bare text."""
-        types = argument_types({**self.parameters, "properties": {"it": schema}}, "it")
-        if types is None or "string" in types:
-            return None
-        return prepared(part_of(self.parameters, pointer, schema), self.strict)
+    def value(self, pointer, schema):
+        """Return what the argument at a pointer may be."""
+        types = types_of(schema, self.parameters)
+        strings = strings_of(schema, self.parameters)
+        if types is None:
+            return Value(strings, frozenset(), None)
+        others = types - {"string"}
+        part = {**part_of(self.parameters, pointer, schema), "type": sorted(others)}
+        json_schema = prepared(part, self.strict) if others else None
+        return Value(strings if "string" in types else frozenset(), others, json_schema)
 
     def json_values(self):
-        """Yield (pointer, schema) of the arguments that are JSON."""
+        """Yield (pointer, schema) of the arguments that may be JSON."""
         for key, schema in self.properties().items():
             pointer = "/properties" + pointer_step(key)
-            if (found := self.value_schema(pointer, schema)) is not None:
+            if (found := self.value(pointer, schema).json_schema) is not None:
                 yield pointer, found
 
 
@@ -89,8 +123,11 @@ def tool_of(place, tool, limits):
         )
     parameters = function.get("parameters") or NO_PARAMETERS
     check_schema(f"{place}.parameters", parameters, limits)
+    parameters, strict = resolved(parameters), bool(function.get("strict"))
     check_parameters(f"{place}.parameters", parameters)
-    return Tool(place, name, parameters, bool(function.get("strict")))
+    if strict and (found := [word for word in UNENFORCED if word in parameters]):
+        raise BadInputError(f"{place}.parameters#/{found[0]}: not taken here in a strict tool")
+    return Tool(place, name, parameters, strict)
 
 
 def check_parameters(place, parameters):
@@ -132,7 +169,6 @@ class CallRules:
                 f"call: {' | '.join(names)}",
                 *self.lines,
                 f"PROSE: {text_without(TOOL_CALL)}",
-                f"TEXT: {text_without(ARG_VALUE_END)}",
                 "",
             ]
         )
@@ -181,16 +217,36 @@ class CallRules:
         )
 
     def value(self, tool, pointer, schema):
-        found = tool.value_schema(pointer, schema)
-        if found is not None:
-            return inline_json(found)
-        texts = stated_texts(schema)
-        if texts is None:
-            return "TEXT?"
-        if wrong := [text for text in texts if ARG_VALUE_END in text]:
-            place = f"{tool.place}.parameters#{pointer}"
-            raise BadInputError(f"{place}: the text {wrong[0]!r} holds {ARG_VALUE_END}")
-        return f"({alternatives(texts)})"
+        value, place = tool.value(pointer, schema), f"{tool.place}.parameters#{pointer}"
+        found = [] if value.json_schema is None else [inline_json(value.json_schema)]
+        if value.strings is None:
+            found.append(f"{self.free_text(value.types)}?")
+        elif texts := bare_texts(value):
+            if wrong := [text for text in texts if ARG_VALUE_END in text]:
+                raise BadInputError(f"{place}: the text {wrong[0]!r} holds {ARG_VALUE_END}")
+            found.append(alternatives(texts))
+        if not found:
+            raise BadInputError(f"{place}: no text fits it")
+        return f"({' | '.join(found)})"
+
+    def free_text(self, types):
+        """Return the terminal of text that does not read as JSON of these types."""
+        names = sorted(types & JSON_LOOKS.keys())
+        refused = "".join(f" & ~/{WHITE}{JSON_LOOKS[name]}{WHITE}/" for name in names)
+        terminal = "-".join(["TEXT", *map(str.upper, names)])
+        line = f"{terminal}: {text_without(ARG_VALUE_END)}{refused}"
+        if line not in self.lines:
+            self.lines.append(line)
+        return terminal
+
+
+def bare_texts(value):
+    """Return the texts that a value allows and that read as no JSON of its other types."""
+    return [
+        text
+        for text in sorted(value.strings)
+        if not value.types or not is_json_of(text.strip(SPACES), value.types | {"string"})
+    ]
 
 
 def named_arguments(tool):
@@ -200,12 +256,3 @@ def named_arguments(tool):
         **tool.properties(),
         **{key: other for key in tool.required() if key not in tool.properties()},
     }
-
-
-def stated_texts(schema):
-    """Return the strings that a schema lists, None where it lists none or other values too."""
-    if not isinstance(schema, dict):
-        return None
-    texts = [schema["const"]] if "const" in schema else schema.get("enum")
-    is_list = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
-    return texts if texts and is_list else None

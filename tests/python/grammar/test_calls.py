@@ -1,7 +1,5 @@
 """Tool calls: what the masks let through parses into valid arguments, in every spelling."""
 
-import json
-
 import jinja2
 import jsonschema
 import pytest
@@ -9,10 +7,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from glm_engine.chat import ChatTemplate
-from glm_engine.dialogue import CallArguments, CallBegin, CallEnd, DialogueParser
 from glm_engine.errors import BadInputError
 from glm_engine.grammar import CallSpelling, GrammarCompiler
 from glm_engine.options import CAPITALS
+from tests.python.grammar.rendering import calls_of, written
 from tests.python.grammar.walks import (
     ENDING_IDS,
     VOCAB_SIZE,
@@ -52,6 +50,7 @@ TOOLS = [
     {"type": "function", "function": {"name": "now"}},
     {"type": "function", "function": {"name": "note", "parameters": {"type": "object"}}},
 ]
+NEITHER = {"allOf": [{"const": "a"}, {"const": "b"}]}
 SETTINGS = settings(
     deadline=None,
     max_examples=25,
@@ -69,36 +68,10 @@ def spelled(request):
     found.close()
 
 
-def calls_of(text: str) -> list[tuple[str, dict]]:
-    """The calls that the server's parser reads, each ended, and nothing beside them."""
-    parser = DialogueParser(in_reasoning=False, tools=TOOLS)
-    deltas = [*parser.push(text), *parser.finish()]
-    names, arguments, num_ended = [], {}, 0
-    for delta in deltas:
-        assert isinstance(delta, (CallBegin, CallArguments, CallEnd)), delta
-        if isinstance(delta, CallBegin):
-            names.append(delta.name)
-        elif isinstance(delta, CallArguments):
-            arguments[delta.index] = arguments.get(delta.index, "") + delta.text
-        else:
-            num_ended += 1
-    assert num_ended == len(names)
-    return [(name, json.loads(arguments[at])) for at, name in enumerate(names)]
-
-
-def written(space: CallSpelling, name: str, arguments: dict) -> str:
-    pairs = "".join(
-        f"{space.before_pair}<arg_key>{key}</arg_key>{space.before_value}<arg_value>"
-        f"{value if isinstance(value, str) else json.dumps(value)}</arg_value>"
-        for key, value in arguments.items()
-    )
-    return f"<tool_call>{name}{pairs}{space.before_end}</tool_call>"
-
-
 @SETTINGS
 @given(seed=st.integers(0, 2**32))
 def test_what_the_masks_let_through_are_valid_calls(spelled, seed):
-    calls = calls_of(random_text(spelled.tool_calls(TOOLS), seed))
+    calls = calls_of(random_text(spelled.tool_calls(TOOLS), seed), TOOLS)
     assert calls
     for name, arguments in calls:
         schema = {"weather": WEATHER, "now": {"maxProperties": 0}, "note": {}}[name]
@@ -126,7 +99,7 @@ INVALID = [
 def test_valid_calls_are_let_through(spelled, arguments):
     text = written(spelled.spelling, "weather", arguments)
     assert takes(spelled.tool_calls(TOOLS), text)
-    assert calls_of(text) == [("weather", arguments)]
+    assert calls_of(text, TOOLS) == [("weather", arguments)]
 
 
 @pytest.mark.parametrize("arguments", INVALID)
@@ -206,6 +179,26 @@ def test_keys_beside_the_named_ones_follow_their_schema(compiler):
             [{"function": {"name": "a", "parameters": {"type": "array"}}}],
             None,
             r"parameters#/type: expected object",
+        ),
+        (
+            [{"function": {"name": "a", "parameters": {"anyOf": [{}]}, "strict": True}}],
+            None,
+            r"parameters#/anyOf: not taken here in a strict tool",
+        ),
+        (
+            [{"function": {"name": "a", "parameters": {"properties": {"x": {"enum": []}}}}}],
+            None,
+            None,
+        ),
+        (
+            [{"function": {"name": "a", "parameters": {"properties": {"x": NEITHER}}}}],
+            None,
+            r"parameters#/properties/x: no text fits it",
+        ),
+        (
+            [{"function": {"name": "a", "parameters": {"properties": {"x": {"type": "strin"}}}}}],
+            None,
+            r"parameters#/properties/x: .*strin",
         ),
         (
             [{"function": {"name": "a", "parameters": {"properties": {"</arg_key>": {}}}}}],
