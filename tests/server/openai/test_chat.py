@@ -3,6 +3,7 @@
 import openai
 import pytest
 
+from glm_engine.server.openai.messages import Message, template_messages
 from tests.server.serving import MODEL
 
 ASKED = [{"role": "user", "content": "What is the capital of France?"}]
@@ -139,6 +140,24 @@ def test_tools_and_their_results_are_taken(client) -> None:
     assert answer.usage.prompt_tokens > 60
     bare = chat(client, messages, tools=[WEATHER], tool_choice="none", max_tokens=3)
     assert bare.usage.prompt_tokens < answer.usage.prompt_tokens
+
+
+def results_of(*ids):
+    """What a template gets of two calls and of results with these ids."""
+    function = {"name": "weather", "arguments": "{}"}
+    calls = [{"id": name, "type": "function", "function": function} for name in ("a", "b")]
+    results = [
+        {"role": "tool", "tool_call_id": name, "content": f"result of {name}"} for name in ids
+    ]
+    messages = [*ASKED, {"role": "assistant", "tool_calls": calls}, *results]
+    return [one["content"] for one in template_messages([Message(**one) for one in messages])]
+
+
+def test_results_come_in_the_order_of_their_calls() -> None:
+    in_order = ["result of a", "result of b"]
+    assert results_of("a", "b")[-2:] == results_of("b", "a")[-2:] == in_order
+    assert results_of("b", "other")[-2:] == ["result of b", "result of other"]
+    assert results_of("b", None)[-2:] == ["result of b", "result of None"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Chat messages: what clients may send, and what the checkpoint's template gets."""
 
+from itertools import groupby
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -108,7 +109,25 @@ Tools = list_of(Tool, MAX_TOOLS)
 
 def template_messages(messages):
     """Return the messages as a template expects them: arguments as objects, not as text."""
-    return [template_message(at, message) for at, message in enumerate(messages)]
+    return [template_message(at, message) for at, message in in_order_of_calls(messages)]
+
+
+def in_order_of_calls(messages):
+    """Return (place, message), the results of one turn in the order of its calls.
+
+    Templates render results without their ids. Where one names no call of the turn before, all
+    stay as they came.
+    """
+    found, numbers = [], {}
+    for are_results, run in groupby(enumerate(messages), lambda pair: pair[1].role == "tool"):
+        rows = list(run)
+        if not are_results:
+            calls = rows[-1][1].tool_calls or ()
+            numbers = {call.id: number for number, call in enumerate(calls) if call.id}
+        elif all(message.tool_call_id in numbers for _, message in rows):
+            rows.sort(key=lambda row: numbers[row[1].tool_call_id])
+        found += rows
+    return found
 
 
 def template_message(at, message):
