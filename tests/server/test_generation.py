@@ -15,10 +15,10 @@ END = 0
 BYTES = {END: b"<end>", 1: "Grü".encode(), 2: b"\xe2\x82", 3: b"\xac", 4: b"ab", 5: b"cd"}
 
 
-def make_choice(index=0, stops=(), keeps_stop=False, shows_ending=False):
+def make_choice(index=0, stops=(), keeps_stop=False, shows_ending=False, min_tokens=0):
     return Choice(
         index=index,
-        request=Request([1, 2, 3]),
+        request=Request([1, 2, 3], min_tokens=min_tokens),
         detokenizer=IncrementalDetokenizer(BYTES.get),
         matcher=StopMatcher(stops, keeps_stop) if stops else None,
         ending_ids=frozenset({END}),
@@ -55,6 +55,16 @@ def test_stop_texts_across_tokens(size) -> None:
     assert choice.num_tokens == 3
     kept = make_choice(stops=("bc",), keeps_stop=True)
     assert "".join(text_of(kept, [1, 4, 5, 4], size)) == "Grüabc"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_stop_texts_count_behind_the_least_number_of_tokens(size) -> None:
+    choice = make_choice(stops=("ab",), min_tokens=3)
+    assert "".join(text_of(choice, [1, 4, 5, 1, 4, 5], size)) == "GrüabcdGrü"
+    assert (choice.finish_reason, choice.num_tokens) == ("stop", 5)
+    never = make_choice(stops=("ab",), min_tokens=9)
+    assert "".join(text_of(never, [4, 4, 2, 3], size)) == "abab€"
+    assert never.finish_reason == "length"
 
 
 def test_what_was_held_back_comes_at_the_end() -> None:

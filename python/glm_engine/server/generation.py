@@ -85,7 +85,10 @@ class Choice:
         return text
 
     def certain(self, text):
-        return self.matcher.push(text) if self.matcher else text
+        """Return what no stop text can take back; one counts only behind `min_tokens` tokens."""
+        if self.matcher and self.num_tokens > self.request.min_tokens:
+            return self.matcher.push(text)
+        return text
 
     def finish(self):
         """Return the text that was held back; ApiError where the choice did not end well."""
