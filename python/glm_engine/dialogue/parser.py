@@ -22,6 +22,7 @@ class DialogueParser:
     calls_come_first: an answer that does not begin with a call is a document without calls.
     continues_turn: the text goes on with a turn that the prompt holds the beginning of, so that
     spaces and thinking tags at its beginning are text.
+    keeps_spaces: those before the answer are text, too.
     """
 
     def __init__(
@@ -31,11 +32,13 @@ class DialogueParser:
         parses_tool_calls=True,
         calls_come_first=False,
         continues_turn=False,
+        keeps_spaces=False,
     ):
         self.reader = TagReader()
         self.thought_tags = THOUGHT if parses_tool_calls else THOUGHT_WITHOUT_CALLS
         self.answer_tags = ANSWER if parses_tool_calls else ANSWER_WITHOUT_CALLS
         self.calls_come_first = calls_come_first
+        self.keeps_spaces = keeps_spaces
         self.parameters = parameters_of(tools)
         self.deltas = []
         self.spaces = []
@@ -69,14 +72,18 @@ class DialogueParser:
 
     def turn(self, in_reasoning, continues_turn):
         if not continues_turn:
-            yield from self.reader.run(tags.SPACE_RUN)
+            spaces = yield from self.reader.run(tags.SPACE_RUN)
             tag = yield from self.reader.tag(OPENING)
             in_reasoning = tag == tags.THINK or (in_reasoning and not tag)
-            yield from self.reader.run(tags.SPACE_RUN)
+            if in_reasoning or not self.keeps_spaces:
+                yield from self.reader.run(tags.SPACE_RUN)
+            elif spaces and not tag:
+                self.spaces.append(spaces)
         if in_reasoning:
             yield from self.thought()
             self.spaces.clear()
-            yield from self.reader.run(tags.SPACE_RUN)
+            if not self.keeps_spaces:
+                yield from self.reader.run(tags.SPACE_RUN)
         yield from self.answer()
 
     def thought(self):

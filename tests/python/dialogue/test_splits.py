@@ -7,7 +7,7 @@ import pydantic_core
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glm_engine.dialogue import Content, Reasoning
+from glm_engine.dialogue import Content, Reasoning, tags
 from tests.python.dialogue import whole_text
 from tests.python.dialogue.folding import calls, folded, parsed, tool
 
@@ -38,15 +38,16 @@ CUTS = st.lists(st.integers(0, 2**20), max_size=12)
 
 
 @settings(max_examples=400, deadline=None)
-@given(TEXTS, CUTS, st.booleans(), st.booleans(), st.booleans(), st.booleans())
+@given(TEXTS, CUTS, st.booleans(), st.booleans(), st.booleans(), st.booleans(), st.booleans())
 def test_any_split_gives_the_same(
-    text, cuts, in_reasoning, parses_tool_calls, continues_turn, is_cut
+    text, cuts, in_reasoning, parses_tool_calls, continues_turn, keeps_spaces, is_cut
 ):
     options = {
         "in_reasoning": in_reasoning,
         "is_cut": is_cut,
         "parses_tool_calls": parses_tool_calls,
         "continues_turn": continues_turn,
+        "keeps_spaces": keeps_spaces,
         "tools": TYPED,
     }
     whole = folded(parsed([text], **options))
@@ -123,3 +124,13 @@ def test_a_continued_turn_loses_nothing(text, in_reasoning):
         return
     parts = folded(parsed(text, in_reasoning, **options))
     assert "".join(part[1] for part in parts) == text
+
+
+@settings(deadline=None)
+@given(st.text(alphabet=" \n<a/think>", max_size=12), CUTS, st.sampled_from(["", "<think>so"]))
+def test_an_answer_that_keeps_its_spaces_is_all_there(text, cuts, thought):
+    if not thought and text.lstrip(tags.SPACES).startswith((tags.THINK, tags.THINK_END)):
+        return
+    turn = f"{thought} {tags.THINK_END}{text}" if thought else text
+    parts = folded(parsed(pieces(turn, cuts), parses_tool_calls=False, keeps_spaces=True))
+    assert "".join(part[1] for part in parts[bool(thought) :]) == text

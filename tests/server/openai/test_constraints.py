@@ -1,5 +1,6 @@
 """Answers that follow a schema, an expression, a choice or the form of a call."""
 
+import enum
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
@@ -40,6 +41,7 @@ FORECAST = {
 
 THINK_END = 2038
 TOOL_CALL = 2039
+VALUE_END = 2046
 ENDINGS = (2027, 2034, 2036)
 THINKING = {"chat_template_kwargs": {"enable_thinking": True}}
 NAMED = {"type": "function", "function": {"name": "forecast"}}
@@ -50,6 +52,17 @@ class Capital(pydantic.BaseModel):
     name: str = pydantic.Field(max_length=16)
     continent: Literal["Africa", "Europe"]
     rank: int = pydantic.Field(ge=1, le=9)
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    GREEN = "green"
+
+
+class Paint(pydantic.BaseModel):
+    colour: Colour
+    shade: Literal["dark", "light"] | None
+    walls: int | Literal["all"]
 
 
 def form(schema, **more):
@@ -116,6 +129,13 @@ def test_forms_of_vllm(client, extra, fits) -> None:
     assert fits(content(client, extra_body=extra))
 
 
+@pytest.mark.parametrize("text", [" yes", "\n", "<think>x", "</think>y", "x \n"])
+@pytest.mark.parametrize("thinking", [{}, THINKING])
+def test_a_choice_keeps_each_of_its_characters(client, text, thinking) -> None:
+    extra = {"guided_choice": [text], **thinking}
+    assert content(client, logit_bias={str(THINK_END): 50}, extra_body=extra) == text
+
+
 def test_completions_follow_them_too(client) -> None:
     answer = client.completions.create(
         model=MODEL,
@@ -163,6 +183,16 @@ def test_strict_tools_are_held_to_their_schemas(client) -> None:
     assert choice.finish_reason == "tool_calls"
     arguments = json.loads(choice.message.tool_calls[0].function.arguments)
     jsonschema.validate(arguments, FORECAST["function"]["parameters"])
+
+
+def test_a_strict_tool_of_pydantic(client) -> None:
+    tool = openai.pydantic_function_tool(Paint, name="paint")
+    fields = {"tools": [tool], "tool_choice": "required", "parallel_tool_calls": False}
+    bias = {str(VALUE_END): 15}
+    for seed in range(6):
+        choice = chat(client, seed=seed, temperature=1.3, logit_bias=bias, **fields).choices[0]
+        [call] = choice.message.tool_calls
+        Paint.model_validate_json(call.function.arguments)
 
 
 def test_json_or_calls(client) -> None:

@@ -9,6 +9,7 @@ from glm_engine.server.errors import ApiError
 from glm_engine.server.openai.tool_choice import NamedTool, mode_of
 
 JSON_METHODS = ("json_object", "json_schema")
+EXACT_METHODS = ("regex", "choice")
 CALL_METHODS = ("tool_calls", "calls_or_document")
 FORMAT = "response_format"
 SCHEMA_PARAM = f"{FORMAT}.json_schema.schema"
@@ -125,15 +126,18 @@ def calls_or(form, tools, at_most):
 def parser_of(constraints, opening, tools, continues_turn=False):
     """Return the parser of an answer that follows the constraints.
 
-    What follows a schema or an expression is never read as calls, whatever it spells.
+    What follows a schema or an expression is never read as calls, whatever it spells; what follows
+    an expression keeps each of its characters.
     """
     method = constraints[0].method if constraints else None
+    is_exact = method in EXACT_METHODS
     return DialogueParser(
         opening is Opening.THOUGHT,
         tools,
         parses_tool_calls=bool(tools) and method in (None, *CALL_METHODS),
         calls_come_first=method == "calls_or_document",
-        continues_turn=continues_turn,
+        continues_turn=continues_turn or (is_exact and opening is Opening.ANSWER),
+        keeps_spaces=is_exact,
     )
 
 
