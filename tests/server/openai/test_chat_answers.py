@@ -59,6 +59,7 @@ def streamed(*arguments, **options):
     choices = [json.loads(event)["choices"][0] for event in events]
     message = {"content": "", "reasoning_content": "", "tool_calls": []}
     for choice in choices:
+        assert choice["delta"].get("reasoning") == choice["delta"].get("reasoning_content")
         for name in ("content", "reasoning_content"):
             message[name] += choice["delta"].get(name, "")
         for call in choice["delta"].get("tool_calls", ()):
@@ -109,7 +110,7 @@ def test_of_parallel_calls_a_client_that_takes_one_gets_the_first(size, reason) 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_thought_that_ends_in_calls_made_them(size) -> None:
     choice = whole(f"So: {CALLS}", size, in_reasoning=True)
-    assert choice["message"]["reasoning_content"] == "So:"
+    assert choice["message"]["reasoning_content"] == choice["message"]["reasoning"] == "So:"
     assert choice["message"]["content"] is None
     assert len(functions(choice["message"])) == 2
     assert choice["finish_reason"] == "tool_calls"

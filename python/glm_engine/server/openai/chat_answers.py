@@ -16,6 +16,7 @@ def message_delta(deltas):
             made["content"] = made.get("content", "") + delta.text
         elif type(delta) is Reasoning:
             made["reasoning_content"] = made.get("reasoning_content", "") + delta.text
+            made["reasoning"] = made["reasoning_content"]
         elif type(delta) is CallBegin:
             made.setdefault("tool_calls", []).append(begun_call(delta))
         elif type(delta) is CallArguments:
@@ -75,7 +76,7 @@ class Answer:
             made["content"] = content or None
             made["tool_calls"] = self.calls
         if reasoning:
-            made["reasoning_content"] = reasoning
+            made["reasoning_content"] = made["reasoning"] = reasoning
         return made
 
 
