@@ -14,7 +14,6 @@ let
     modules.prometheus-client
     modules.pydantic
     modules.rich
-    modules.safetensors
     modules.structlog
     modules.tokenizers
     modules.uvicorn
@@ -37,6 +36,7 @@ let
       modules.pygraphviz
       modules.pytest
       modules.pytest-timeout
+      modules.safetensors
       modules.schemathesis
       (modules.toPythonModule (pkgs.scons.override { python3Packages = modules; }))
     ];

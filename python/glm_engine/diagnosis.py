@@ -18,13 +18,28 @@ from glm_engine.options import CAPITALS
 from glm_engine.version import version
 
 X86_64_V3 = ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave")
-PACKAGES = ("click", "rich", "tokenizers", "jinja2", "numpy")
+PACKAGES = (
+    "click",
+    "fastapi",
+    "httptools",
+    "jinja2",
+    "llguidance",
+    "numpy",
+    "orjson",
+    "prometheus-client",
+    "pydantic",
+    "rich",
+    "structlog",
+    "tokenizers",
+    "uvicorn",
+    "uvloop",
+)
 TOOLS = (
     ("cc", "CC", "--version"),
     ("c++", "CXX", "--version"),
-    ("futhark", "FUTHARK", "--version"),
-    ("terra", "TERRA", None),
-    ("nvcc", "NVCC", "--version"),
+    ("futhark", None, "--version"),
+    ("terra", None, None),
+    ("nvcc", None, "--version"),
     ("scons", None, "--version"),
 )
 CAPABILITY_ATTRIBUTES = (75, 76)
@@ -81,7 +96,8 @@ def interpreter():
 
 
 def package(name):
-    found = util.find_spec(name)
+    """A package by its name on PyPI; its module has underscores for the hyphens."""
+    found = util.find_spec(name.replace("-", "_"))
     if found is None:
         return Finding(name, False, "not importable", needed=True)
     return Finding(name, True, metadata.version(name), str(Path(found.origin).parent), True)
