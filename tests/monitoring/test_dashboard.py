@@ -3,8 +3,10 @@
 from itertools import combinations
 
 import pytest
+from click.testing import CliRunner
 
 from tests.monitoring.queries import dashboard, expanded, expressions, metric_names
+from tools.monitoring import __main__ as command
 from tools.monitoring.dashboard import FOLDER, GRID_WIDTH, PATH, text
 
 PAIRS = {"(": ")", "{": "}", "[": "]"}
@@ -12,6 +14,16 @@ PAIRS = {"(": ")", "{": "}", "[": "]"}
 
 def test_the_file_is_what_the_tables_make():
     assert PATH.read_text(encoding="utf-8") == text(), "run `python -m tools.monitoring`"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["--help"], 0), (["grafana"], 2), (["--output", "x"], 2), ([], 0)]
+)
+def test_the_command_writes_only_when_it_has_no_arguments(arguments, code, tmp_path, monkeypatch):
+    path = tmp_path / "grafana" / "dashboard.json"
+    monkeypatch.setattr(command, "PATH", path)
+    assert CliRunner().invoke(command.main, arguments).exit_code == code
+    assert path.exists() == (arguments == [])
 
 
 def test_panels_are_numbered_once_and_say_what_they_show():
