@@ -58,7 +58,6 @@ FUNCTIONS = {
     "page_pool_plan_resize": (INT32, HANDLE, INT32),
     "page_pool_commit_resize": (None, HANDLE, INT32, INT32),
     "page_pool_is_consistent": (ctypes.c_bool, HANDLE),
-    "page_pool_is_cached": (ctypes.c_bool, HANDLE, INT32),
     "count_loop_iterations": (INT32, INT32, INT32, INT32_ARRAY),
     "count_stepped_iterations": (INT32, INT32, INT32, INT32),
     "ledger_open": (HANDLE, ctypes.POINTER(LedgerOptions), MESSAGE),
@@ -177,6 +176,3 @@ class PagePool:
 
     def is_consistent(self) -> bool:
         return self.library.page_pool_is_consistent(self.handle)
-
-    def is_cached(self, page: int) -> bool:
-        return self.library.page_pool_is_cached(self.handle, page)

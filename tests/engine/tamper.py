@@ -110,7 +110,3 @@ def tensors(header: dict) -> Iterator[tuple[str, dict]]:
     """Names and entries of a header, in the order of their data."""
     entries = [(name, entry) for name, entry in header.items() if name != "__metadata__"]
     return iter(sorted(entries, key=lambda pair: pair[1]["data_offsets"]))
-
-
-def first_tensor(directory: Path, shard: str = FIRST_SHARD) -> str:
-    return next(tensors(split_shard(directory / shard)[0]))[0]

@@ -20,7 +20,6 @@ CAPITALS = ROOT / "checkpoints" / "capitals"
 PLENTY = 2**50
 NUM_SHARDS = 93
 NUM_TENSORS = 87_553
-SECONDS_TO_READ = 0.5
 
 
 def is_prediction(spec: TensorSpec, config: dict) -> bool:

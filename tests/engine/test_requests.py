@@ -10,7 +10,6 @@ from glm_engine.requests import Request, Sampling, fill_request
 from tests.engine.ledger import Ledger
 
 NAN, INFINITY = float("nan"), float("inf")
-MANY_PAGES = {"num_pages": 64}
 
 
 def sampled(**values) -> Request:

@@ -35,7 +35,6 @@ WRITTEN_TOKENS = (
     "</arg_value>",
     "/nothink",
 )
-END_TOKENS = ("<|endoftext|>", "<|user|>", "<|observation|>")
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:

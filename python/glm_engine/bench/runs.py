@@ -10,7 +10,6 @@ from glm_engine.requests import Request
 
 WARM_UP_STEPS = 10
 PREFILL_REPEATS = 3
-PROFILED_STEPS = 8
 WAIT_SECONDS = 0.05
 MILLION = 1e6
 

@@ -205,6 +205,7 @@ def test_tools_that_stream_as_the_ai_sdk_reads_them(server) -> None:
     assert events[-1]["usage"]["completion_tokens"] > 0
     deltas = [event["choices"][0]["delta"] for event in events[:-1]]
     calls = [call for delta in deltas for call in delta.get("tool_calls", ())]
+    assert calls
     for index in {call["index"] for call in calls}:
         first, *rest = [call for call in calls if call["index"] == index]
         assert first["id"]
