@@ -126,7 +126,10 @@ class State:
 
 
 class Engine:
-    """An engine with its weights loaded; close it, or use it in a `with` block."""
+    """An engine with its weights loaded; close it, or use it in a `with` block.
+
+    A call of one that is closed, or with a number that C's type cannot hold, is BadInputError.
+    """
 
     def __init__(self, options):
         self.pointer = None
@@ -193,6 +196,10 @@ class Engine:
         return request_id.value
 
     def cancel(self, request_id):
+        """End a live request before the next step is planned; its last event says `cancelled`.
+
+        Raises EngineError with GLM_NOT_FOUND where the request is not live.
+        """
         call(self.library, "engine_cancel", self.handle, checked_id(request_id))
 
     def cancel_quietly(self, request_id):
@@ -204,6 +211,11 @@ class Engine:
                 raise
 
     def preempt(self, request_id):
+        """Put a running request back in the queue, its pages saved on the host.
+
+        Nothing happens to one that waits. Raises EngineError with GLM_NOT_FOUND where the
+        request is not live.
+        """
         call(self.library, "engine_preempt", self.handle, checked_id(request_id))
 
     def set_masks(self, masks):
@@ -219,6 +231,12 @@ class Engine:
         del alive
 
     def resize_pool(self, num_pages):
+        """Shrink the pool to so many KV pages, or grow it again up to what was planned at init.
+
+        Raises EngineError: GLM_INVALID_ARGUMENT where `num_pages` is out of that range or too
+        few for a live request, GLM_OUT_OF_MEMORY where states hold more, GLM_QUEUE_FULL where
+        too many events wait to be polled, or the failure of the device.
+        """
         number = checked_number("num_pages", num_pages)
         call(self.library, "engine_resize_pool", self.handle, number)
 
@@ -258,6 +276,10 @@ class Engine:
         return True
 
     def event_fd(self):
+        """Return the descriptor of an eventfd that is readable while events wait.
+
+        It is the engine's and is closed with it; only `poll` reads it. This cannot fail.
+        """
         return self.library.engine_event_fd(self.handle)
 
     def take_steps(self):

@@ -92,6 +92,8 @@ class Request:
     `mask` is None for a request without masks, else the mask of its first output token:
     ceil(vocab / 32) words of uint32, bit t % 32 of word t / 32 set where token t is allowed.
     Such a request waits before each later token until `Engine.set_masks` gave its mask.
+
+    A greater `priority` goes first here; over HTTP a lower one does, as in vLLM.
     """
 
     prompt: Sequence[int]

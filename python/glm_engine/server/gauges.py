@@ -2,7 +2,7 @@
 
 import time
 
-from glm_engine.server.metrics import running
+from glm_engine.server.metrics import batch_occupancy, kv_utilisation
 
 PERCENTILES = (50, 90, 99)
 
@@ -16,12 +16,12 @@ def gauges(service):
         "uptime_s": now - metrics.began,
         "tokens_per_second": metrics.generated_tokens.per_second(now),
         "prompt_tokens_per_second": metrics.prompt_tokens.per_second(now),
-        "batch_occupancy": running(info) / max(1, info["max_batch"]),
+        "batch_occupancy": batch_occupancy(info),
         "live_requests": info["live_requests"],
         "max_batch": info["max_batch"],
         "waiting_requests": info["waiting_requests"],
         "max_queue": service.max_queue,
-        "kv_utilisation": info["owned_pages"] / max(1, info["total_pages"]),
+        "kv_utilisation": kv_utilisation(info),
         "free_pages": info["free_pages"],
         "cached_pages": info["cached_pages"],
         "total_pages": info["total_pages"],

@@ -7,8 +7,8 @@ from fastapi import Request
 from fastapi.routing import APIRoute
 
 from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError
+from glm_engine.server.settings import FREE_BODY_BYTES
 
-FREE_BYTES = 65_536
 CONTAINERS = frozenset({dict, list})
 
 
@@ -26,7 +26,7 @@ def declared_length(headers):
 class BoundedReceive:
     """ASGI `receive` that refuses a body that is too long or comes too slowly.
 
-    What it has beyond `FREE_BYTES` counts among what all bodies may hold, until it is read.
+    What it has beyond `FREE_BODY_BYTES` counts among what all bodies may hold, until it is read.
     """
 
     def __init__(self, receive, settings, gate):
@@ -53,7 +53,7 @@ class BoundedReceive:
         self.num_bytes += len(message.get("body", b""))
         if self.num_bytes > self.settings.max_body_bytes:
             raise too_large(self.settings)
-        self.hold(max(0, self.num_bytes - FREE_BYTES))
+        self.hold(max(0, self.num_bytes - FREE_BODY_BYTES))
         self.is_whole = not message.get("more_body", False)
         if self.is_whole:
             self.gate.start_work()

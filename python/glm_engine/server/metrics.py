@@ -84,15 +84,20 @@ def gauges(service, info):
         "glm_requests_inside": service.gate.num_inside,
         "glm_open_streams": len(service.streams),
         "glm_tasks": len(asyncio.all_tasks(service.bridge.loop)),
-        "glm_kv_utilisation": info["owned_pages"] / max(1, info["total_pages"]),
-        "glm_batch_occupancy": running(info) / max(1, info["max_batch"]),
+        "glm_kv_utilisation": kv_utilisation(info),
+        "glm_batch_occupancy": batch_occupancy(info),
         "glm_draining": float(service.gate.is_draining),
     }
 
 
-def running(info):
-    """Requests that take part in steps."""
-    return max(0, info["live_requests"] - info["waiting_requests"])
+def kv_utilisation(info):
+    """Return the share of the KV pages that requests own, 0 to 1."""
+    return info["owned_pages"] / max(1, info["total_pages"])
+
+
+def batch_occupancy(info):
+    """Return the share of `max_batch` that the requests in steps take, 0 to 1."""
+    return max(0, info["live_requests"] - info["waiting_requests"]) / max(1, info["max_batch"])
 
 
 class ServiceCollector:

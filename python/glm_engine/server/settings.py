@@ -1,8 +1,15 @@
-"""Every limit of the server in one place; seconds, bytes and counts are in the names."""
+"""What `glm serve` may be told, and its bounds; seconds, bytes and counts are in the names.
+
+The limits of a field stand beside the field, in `openai/` and `anthropic/`, those of a grammar in
+`glm_engine.grammar.limits`.
+"""
 
 from dataclasses import dataclass
 
 KIBIBYTE = 1024
+MAX_PIPELINED = 16
+MAX_HEADERS = 128
+FREE_BODY_BYTES = 64 * KIBIBYTE
 
 
 @dataclass(frozen=True)
