@@ -27,6 +27,18 @@ TYPES = {
     429: "rate_limit_error",
     503: "service_unavailable_error",
 }
+STATUSES = {
+    400: "A value, a length or the body itself is wrong; `param` names the field.",
+    401: "No API key, or one that is not known.",
+    404: "No such model.",
+    408: "The body came too slowly, or the request's deadline passed.",
+    413: "The body is too large.",
+    415: "The body is not application/json.",
+    422: "The request is well formed, but the checkpoint's chat template cannot render it.",
+    429: "The queue is full; try again after Retry-After seconds.",
+    500: "The engine failed this request.",
+    503: "The server is shutting down, or the engine is lost.",
+}
 ENGINE_STATUSES = {
     Status.GLM_INVALID_ARGUMENT: 400,
     Status.GLM_NOT_SUPPORTED: 400,

@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from glm_engine.server.openai.fields import LenientModel, list_by_type
-from glm_engine.server.openai.messages import Unread
+from glm_engine.server.fields import LenientModel, list_by_type
+from glm_engine.server.parts import Unread
 
 MAX_BLOCKS = 4096
 

@@ -1,7 +1,7 @@
 """From the fields of a request to the grammar that its answer must follow."""
 
+from glm_engine.server.constraints import Constraint, free_constraints, required_calls
 from glm_engine.server.errors import ApiError
-from glm_engine.server.openai.constraints import Constraint, free_constraints, required_calls
 
 
 def constraints_of(fields, tools):

@@ -4,7 +4,7 @@ import re
 from itertools import groupby, takewhile
 
 from glm_engine.server.errors import ApiError
-from glm_engine.server.openai.messages import text_of
+from glm_engine.server.parts import text_of
 
 BILLING = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
 FAILED = "The tool failed."

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from glm_engine.server.openai.answers import STATUSES
+from glm_engine.server.errors import STATUSES
 from glm_engine.server.prompts import CODE as TOO_LONG
 
 PREFIX = "/v1/messages"

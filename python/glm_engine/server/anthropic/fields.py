@@ -5,9 +5,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from glm_engine.server.anthropic.blocks import AssistantBlocks, TextBlocks, UserBlocks
-from glm_engine.server.openai.fields import (
+from glm_engine.server.fields import (
+    MAX_MESSAGES,
     MAX_STOPS,
     MAX_TOKENS,
+    MAX_TOOLS,
     Harmless,
     StopText,
     StrictModel,
@@ -15,7 +17,6 @@ from glm_engine.server.openai.fields import (
     only,
     whole,
 )
-from glm_engine.server.openai.messages import MAX_MESSAGES, MAX_TOOLS
 
 
 class UserMessage(StrictModel):

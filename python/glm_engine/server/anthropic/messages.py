@@ -15,13 +15,13 @@ from glm_engine.server.anthropic.conversation import (
 from glm_engine.server.anthropic.errors import PREFIX, RESPONSES, anthropic_body
 from glm_engine.server.anthropic.fields import CountRequest, MessagesRequest
 from glm_engine.server.anthropic.turn import MessageTurn
+from glm_engine.server.constraints import compiled, parser_of
 from glm_engine.server.errors import BODIES_BY_PREFIX
+from glm_engine.server.fields import SamplingFields
 from glm_engine.server.generation import Job
 from glm_engine.server.limits import JsonRoute
-from glm_engine.server.openai.constraints import compiled, parser_of
-from glm_engine.server.openai.conversation import encoded, rendered
-from glm_engine.server.openai.fields import SamplingFields
-from glm_engine.server.openai.requests import check_model, make_choices
+from glm_engine.server.rendering import encoded, rendered
+from glm_engine.server.requests import check_model, make_choices
 from glm_engine.server.streaming import WholeAnswer
 
 

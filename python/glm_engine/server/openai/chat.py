@@ -3,21 +3,18 @@
 from fastapi import APIRouter, Request
 
 from glm_engine.dialogue import opening_of
+from glm_engine.server.constraints import compiled, parser_of
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Job
 from glm_engine.server.limits import JsonRoute
 from glm_engine.server.openai.answers import RESPONSES
 from glm_engine.server.openai.chat_answers import ChatPresenter
 from glm_engine.server.openai.chat_fields import ChatRequest
-from glm_engine.server.openai.constraints import chat_constraints, compiled, parser_of
-from glm_engine.server.openai.conversation import encoded, render
-from glm_engine.server.openai.requests import (
-    check_count,
-    check_model,
-    make_choices,
-    value_or,
-)
+from glm_engine.server.openai.constraints import chat_constraints
+from glm_engine.server.openai.conversation import render
 from glm_engine.server.openai.tool_choice import offered_tools
+from glm_engine.server.rendering import encoded
+from glm_engine.server.requests import check_count, check_model, make_choices, value_or
 from glm_engine.server.streaming import EventStream, WholeAnswer
 from glm_engine.server.turn import Turn
 

@@ -2,8 +2,7 @@
 
 from typing import Any, Literal
 
-from glm_engine.server.openai.constraint_fields import ConstraintFields
-from glm_engine.server.openai.fields import (
+from glm_engine.server.fields import (
     MAX_LOGPROBS,
     MAX_TOKENS,
     Harmless,
@@ -12,6 +11,7 @@ from glm_engine.server.openai.fields import (
     only,
     whole,
 )
+from glm_engine.server.openai.constraint_fields import ConstraintFields
 from glm_engine.server.openai.messages import Messages, Tools
 from glm_engine.server.openai.tool_choice import ToolChoice
 

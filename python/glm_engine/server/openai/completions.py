@@ -5,16 +5,17 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from pydantic import PlainValidator, WithJsonSchema
 
+from glm_engine.server.constraints import compiled
 from glm_engine.server.errors import ApiError
+from glm_engine.server.fields import MAX_LOGPROBS, SamplingFields, only, whole
 from glm_engine.server.generation import Job
 from glm_engine.server.limits import JsonRoute
 from glm_engine.server.openai.answers import RESPONSES
 from glm_engine.server.openai.constraint_fields import ConstraintFields
-from glm_engine.server.openai.constraints import compiled, constraints_of
+from glm_engine.server.openai.constraints import constraints_of
 from glm_engine.server.openai.events import EventWriter
-from glm_engine.server.openai.fields import MAX_LOGPROBS, SamplingFields, only, whole
 from glm_engine.server.openai.logprobs import COMPLETION_LISTS, JsonList, completion_logprobs
-from glm_engine.server.openai.requests import check_count, check_model, make_choices
+from glm_engine.server.requests import check_count, check_model, make_choices
 from glm_engine.server.streaming import EventStream, WholeAnswer
 
 DEFAULT_MAX_TOKENS = 16

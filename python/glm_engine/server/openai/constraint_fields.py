@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from glm_engine.server.openai.fields import Harmless, StrictModel, list_of, only
+from glm_engine.server.fields import Harmless, StrictModel, list_of, only
 
 MAX_TEXTS = 4096
 Schema = dict[str, Any]

@@ -1,28 +1,13 @@
 """From the fields of a request to the grammar that its answer must follow."""
 
-from dataclasses import dataclass, field
-
 import orjson
 
-from glm_engine.dialogue import DialogueParser, Opening
+from glm_engine.server.constraints import Constraint, free_constraints, required_calls
 from glm_engine.server.errors import ApiError
 from glm_engine.server.openai.tool_choice import NamedTool, mode_of
 
-JSON_METHODS = ("json_object", "json_schema")
-EXACT_METHODS = ("regex", "choice")
-CALL_METHODS = ("tool_calls", "calls_or_document")
 FORMAT = "response_format"
 SCHEMA_PARAM = f"{FORMAT}.json_schema.schema"
-
-
-@dataclass(frozen=True)
-class Constraint:
-    """A call of the compiler: what `param` of the request asks for."""
-
-    param: str
-    method: str
-    arguments: tuple = ()
-    options: dict = field(default_factory=dict)
 
 
 def constraints_of(fields):
@@ -84,14 +69,6 @@ def call_constraints(fields, tools):
     return required_calls(tools, name, takes_one=fields.parallel_tool_calls is False)
 
 
-def required_calls(tools, name, takes_one):
-    """Return the constraint under which nothing but calls may come; a named tool is called once."""
-    if not tools:
-        raise ApiError(400, "tool_choice: there are no tools to choose from", "tool_choice")
-    options = {"name": name, "at_most": 1 if takes_one or name is not None else None}
-    return [Constraint("tool_choice", "tool_calls", (tools,), options)]
-
-
 def chat_constraints(fields, tools):
     """Return what a chat request asks for.
 
@@ -101,56 +78,3 @@ def chat_constraints(fields, tools):
     if required:
         return required + [one for one in form if not one.param.startswith(FORMAT)]
     return free_constraints(form, tools, takes_one=fields.parallel_tool_calls is False)
-
-
-def free_constraints(form, tools, takes_one):
-    """Return what holds where no call is required; JSON may come instead of calls.
-
-    Tools that say `strict` are held to their schemas where the model calls them unasked, too.
-    """
-    at_most = 1 if takes_one else None
-    if not form and any(tool["function"].get("strict") for tool in tools):
-        return [Constraint("tools", "tool_calls", (tools,), {"at_least": 0, "at_most": at_most})]
-    return [calls_or(one, tools, at_most) for one in form]
-
-
-def calls_or(form, tools, at_most):
-    """Return the constraint of calls or, in their place, a document; without tools, of it alone."""
-    if not tools or form.method not in JSON_METHODS:
-        return form
-    schema = form.arguments or ({"type": "object"},)
-    options = {**form.options, "at_most": at_most}
-    return Constraint(form.param, "calls_or_document", (tools, *schema), options)
-
-
-def parser_of(constraints, opening, tools, continues_turn=False):
-    """Return the parser of an answer that follows the constraints.
-
-    What follows a schema or an expression is never read as calls, whatever it spells; what follows
-    an expression keeps each of its characters.
-    """
-    method = constraints[0].method if constraints else None
-    is_exact = method in EXACT_METHODS
-    return DialogueParser(
-        opening is Opening.THOUGHT,
-        tools,
-        parses_tool_calls=bool(tools) and method in (None, *CALL_METHODS),
-        calls_come_first=method == "calls_or_document",
-        continues_turn=continues_turn or (is_exact and opening is Opening.ANSWER),
-        keeps_spaces=is_exact,
-    )
-
-
-async def compiled(service, fields, constraints):
-    """Return the grammar of the one constraint that there may be, None where there is none."""
-    if not constraints:
-        return None
-    if len(constraints) > 1:
-        names = " and ".join(one.param for one in constraints)
-        raise ApiError(400, f"{names}: only one of them can be kept", constraints[1].param)
-    found = constraints[0]
-    if fields.ignore_eos:
-        raise ApiError(400, f"ignore_eos: {found.param} needs the end of text", "ignore_eos")
-    return await service.grammars.compiled(
-        found.param, found.method, *found.arguments, **found.options
-    )

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from starlette.responses import JSONResponse
 
 from glm_engine.server.openai.answers import RESPONSES
-from glm_engine.server.openai.requests import check_model
+from glm_engine.server.requests import check_model
 
 OWNER = "glm-engine"
 

@@ -7,15 +7,20 @@ from pydantic import BeforeValidator, Field
 
 from glm_engine.dialogue import whole_members
 from glm_engine.server.errors import ApiError
-from glm_engine.server.openai.fields import Harmless, LenientModel, StrictModel, list_of
+from glm_engine.server.fields import (
+    MAX_MESSAGES,
+    MAX_TOOLS,
+    Harmless,
+    LenientModel,
+    StrictModel,
+    list_of,
+)
 
 TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
 REWRITTEN = {"content", "refusal", "reasoning", "reasoning_content", "function_call"}
 PART_TYPES = ("text", "refusal")
-MAX_MESSAGES = 4096
 MAX_PARTS = 4096
 MAX_CALLS = 256
-MAX_TOOLS = 256
 
 
 class TextPart(LenientModel):
@@ -30,19 +35,6 @@ class RefusalPart(LenientModel):
     @property
     def text(self):
         return self.refusal
-
-
-class Unread:
-    """A part of what a tool answered that is no text: the model is told that it was there."""
-
-    @property
-    def text(self):
-        return f"[{self.type}: left out, this model reads text alone]"
-
-
-def text_of(parts):
-    """Return the text of parts, joined as the checkpoints' templates join them."""
-    return "".join(part.text for part in parts or ())
 
 
 def check_parts(value):

@@ -5,13 +5,13 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from glm_engine.server.errors import ApiError
+from glm_engine.server.fields import StrictModel, TokenId, list_of
 from glm_engine.server.limits import JsonRoute
 from glm_engine.server.openai.answers import RESPONSES
 from glm_engine.server.openai.chat_fields import ConversationFields
 from glm_engine.server.openai.conversation import render
-from glm_engine.server.openai.fields import StrictModel, TokenId, list_of
 from glm_engine.server.openai.messages import Messages, template_tools
-from glm_engine.server.openai.requests import check_model
+from glm_engine.server.requests import check_model
 
 MAX_IDS = 2**20
 

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from glm_engine.server.errors import ApiError
-from glm_engine.server.openai.fields import StrictModel, list_of
-from glm_engine.server.openai.messages import MAX_TOOLS, template_tools
+from glm_engine.server.fields import MAX_TOOLS, StrictModel, list_of
+from glm_engine.server.openai.messages import template_tools
 
 
 class NamedFunction(StrictModel):

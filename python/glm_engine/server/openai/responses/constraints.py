@@ -1,11 +1,7 @@
 """From the fields of a request to the grammar that its answer must follow."""
 
-from glm_engine.server.openai.constraints import (
-    Constraint,
-    free_constraints,
-    required_calls,
-    schema_constraint,
-)
+from glm_engine.server.constraints import Constraint, free_constraints, required_calls
+from glm_engine.server.openai.constraints import schema_constraint
 
 FORMAT = "text.format"
 

@@ -4,8 +4,9 @@ import base64
 from itertools import groupby
 
 from glm_engine.server.errors import ApiError
-from glm_engine.server.openai.messages import TEMPLATE_ROLES, parsed_arguments, text_of
+from glm_engine.server.openai.messages import TEMPLATE_ROLES, parsed_arguments
 from glm_engine.server.openai.responses.tools import flat_name
+from glm_engine.server.parts import text_of
 
 SEALED = "glm-thought:"
 ROLES = {"reasoning": "assistant", "function_call": "assistant", "function_call_output": "tool"}

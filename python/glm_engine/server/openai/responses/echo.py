@@ -2,7 +2,7 @@
 
 import time
 
-from glm_engine.server.openai.requests import value_or
+from glm_engine.server.requests import value_or
 
 ONLY_TEXT = {"type": "text"}
 

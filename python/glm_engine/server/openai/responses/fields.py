@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from glm_engine.server.openai.chat_fields import REASONING_EFFORTS, Thinking
-from glm_engine.server.openai.fields import (
+from glm_engine.server.fields import (
     MAX_LOGPROBS,
     MAX_TOKENS,
+    MAX_TOOLS,
     Harmless,
     SamplingFields,
     StrictModel,
@@ -15,7 +15,7 @@ from glm_engine.server.openai.fields import (
     only,
     whole,
 )
-from glm_engine.server.openai.messages import MAX_TOOLS
+from glm_engine.server.openai.chat_fields import REASONING_EFFORTS, Thinking
 from glm_engine.server.openai.responses.items import Input
 
 LOGPROBS = "message.output_text.logprobs"

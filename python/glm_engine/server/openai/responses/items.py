@@ -4,8 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from glm_engine.server.openai.fields import LenientModel, list_by_type
-from glm_engine.server.openai.messages import MAX_PARTS, RefusalPart, Unread
+from glm_engine.server.fields import LenientModel, list_by_type
+from glm_engine.server.openai.messages import MAX_PARTS, RefusalPart
+from glm_engine.server.parts import Unread
 
 MAX_ITEMS = 4096
 REFERENCE = "item_reference"

@@ -3,18 +3,19 @@
 from fastapi import APIRouter, Request
 
 from glm_engine.dialogue import opening_of
+from glm_engine.server.constraints import compiled, parser_of
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Job
 from glm_engine.server.limits import JsonRoute
 from glm_engine.server.openai.answers import RESPONSES
-from glm_engine.server.openai.constraints import compiled, parser_of
-from glm_engine.server.openai.conversation import encoded, rendered, template_variables
-from glm_engine.server.openai.requests import check_model, make_choices, value_or
+from glm_engine.server.openai.conversation import template_variables
 from glm_engine.server.openai.responses.answers import ResponsePresenter, ResponseStream
 from glm_engine.server.openai.responses.constraints import constraints_of
 from glm_engine.server.openai.responses.conversation import template_messages
 from glm_engine.server.openai.responses.fields import LOGPROBS, ResponsesRequest
 from glm_engine.server.openai.responses.tools import offered_tools
+from glm_engine.server.rendering import encoded, rendered
+from glm_engine.server.requests import check_model, make_choices, value_or
 from glm_engine.server.streaming import WholeAnswer
 from glm_engine.server.turn import Turn
 

@@ -1,7 +1,7 @@
 """Functions, and namespaces of them, as the one flat list that templates know."""
 
 from glm_engine.server.errors import ApiError
-from glm_engine.server.openai.messages import MAX_TOOLS
+from glm_engine.server.fields import MAX_TOOLS
 from glm_engine.server.openai.tool_choice import allowed
 
 JOINT = "__"

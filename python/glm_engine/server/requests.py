@@ -6,8 +6,8 @@ from array import array
 from glm_engine.detokenizer import StopMatcher
 from glm_engine.requests import Request, Sampling
 from glm_engine.server.errors import ApiError
+from glm_engine.server.fields import SEED_MASK
 from glm_engine.server.generation import Choice
-from glm_engine.server.openai.fields import SEED_MASK
 
 NANOSECONDS = 1_000_000_000
 PRIORITY = "priority"

@@ -1,4 +1,4 @@
-"""Fields that completions and chat share, with their bounds.
+"""Fields that the interfaces share, with their bounds.
 
 A field that would change the result and is not supported takes its neutral value only; a
 field that nobody knows is refused by name.
@@ -24,6 +24,8 @@ MAX_STOP_CHARACTERS = 1024
 MAX_BIASES = 1024
 MAX_LOGPROBS = 20
 MAX_TOKENS = 2**31 - 1
+MAX_MESSAGES = 4096
+MAX_TOOLS = 256
 SEED_MASK = 2**64 - 1
 
 

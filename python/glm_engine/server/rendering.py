@@ -1,0 +1,34 @@
+"""Conversations through the checkpoint's template, to text and to token ids."""
+
+from functools import partial
+
+from glm_engine.server.errors import ApiError
+
+CHARACTERS_OF_PART = 8
+
+
+def num_parts(messages):
+    """Return how many pieces a template goes through."""
+    contents = [message.get("content") for message in messages]
+    return sum(len(one) if isinstance(one, list) else 1 for one in contents)
+
+
+async def encoded(service, text, param="messages"):
+    """Return the ids of a rendered conversation; ApiError 400 where they cannot fit the context."""
+    ids = await service.encoder.encode(text, add_special_tokens=False, param=param)
+    service.encoder.check_ids(ids, service.vocab_size, param)
+    return ids
+
+
+async def rendered(service, messages, adds_turn, tools, variables, param="messages"):
+    """Return the text of plain messages; ApiError 422 where the template takes offence."""
+    if service.template is None:
+        raise ApiError(422, "this checkpoint has no chat template", code="no_chat_template")
+    try:
+        render_plain = partial(service.template.render, tools=tools or None, **variables)
+        size = CHARACTERS_OF_PART * (num_parts(messages) + len(tools))
+        return await service.encoder.apart(size, render_plain, messages, adds_turn)
+    except Exception as error:
+        reason = error.__cause__ or error
+        message = f"the chat template cannot render these messages: {reason}"
+        raise ApiError(422, message, param, "template_error") from error
