@@ -19,15 +19,16 @@ def connect(server, timeout=60, receive_buffer=None):
     return made
 
 
-def head(path, *lines, method="POST"):
+def head(path, *lines, method="POST", version="1.1"):
     """Return the bytes of a request's headers."""
-    return "\r\n".join([f"{method} {path} HTTP/1.1", "host: localhost", *lines, "", ""]).encode()
+    begin = f"{method} {path} HTTP/{version}"
+    return "\r\n".join([begin, "host: localhost", *lines, "", ""]).encode()
 
 
-def post(path, fields, *more):
+def post(path, fields, *more, version="1.1"):
     body = json.dumps(fields).encode()
     lines = (JSON, f"content-length: {len(body)}", *more)
-    return head(path, *lines) + body
+    return head(path, *lines, version=version) + body
 
 
 def read_all(connection):

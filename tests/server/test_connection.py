@@ -75,6 +75,7 @@ def test_when_all_connections_are_busy_the_next_is_told(narrow) -> None:
         assert time.monotonic() < until
     assert status_of(answer) == 429
     assert b"\r\nretry-after: 1\r\n" in answer
+    assert b"\r\nx-request-id: " in answer
     assert answer.endswith(b'"code":"server_full"}}')
     for one in busy:
         one.close()

@@ -1,9 +1,15 @@
 """What SIGTERM, a second signal and SIGKILL do to a server under load."""
 
+import asyncio
 import json
 import signal
 import time
+from types import SimpleNamespace
 
+import pytest
+
+from glm_engine.server.lifecycle import Server
+from glm_engine.server.settings import Settings
 from tests.server.raw import SMALL_BUFFER, connect, enter, read_all, read_until, send_half_a_body
 from tests.server.serving import ENDLESS, PATIENCE_SECONDS, QUESTION
 
@@ -146,6 +152,15 @@ def test_the_second_signal_ends_at_once(start_server, endless_model) -> None:
         server.wait_for_gauges(is_draining=True)
         server.send_signal(signal.SIGTERM)
         assert server.wait() == 130
+
+
+def test_a_drain_that_fails_ends_the_server_none_the_less() -> None:
+    server = Server.__new__(Server)
+    server.service = SimpleNamespace(settings=Settings(drain_seconds=0))
+    server.config, server.should_exit = SimpleNamespace(), False
+    with pytest.raises(AttributeError, match="gate"):
+        asyncio.run(server.drain(signal.SIGTERM))
+    assert server.should_exit
 
 
 def test_sigkill_under_load_leaves_nothing_to_repair(start_server, endless_model) -> None:

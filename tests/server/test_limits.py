@@ -6,7 +6,7 @@ import time
 import httpx
 import pytest
 
-from glm_engine.server.settings import Settings
+from glm_engine.server.settings import FREE_BODY_BYTES, Settings
 from tests.server.raw import (
     SMALL_BUFFER,
     connect,
@@ -22,6 +22,7 @@ COMPLETIONS = "/v1/completions"
 MEBIBYTE = 1024 * 1024
 WHOLE = {**ENDLESS, "stream": False}
 GONE = '"status":499'
+READY = head("/readyz", method="GET")
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +146,25 @@ def test_a_client_that_goes_leaves_nothing(strict, fields) -> None:
     with connect(strict) as connection:
         connection.sendall(post(COMPLETIONS, fields))
         strict.wait_for_gauges(live_requests=fields.get("n", 1))
+    strict.wait_until_idle()
+
+
+@pytest.mark.parametrize("fields", [ENDLESS, WHOLE])
+@pytest.mark.parametrize("behind", [READY, post(COMPLETIONS, WHOLE)])
+def test_a_client_that_goes_leaves_nothing_with_requests_behind_it(strict, fields, behind) -> None:
+    before = strict.log().count(GONE)
+    with connect(strict) as connection:
+        connection.sendall(post(COMPLETIONS, fields) + behind)
+        strict.wait_for_gauges(live_requests=1)
+    strict.wait_for_log(GONE, before + 1)
+    strict.wait_until_idle()
+
+
+def test_what_waits_behind_a_request_is_bounded(strict) -> None:
+    large = post(COMPLETIONS, {"prompt": "x" * 2 * FREE_BODY_BYTES})
+    with connect(strict) as connection:
+        connection.sendall(post(COMPLETIONS, WHOLE) + large)
+        assert read_all(connection)[:12] in (b"HTTP/1.1 400", b"")
     strict.wait_until_idle()
 
 

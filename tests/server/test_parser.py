@@ -7,6 +7,7 @@ import httptools
 import pytest
 
 from glm_engine.server.parser import PlainParser
+from glm_engine.server.settings import MAX_HEADERS, Settings
 from tests.server.raw import connect, head, post, read_all, read_until
 from tests.server.serving import QUESTION
 from tests.server.test_drain import status_of
@@ -27,6 +28,7 @@ TO_WEBSOCKET = (
 FIELDS = {"prompt": QUESTION, "max_tokens": 2}
 CHUNK = 9
 WHOLE = 65536
+IDENTITY = re.compile(rb"\r\nx-request-id: (\w+)\r\n")
 LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n")
 
 
@@ -177,6 +179,27 @@ def test_a_tunnel_is_refused(server, lines) -> None:
         with connect(server) as connection:
             connection.sendall(head(target, *lines, method="CONNECT"))
             assert status_of(read_until(connection, b"\r\n\r\n")) in (400, 405)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"garbage\r\n\r\n",
+        head("/readyz", *["x: y"] * MAX_HEADERS, method="GET"),
+        head("/readyz", "x: " + "y" * Settings.max_header_bytes, method="GET"),
+    ],
+)
+def test_what_is_no_request_gets_an_error_of_the_common_form(server, data) -> None:
+    with connect(server) as connection:
+        connection.sendall(data)
+        begin, _, body = read_all(connection).partition(b"\r\n\r\n")
+    assert status_of(begin) == 400
+    assert b"\r\ncontent-type: application/json" in begin
+    assert json.loads(body)["error"]["type"] == "invalid_request_error"
+    request_id = IDENTITY.search(begin)[1].decode()
+    server.wait_for_log(request_id)
+    [line] = [one for one in server.log().splitlines() if request_id in one]
+    assert (json.loads(line)["endpoint"], json.loads(line)["status"]) == ("other", 400)
 
 
 def test_two_lengths_stay_an_error(server) -> None:

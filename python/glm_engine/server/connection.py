@@ -1,24 +1,20 @@
 """One TCP connection: uvicorn's protocol with bounds on headers and on the number of connections.
 
 A connection on which no request runs is idle. Bytes that come then begin the time in which the
-headers of the next request must come, whatever these bytes are.
+headers of the next request must come, whatever these bytes are. While one runs, others may come and
+wait: what comes is read on, so that a client that goes is noticed.
 """
 
 import resource
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from glm_engine.server.errors import ApiError, body_of
+from glm_engine.server.errors import ApiError
 from glm_engine.server.parser import PlainParser
+from glm_engine.server.settings import FREE_BODY_BYTES, MAX_HEADERS, MAX_PIPELINED
 
 ABORT = "glm.abort"
-MAX_PIPELINED = 16
-MAX_HEADERS = 128
 FILES_BESIDE = 64
-REFUSAL = (
-    b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
-    b"retry-after: %d\r\nconnection: close\r\n\r\n%s"
-)
 
 
 def abort_of(scope):
@@ -31,20 +27,38 @@ async def wait_for_disconnect(receive):
         pass
 
 
+def unframed(app, cycle):
+    """Return an application whose answers end with the connection: HTTP/1.0 knows no chunks."""
+
+    async def answer(scope, receive, send):
+        async def send_unframed(message):
+            cycle.chunked_encoding = False
+            cycle.expected_content_length = len(message.get("body", b""))
+            await send(message)
+
+        await app(scope, receive, send_unframed)
+
+    return answer
+
+
 class Connection(HttpToolsProtocol):
     """A connection whose headers must come within a time and a size.
 
     The bounds are set by `bounded`; `idle` holds the idle connections, the longest idle first.
-    Once it is lost it refers to no request: memory is free without the garbage collector.
+    `running` is the request that was begun last, `cycle` the one that came last. Once it is lost it
+    refers to no request: memory is free without the garbage collector.
     """
 
     header_seconds = 15.0
     max_header_bytes = 65536
     max_connections = 4096
-    refusal = b""
+    refusal_of = None
+    full_error = None
     idle = None
+    running = None
     header_timer = None
     header_bytes = 0
+    num_headers = 0
     spare_bytes = 0
     num_fed = 0
     is_in_headers = True
@@ -55,21 +69,38 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport):
         if len(self.connections) >= self.max_connections and not self.make_room():
-            transport.write(self.refusal)
-            transport.close()
+            self.refuse(transport, self.full_error)
             return
         super().connection_made(transport)
         self.idle[self] = True
         self.expect_headers()
 
     def make_room(self):
-        """Break the connection off that is idle for longest; False where none is."""
+        """Break the connection off that is idle for longest; False where none is.
+
+        One whose last answer is still on its way goes only where there is no other.
+        """
         oldest = next(iter(self.idle), None)
         if oldest is None:
             return False
-        oldest.abort()
-        oldest.forget()
+        chosen = next((one for one in self.idle if one.has_sent_all()), oldest)
+        chosen.abort()
+        chosen.forget()
         return True
+
+    def has_sent_all(self):
+        return self.transport.get_write_buffer_size() == 0
+
+    def refuse(self, transport, error):
+        transport.write(self.refusal_of(error, self.server_state.default_headers))
+        transport.close()
+
+    def send_400_response(self, msg):
+        """Refuse what is no request; an answer that is being sent ends where it is."""
+        if self.is_answering() and self.running.response_started:
+            self.transport.close()
+        else:
+            self.refuse(self.transport, ApiError(400, msg, code="invalid_http"))
 
     def forget(self):
         self.idle.pop(self, None)
@@ -79,12 +110,25 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc):
         if self.transport is not None:
             self.forget()
+            self.leave_running()
             super().connection_lost(exc)
-        self.scope = self.cycle = None
+        self.scope = self.cycle = self.running = None
+        self.pipeline.clear()
+
+    def is_answering(self):
+        return self.running is not None and not self.running.response_complete
+
+    def leave_running(self):
+        """Tell the request that runs that its client has gone."""
+        if self.is_answering():
+            self.running.disconnected = True
+            self.running.message_event.set()
 
     def expect_headers(self):
+        """Begin their time and size; the read in which they begin is not all theirs."""
         self.is_in_headers = True
-        self.header_bytes = 0
+        self.header_bytes = -self.num_fed
+        self.num_headers = 0
         self.start_timer()
 
     def start_timer(self):
@@ -124,13 +168,18 @@ class Connection(HttpToolsProtocol):
         self.expect_headers()
 
     def on_header(self, name, value):
-        if len(self.headers) >= MAX_HEADERS:
+        """Take a header; a trailer counts as one and is dropped (RFC 9110, 6.5.1)."""
+        self.num_headers += 1
+        if self.num_headers > MAX_HEADERS:
             raise ConnectionError(f"more than {MAX_HEADERS} headers")
-        super().on_header(name, value)
+        if self.is_in_headers:
+            super().on_header(name, value)
 
     def on_headers_complete(self):
         if self.parser.asks_for_upgrade():
             return
+        if self.size_of_head() > self.max_header_bytes:
+            raise ConnectionError(f"headers of more than {self.max_header_bytes} bytes")
         if len(self.pipeline) >= MAX_PIPELINED:
             raise ConnectionError(f"{MAX_PIPELINED} requests of this connection wait already")
         self.spare_bytes = self.max_header_bytes + self.num_fed
@@ -138,10 +187,21 @@ class Connection(HttpToolsProtocol):
         self.stop_timer()
         self.idle.pop(self, None)
         super().on_headers_complete()
+        self.flow.resume_reading()
+
+    def size_of_head(self):
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+
+    def _start_asgi_task(self, cycle, app):
+        self.running = cycle
+        is_framed = cycle.scope["http_version"] >= "1.1"
+        super()._start_asgi_task(cycle, app if is_framed else unframed(app, cycle))
 
     def on_body(self, body):
         self.spare_bytes += 2 * len(body)
         super().on_body(body)
+        if sum(len(cycle.body) for cycle, _ in self.pipeline) > FREE_BODY_BYTES:
+            raise ConnectionError(f"more than {FREE_BODY_BYTES} bytes of bodies wait")
 
     def on_message_complete(self):
         if not self.parser.asks_for_upgrade():
@@ -154,20 +214,24 @@ class Connection(HttpToolsProtocol):
 
     def abort(self):
         if self.transport is not None:
+            self.leave_running()
             self.transport.abort()
 
 
-def bounded(settings):
-    """Return the connection class of these settings."""
+def bounded(settings, refusal_of):
+    """Return the connection class of these settings.
+
+    `refusal_of` makes of an `ApiError` and headers the bytes of what is answered to no request.
+    """
     most_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    seconds = settings.retry_after_seconds
-    error = ApiError(429, "the server is full of connections", code="server_full")
-    body = body_of(error, "/")
+    retry = {"retry-after": str(settings.retry_after_seconds)}
+    message = "the server is full of connections"
     bounds = {
         "header_seconds": settings.header_seconds,
         "max_header_bytes": settings.max_header_bytes,
         "max_connections": max(1, min(settings.max_connections, most_files - FILES_BESIDE)),
-        "refusal": REFUSAL % (len(body), seconds, body),
+        "refusal_of": staticmethod(refusal_of),
+        "full_error": ApiError(429, message, code="server_full", headers=retry),
         "idle": {},
     }
     return type("BoundedConnection", (Connection,), bounds)

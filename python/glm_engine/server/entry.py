@@ -2,6 +2,8 @@
 
 import asyncio
 
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
 from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError, response_of
 from glm_engine.server.hosts import Hosts
 from glm_engine.server.limits import BoundedReceive, declared_length, too_large
@@ -10,10 +12,35 @@ from glm_engine.server.visits import Visit
 
 OTHER = "other"
 REQUEST_IDS = (b"x-request-id", b"request-id")
+GET_ALONE, GET_AND_HEAD = (b"allow", b"GET"), (b"allow", b"GET, HEAD")
+
+
+def labels_of(visit):
+    return [(name, visit.request_id.encode()) for name in REQUEST_IDS]
+
+
+def record(service, visit):
+    visit.status = visit.status or CLIENT_CLOSED_REQUEST
+    service.metrics.take_visit(visit)
+    log_visit(visit)
+
+
+def refusal(service, error, headers):
+    """Return the bytes that answer what is no request, with these headers too; it is recorded."""
+    visit = Visit(OTHER, status=error.status_code)
+    answer = response_of(error, "/")
+    closing = (b"connection", b"close")
+    lines = [*headers, *answer.raw_headers, *labels_of(visit), closing]
+    record(service, visit)
+    head = b"".join(b"%s: %s\r\n" % line for line in lines)
+    return b"%s%s\r\n%s" % (STATUS_LINE[error.status_code], head, answer.body)
 
 
 class Entry:
-    """Wraps the application; pure ASGI, so that a streamed chunk passes one small function."""
+    """Wraps the application; pure ASGI, so that a streamed chunk passes one small function.
+
+    HEAD reaches the application as GET; uvicorn leaves the body of its answer out.
+    """
 
     def __init__(self, app, service, endpoints):
         self.app = app
@@ -25,6 +52,8 @@ class Entry:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
         path = scope["path"]
         visit = Visit(path if path in self.endpoints else OTHER, send)
         scope["visit"] = visit
@@ -32,7 +61,7 @@ class Entry:
             await self.admit(scope, receive, self.labelled(send, visit), visit)
         finally:
             visit.send = None
-            self.record(visit)
+            record(self.service, visit)
 
     async def admit(self, scope, receive, send, visit):
         try:
@@ -72,13 +101,9 @@ class Entry:
         async def send_labelled(message):
             if message["type"] == "http.response.start":
                 visit.status = message["status"]
-                labels = [(name, visit.request_id.encode()) for name in REQUEST_IDS]
-                message["headers"] = [*message.get("headers", ()), *labels]
+                found = message.get("headers", ())
+                headers = [GET_AND_HEAD if one == GET_ALONE else one for one in found]
+                message["headers"] = headers + labels_of(visit)
             await send(message)
 
         return send_labelled
-
-    def record(self, visit):
-        visit.status = visit.status or CLIENT_CLOSED_REQUEST
-        self.service.metrics.take_visit(visit)
-        log_visit(visit)

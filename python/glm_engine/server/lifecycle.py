@@ -7,14 +7,16 @@ import os
 import resource
 import signal
 import socket
-import sys
 import time
+from functools import partial
 
 import structlog
 import uvicorn
 
 from glm_engine.errors import BadInputError, ExitCode
 from glm_engine.server.connection import bounded
+from glm_engine.server.entry import refusal
+from glm_engine.server.logs import error_output
 from glm_engine.server.streaming import look_after_streams
 
 log = structlog.get_logger("server")
@@ -57,7 +59,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http=bounded(settings),
+                http=bounded(settings, partial(refusal, service)),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -77,8 +79,8 @@ class Server(uvicorn.Server):
         self.service.bridge.open()
         self.care = asyncio.create_task(look_after_streams(self.service))
         await super().startup(sockets)
-        line = f"glm: serving {self.service.model_name} on {address_of(self.listener)}"
-        print(line, file=sys.stderr, flush=True)
+        line = f"glm: serving {self.service.model_name} on {address_of(self.listener)}\n"
+        error_output.write(line.encode())
 
     async def shutdown(self, sockets=None):
         await super().shutdown(sockets)
@@ -99,18 +101,31 @@ class Server(uvicorn.Server):
 
     def take_signal(self, number):
         if self.draining is not None:
-            log.warning("second signal, ending at once", signal=signal.Signals(number).name)
-            os._exit(ExitCode.INTERRUPTED)
+            try:
+                log.warning("second signal, ending at once", signal=signal.Signals(number).name)
+            finally:
+                os._exit(ExitCode.INTERRUPTED)
         self.draining = asyncio.get_running_loop().create_task(self.drain(number))
 
     async def drain(self, number):
-        """Finish what runs within the time for it, cut the rest off, then stop.
+        """Finish what runs within the time for it, cut the rest off, then stop, whatever fails.
 
-        Half of the time is for clients to send what they began to send. What is left of it in
-        the end is for readers to take what was written.
+        What is left of the time in the end is for readers to take what was written.
+        """
+        until = time.monotonic() + self.service.settings.drain_seconds
+        try:
+            await self.finish_requests(number)
+        finally:
+            left = until - time.monotonic()
+            self.config.timeout_graceful_shutdown = max(LAST_WRITES_SECONDS, left)
+            self.should_exit = True
+
+    async def finish_requests(self, number):
+        """Wait for what runs, then cut the rest off.
+
+        Half of the time is for clients to send what they began to send.
         """
         service, seconds = self.service, self.service.settings.drain_seconds
-        until = time.monotonic() + seconds
         log.info(
             "draining",
             signal=signal.Signals(number).name,
@@ -123,8 +138,6 @@ class Server(uvicorn.Server):
                 self.exit_code = ExitCode.FAILED
                 log.warning("cut off", requests=service.gate.num_inside)
                 service.cut_off(service.gate.draining_error())
-        self.config.timeout_graceful_shutdown = max(LAST_WRITES_SECONDS, until - time.monotonic())
-        self.should_exit = True
 
 
 def raise_file_limit():

@@ -1,6 +1,8 @@
 """Structured logs: one JSON object a line, on standard error."""
 
+import contextlib
 import logging
+import os
 import sys
 
 import orjson
@@ -8,6 +10,22 @@ import structlog
 
 QUIET_ENDPOINTS = ("/health", "/healthz", "/readyz", "/metrics", "/gauges", "/")
 log = structlog.get_logger("server")
+
+
+class ErrorOutput:
+    """Standard error as a file without a buffer; what nobody can take is dropped silently."""
+
+    def write(self, data):
+        rest = memoryview(data)
+        with contextlib.suppress(OSError):
+            while rest:
+                rest = rest[os.write(sys.__stderr__.fileno(), rest) :]
+
+    def flush(self):
+        """Do nothing: nothing is held back."""
+
+
+error_output = ErrorOutput()
 
 
 def configure(level):
@@ -21,7 +39,7 @@ def configure(level):
             structlog.processors.JSONRenderer(serializer=orjson.dumps),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer),
+        logger_factory=structlog.BytesLoggerFactory(error_output),
         cache_logger_on_first_use=True,
     )
     root = logging.getLogger()
