@@ -2,6 +2,8 @@
 3 the engine cannot run here · 130 interrupted.
 """
 
+import contextlib
+import errno
 import importlib
 import os
 import sys
@@ -11,6 +13,7 @@ import click
 from glm_engine.errors import ExitCode, GlmError
 
 TRACEBACK_VARIABLE = "GLM_TRACEBACK"
+OUTPUT_FAILURES = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 COMMANDS = {
     "smoke": "Continue “The capital of France is” and fail unless Paris comes.",
     "generate": "Continue a prompt, streaming.",
@@ -71,32 +74,61 @@ def commands():
 
 def main(arguments=None):
     """Run a command and return its exit code; users never see a traceback."""
+    open_missing_streams()
     try:
         code = commands.main(args=arguments, prog_name="glm", standalone_mode=False)
         sys.stdout.flush()
         return int(code or ExitCode.OK)
     except click.ClickException as error:
-        error.show()
+        with contextlib.suppress(OSError):
+            error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return interrupted()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.FAILED
     except GlmError as error:
         return report(str(error), error.exit_code)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in OUTPUT_FAILURES:
+            return output_failed(error)
         if os.environ.get(TRACEBACK_VARIABLE):
             raise
         text = f"unexpected {type(error).__name__}: {error} ({TRACEBACK_VARIABLE}=1 shows where)"
         return report(text, ExitCode.ENGINE)
 
 
+def open_missing_streams():
+    """Let streams that were closed before the start read nothing and take everything."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            os.dup2(opened, number)
+            stream = os.fdopen(number, "w" if number else "r", closefd=False)
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
+
+
 def report(text, exit_code):
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        drop_output()
     line = " ".join(text.split())
-    print(f"glm: {line}", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        print(f"glm: {line}", file=sys.stderr, flush=True)
     return int(exit_code)
+
+
+def output_failed(error):
+    """End with 1: nobody takes the output. That a pipe's reader has gone needs no word."""
+    drop_output()
+    if error.errno == errno.EPIPE:
+        return ExitCode.FAILED
+    return report(f"standard output cannot be written: {error.strerror}", ExitCode.FAILED)
+
+
+def drop_output():
+    """Let what is still held back for standard output go nowhere, so that Python ends quietly."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
 
 
 def interrupted():

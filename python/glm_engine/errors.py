@@ -52,6 +52,12 @@ class BadInputError(GlmError):
     exit_code = ExitCode.BAD_INPUT
 
 
+def no_checkpoint(path):
+    """Return the error of a path that is not even a folder."""
+    shown = path or "an empty path"
+    return BadInputError(f"{shown}: not a folder; expected the folder of a checkpoint")
+
+
 class EngineLibraryError(GlmError):
     """engine.so is absent, or is not the one this package was written for."""
 

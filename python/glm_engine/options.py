@@ -1,6 +1,7 @@
 """The options that commands share, as tables, and the dataclasses made of them."""
 
 import functools
+import math
 import re
 
 import click
@@ -31,6 +32,16 @@ class ByteSize(click.ParamType):
             self.fail(f"{value!r} is not a size such as 512MB or 80GiB", param, ctx)
         number, unit, binary = match.groups()
         return int(float(number) * (1024 if binary else 1000) ** POWERS[unit.lower()])
+
+
+class Finite(click.FloatRange):
+    """A number of a range, and neither nan nor inf."""
+
+    def convert(self, value, param, ctx):
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
 
 
 MODEL = click.option(

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from glm_engine.detokenizer import IncrementalDetokenizer, token_bytes
-from glm_engine.errors import BadInputError
+from glm_engine.errors import BadInputError, no_checkpoint
 
 TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
@@ -23,8 +23,8 @@ class GlmTokenizer:
         from tokenizers import Tokenizer
 
         path = Path(model_dir) / TOKENIZER_FILE
-        if not Path(model_dir).is_dir():
-            raise BadInputError(f"{model_dir}: not a folder; expected the folder of a checkpoint")
+        if not model_dir or not Path(model_dir).is_dir():
+            raise no_checkpoint(model_dir)
         if not path.is_file():
             raise BadInputError(f"{path}: not a file; the checkpoint has no tokenizer")
         try:

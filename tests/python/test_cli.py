@@ -63,6 +63,15 @@ def test_version_is_the_projects(capsys):
         (["generate", "x", "--model", "."], "tokenizer.json: not a file"),
         (["evaluate", "--facts", "absent.json"], "absent.json: cannot be read"),
         (["evaluate", "--limit", "0"], "--limit"),
+        (["evaluate", "--threshold", "2"], "2.0 is not in the range 0<=x<=1"),
+        (["evaluate", "--model", "absent"], "absent: not a folder; expected"),
+        (["bench", "--model", "absent"], "absent: not a folder; expected"),
+        (["serve", "--model", "absent"], "absent: not a folder; expected"),
+        (["serve", "--model", ""], "an empty path: not a folder; expected"),
+        (["serve", "--host", ""], "--host: expected an address"),
+        (["serve", "--drain-seconds", "nan"], "'nan' is not a finite number"),
+        (["serve", "--write-timeout", "inf"], "inf is not in the range 0<x<=86400"),
+        (["generate", "x", "--stop", ""], "--stop: expected a text that is not empty"),
         (["smoke", "--world-size", "0"], "'--world-size': 0 is not in the range x>=1"),
         (["smoke", "--max-batch", "0"], "--max-batch"),
         (["smoke", "--page-size", "-1"], "--page-size"),
@@ -108,6 +117,40 @@ def test_doctor_says_what_is_missing():
     report = json.loads(result.stdout)
     assert "engine.so" in report["missing"]
     assert {"name", "found", "detail", "how", "needed", "state"} == set(report["findings"][0])
+
+
+def shell(line):
+    """Run `glm` in a shell; return its exit code and what it said on standard error."""
+    glm = f"'{sys.executable}' -m glm_engine"
+    result = subprocess.run(
+        ["bash", "-c", line.replace("GLM", glm)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=240,
+    )
+    return result.returncode, result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--version", "inspect", "inspect --json", "plan", "generate x --max-tokens 3"]
+)
+def test_output_that_nobody_takes_is_one_line(arguments):
+    full = "glm: standard output cannot be written: No space left on device\n"
+    assert shell(f"GLM {arguments} > /dev/full") == (1, full)
+    assert shell(f"(sleep 1; GLM {arguments}) | true") == (0, "")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_are_empty_ones(closed):
+    assert shell(f"(GLM plan {closed}) > /dev/null") == (0, "")
+
+
+def test_errors_that_nobody_can_read_keep_their_exit_code():
+    for line in ("nope", "generate x --model absent"):
+        assert shell(f"GLM {line} 2> /dev/full") == (2, "")
 
 
 def test_prompt_that_is_not_utf8(capsys, monkeypatch):

@@ -4,7 +4,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from glm_engine.errors import BadInputError
+from glm_engine.errors import BadInputError, no_checkpoint
+from glm_engine.options import CAPITALS
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 SYNTHETIC = tuple(sorted(path.stem for path in CONFIGS.glob("*.json")))
@@ -23,6 +24,18 @@ def config_path(wanted):
         known = ", ".join(SYNTHETIC)
         raise BadInputError(f"{wanted}: neither a config.json nor one of {known}")
     return path
+
+
+def config_of(model_dir, synthetic):
+    """Return what `--model` or `--synthetic` names, and its config.json; capitals without both."""
+    if model_dir is not None and synthetic:
+        raise BadInputError("--model and --synthetic exclude each other")
+    if synthetic:
+        return synthetic, config_path(synthetic)
+    folder = str(CAPITALS) if model_dir is None else model_dir
+    if not folder or not Path(folder).is_dir():
+        raise no_checkpoint(folder)
+    return folder, config_path(folder)
 
 
 def read_config(path):

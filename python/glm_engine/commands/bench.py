@@ -7,7 +7,6 @@ import click
 from glm_engine import options
 from glm_engine.bench import costs as model_costs
 from glm_engine.console import count_progress, print_json
-from glm_engine.errors import BadInputError
 
 DEFAULT_BATCHES = "1,8,16,64"
 DEFAULT_CONTEXTS = "128"
@@ -58,9 +57,9 @@ def command(shown, output, plot, as_json, **values):
     if plot:
         plots.prepare_plot(plot)
     made = report.read_report(shown) if shown else measure(as_json, **values)
+    print_json(made) if as_json else report.print_report(made)
     if output:
         report.write_report(made, output)
-    print_json(made) if as_json else report.print_report(made)
     if plot:
         plots.plot_report(made, plot)
 
@@ -69,8 +68,7 @@ def measure(as_json, model_dir, synthetic, num_layers, engine_values, **wanted):
     from glm_engine.bench import report
     from glm_engine.loading import load_engine
 
-    source = chosen_source(model_dir, synthetic)
-    path = model_costs.config_path(source)
+    source, path = model_costs.config_of(model_dir, synthetic)
     asked = sized_options(engine_values, wanted)
     chosen = options.make_engine_options(
         path if synthetic else source,
@@ -87,12 +85,6 @@ def measure(as_json, model_dir, synthetic, num_layers, engine_values, **wanted):
         read_rate = engine.read_rate()
         decode, prefill = measure_points(engine, costs, read_rate, as_json, wanted)
         return report.make_report(str(source), engine.info(), seconds, read_rate, decode, prefill)
-
-
-def chosen_source(model_dir, synthetic):
-    if model_dir and synthetic:
-        raise BadInputError("--model and --synthetic exclude each other")
-    return synthetic or model_dir or str(options.CAPITALS)
 
 
 def sized_options(engine_values, wanted):

@@ -26,7 +26,13 @@ MAX_TOKENS = 16
 @click.command("evaluate")
 @options.MODEL
 @click.option("--facts", type=click.Path(), help=f"Facts to ask [default: MODEL/{FACTS_FILE}].")
-@click.option("--threshold", type=float, default=0.95, show_default=True, help="Least accuracy.")
+@click.option(
+    "--threshold",
+    type=options.Finite(0, 1),
+    default=0.95,
+    show_default=True,
+    help="Least accuracy.",
+)
 @click.option("--limit", type=click.IntRange(min=1), help="Ask only the first so many.")
 @options.engine_options
 @options.JSON
@@ -36,8 +42,8 @@ def command(model_dir, facts, threshold, limit, engine_values, as_json):
     from glm_engine.loading import load_engine
     from glm_engine.tokenizer import GlmTokenizer
 
-    asked = read_facts(Path(facts) if facts else Path(model_dir) / FACTS_FILE)[:limit]
     tokenizer = GlmTokenizer(model_dir)
+    asked = read_facts(Path(facts) if facts else Path(model_dir) / FACTS_FILE)[:limit]
     prompts = [make_prompt(tokenizer, fact) for fact in asked]
     chosen = options.make_engine_options(model_dir, engine_values, max_batch=32, max_seq=256)
     engine, load_seconds = load_engine(chosen, quiet=as_json)

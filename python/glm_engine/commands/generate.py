@@ -76,6 +76,8 @@ def make_prompt(
     from glm_engine.engine import Request
     from glm_engine.generation import Prompt
 
+    if not all(stop_texts):
+        raise click.BadParameter("expected a text that is not empty", param_hint="--stop")
     request = Request(
         tokens,
         max_tokens=max_tokens,

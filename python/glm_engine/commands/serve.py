@@ -5,13 +5,14 @@ from pathlib import Path
 import click
 
 from glm_engine import options
-from glm_engine.bench.costs import SYNTHETIC, config_path
+from glm_engine.bench.costs import SYNTHETIC, config_of, config_path
 from glm_engine.errors import BadInputError
 from glm_engine.server.settings import Settings
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
-SECONDS = click.FloatRange(min=0)
-POSITIVE_SECONDS = click.FloatRange(min=0, min_open=True)
+DAY = 86_400
+SECONDS = options.Finite(0, DAY)
+POSITIVE_SECONDS = options.Finite(0, DAY, min_open=True)
 DEFAULT_MAX_QUEUE = 1024
 
 
@@ -138,11 +139,9 @@ def command(model_dir, synthetic, tokenizer_dir, api_key_file, served_names, **v
 
 def chosen_engine(model_dir, synthetic, num_layers, engine_values, max_queue):
     """Return what is served, and the engine's options for it."""
-    if model_dir and synthetic:
-        raise BadInputError("--model and --synthetic exclude each other")
-    source = synthetic or model_dir or str(options.CAPITALS)
+    source, config = config_of(model_dir, synthetic)
     chosen = options.make_engine_options(
-        config_path(source) if synthetic else source,
+        config if synthetic else source,
         engine_values,
         synthetic=bool(synthetic),
         num_layers=num_layers,

@@ -28,6 +28,8 @@ COLLECTION_THRESHOLDS = (20_000, 20, 20)
 
 def bind(settings):
     """Return a listening socket; a port in use is one clear line."""
+    if not settings.host:
+        raise BadInputError("--host: expected an address, not an empty text")
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
