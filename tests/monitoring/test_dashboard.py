@@ -80,6 +80,28 @@ def test_a_query_is_promql(expression):
     assert parser.parse(expanded(expression)) is not None
 
 
+def queries_of(title: str) -> list[str]:
+    [panel] = [one for one in dashboard()["panels"] if one["title"] == title]
+    return [one["expr"] for one in panel["targets"]]
+
+
+def test_a_fresh_server_has_nothing_unfinished_and_polls_do_not_count():
+    [query] = queries_of("Not finished")
+    assert query.count(" or vector(0)") == 2
+    assert query.count('endpoint=~"/v1/.*"') == query.count("glm_requests_total") == 2
+
+
+def test_an_idle_server_has_no_cost_of_a_token():
+    for query in queries_of("CPU of a generated token"):
+        assert query.endswith(" > 0)")
+        assert "clamp_min" not in query
+
+
+def test_all_servers_are_those_that_were_found():
+    variables = dashboard()["templating"]["list"][1:]
+    assert all(one["includeAll"] and "allValue" not in one for one in variables)
+
+
 def test_rates_are_taken_of_counters_alone():
     for expression in expressions():
         for name in metric_names():

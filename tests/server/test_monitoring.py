@@ -31,6 +31,17 @@ def test_labels_of_the_dashboard_are_exported(server, client):
     assert states == {"free", "owned", "cached"}
 
 
+def test_polls_and_refusals_do_not_count_among_the_times_of_requests(server, client):
+    before = server.metric("glm_request_seconds_count")
+    for path in ("/gauges", "/metrics", "/healthz", "/"):
+        server.http.get(path)
+    assert server.metric("glm_request_seconds_count") == before
+    assert server.http.post("/v1/completions", json={}).status_code == 400
+    client.completions.create(model=MODEL, prompt=QUESTION, max_tokens=3)
+    server.wait_for_metric("glm_request_seconds_count", before + 1)
+    assert server.metric("glm_request_seconds_count") == before + 1
+
+
 def test_every_histogram_of_the_server_is_drawn(server, client):
     client.completions.create(model=MODEL, prompt=QUESTION, max_tokens=3)
     buckets = {one.name for one in samples_of(server) if one.name.endswith("_bucket")}

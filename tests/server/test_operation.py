@@ -50,7 +50,7 @@ def test_metrics_count(server, client) -> None:
     assert 0 < gain("glm_http_cpu_seconds_total") <= gain("process_cpu_seconds_total") + TICKS
     assert gain("glm_time_to_first_token_seconds_count") == 2
     assert gain("glm_inter_token_seconds_count") == 4
-    assert gain("glm_request_seconds_count") >= 3
+    assert gain("glm_request_seconds_count") == 2
     pages = [after["glm_kv_pages", ("state", state)] for state in ("free", "owned", "cached")]
     assert sum(pages) == server.gauges()["total_pages"]
     assert after["glm_requests_live",] == after["glm_open_streams",] == 0

@@ -60,7 +60,6 @@ def label_variable(label: str, match: str = "") -> dict:
         "sort": 1,
         "multi": True,
         "includeAll": True,
-        "allValue": ".*",
         "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
     }
 

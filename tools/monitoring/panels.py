@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 CHOSEN = '{job=~"$job",instance=~"$instance"}'
 RATE = "[$__rate_interval]"
+API = 'endpoint=~"/v1/.*"'
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ def share(part: str, whole: str) -> str:
     return f"{part} / clamp_min({whole}, 1e-9)"
 
 
+def cost(part: str, whole: str) -> str:
+    """Part over whole; nothing where the whole is 0."""
+    return f"{part} / ({whole} > 0)"
+
+
 def quantiles(histogram: str) -> Sequence[Query]:
     """p50, p90 and p99 of a histogram of seconds."""
     buckets = per_second(f"{histogram}_bucket", "le")
@@ -64,8 +70,10 @@ def quantiles(histogram: str) -> Sequence[Query]:
     )
 
 
-def refused_match() -> str:
-    return CHOSEN.replace("}", ',outcome!="finished"}')
+def api_requests(match: str = "") -> str:
+    """The rate of requests to the API; 0 before the first one."""
+    chosen = CHOSEN.replace("}", f",{API}{match}}}")
+    return f"({per_second('glm_requests_total', match=chosen)} or vector(0))"
 
 
 ROWS = (
@@ -97,13 +105,10 @@ ROWS = (
             Panel(
                 "Not finished",
                 "percentunit",
-                "Requests that were refused, failed or left by their client, of all.",
+                "Requests to /v1/ that were refused, failed or left by their client, of all to it.",
                 (
                     Query(
-                        share(
-                            per_second("glm_requests_total", match=refused_match()),
-                            per_second("glm_requests_total"),
-                        ),
+                        share(api_requests(',outcome!="finished"'), api_requests()),
                         "not finished",
                     ),
                 ),
@@ -184,7 +189,7 @@ ROWS = (
             Panel(
                 "Time of a request",
                 "s",
-                "From the request's arrival to the end of its answer.",
+                "From the arrival of a request whose prompt was read to the end of its answer.",
                 quantiles("glm_request_seconds"),
             ),
         ),
@@ -245,14 +250,14 @@ ROWS = (
                 "the model's own computation, and of the thread that speaks HTTP.",
                 (
                     Query(
-                        share(
+                        cost(
                             per_second("process_cpu_seconds_total"),
                             per_second("glm_generated_tokens_total"),
                         ),
                         "process",
                     ),
                     Query(
-                        share(
+                        cost(
                             per_second("glm_http_cpu_seconds_total"),
                             per_second("glm_generated_tokens_total"),
                         ),

@@ -59,9 +59,11 @@ class Metrics:
         self.cached_tokens += num_cached
 
     def take_visit(self, visit):
-        now = time.monotonic()
+        """Count a request, and its time if it had a prompt: polls and refusals would skew that."""
         self.requests[visit.endpoint, outcome_of(visit.status)] += 1
-        self.request_seconds.add(now - visit.began, now)
+        if visit.prompt_tokens:
+            now = time.monotonic()
+            self.request_seconds.add(now - visit.began, now)
 
 
 def counters(metrics, info):

@@ -47,10 +47,15 @@
     return size >= 24 || (size >= 18.66 && Number(fontWeight) >= 700) ? 3 : 4.5;
   };
 
+  const opacityOf = (node) =>
+    node === null ? 1 : Number(getComputedStyle(node).opacity) * opacityOf(node.parentElement);
+
   const textContrast = (node) => {
     const style = getComputedStyle(node);
     const ground = groundOf(node);
-    const found = contrast(over(parse(style.color), ground), ground);
+    const color = parse(style.color);
+    const drawn = over({ ...color, a: color.a * opacityOf(node) }, ground);
+    const found = contrast(drawn, ground);
     return { text: textOf(node).slice(0, 40), contrast: found, asked: askedOf(style) };
   };
 
@@ -62,6 +67,9 @@
 
   const ownText = (node) =>
     [...node.childNodes].find((child) => child.nodeType === Node.TEXT_NODE)?.data ?? "";
+
+  const isMoving = ({ animationName, transitionDuration }) =>
+    animationName !== "none" || transitionDuration.split(", ").some((one) => one !== "0s");
 
   const isRing = (style) =>
     (style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2) ||
@@ -102,9 +110,23 @@
     },
 
     moving: () =>
-      all("*")
-        .map((node) => getComputedStyle(node))
-        .filter((style) => style.animationName !== "none" || style.transitionDuration !== "0s")
-        .length,
+      ["", "::before", "::after"].flatMap((part) =>
+        all("*")
+          .filter((node) => isMoving(getComputedStyle(node, part)))
+          .map((node) => `${node.tagName} ${node.className}${part}`),
+      ),
+
+    conversation: () => {
+      const [seen, foot] = [".scroll", ".foot"].map((one) => document.querySelector(one));
+      return foot.getBoundingClientRect().top - seen.getBoundingClientRect().top;
+    },
+
+    leftOf: (selector, sought) => {
+      const text = [...document.querySelector(selector).childNodes].at(-1);
+      const range = document.createRange();
+      range.setStart(text, text.data.indexOf(sought));
+      range.setEnd(text, range.startOffset + sought.length);
+      return range.getBoundingClientRect().left;
+    },
   };
 })();

@@ -23,6 +23,8 @@ for (const name of ["localStorage", "sessionStorage"]) {
 }
 """
 SPOILT_STORAGE = "localStorage.setItem('glm.settings', '{spoilt');"
+NUMBER_STORED = "localStorage.setItem('glm.settings', '5');"
+STORAGES = {"denied": DENIED_STORAGE, "spoilt": SPOILT_STORAGE, "number": NUMBER_STORED}
 NOTE_LENGTHS = """() => {
   window.lengths = [];
   const note = () => window.lengths.push(document.querySelector(".text")?.textContent.length ?? 0);
@@ -46,6 +48,20 @@ def test_opener_asks_its_own_text(page):
     wait_until_done(page)
     assert last_text(page) == "Paris."
     expect(page.locator("#welcome")).to_be_hidden()
+
+
+@pytest.mark.parametrize("way", ["Send", FRANCE], ids=["send", "opener"])
+@pytest.mark.parametrize("key", ["Space", "Enter"])
+def test_focus_is_in_the_message_after_a_button_sent_it(endless_page, way, key):
+    page = endless_page
+    make_answers_long(page)
+    page.get_by_label("Message").fill("Who?")
+    page.get_by_role("button", name=way).press(key)
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    expect(page.get_by_label("Message")).to_be_focused()
+    page.keyboard.press("Escape")
+    wait_until_done(page)
+    expect(page.get_by_label("Message")).to_be_focused()
 
 
 def test_answer_arrives_in_pieces(endless_page):
@@ -137,7 +153,21 @@ def test_settings_reach_the_request_and_stay(page):
     assert kept == ["0.5", "2"]
 
 
-@pytest.mark.parametrize("script", [DENIED_STORAGE, SPOILT_STORAGE], ids=["denied", "spoilt"])
+def test_two_tabs_keep_each_others_settings(page, server):
+    other = page.context.new_page()
+    other.goto(server.url)
+    for tab in (page, other):
+        tab.locator("#settings > summary").click()
+    page.get_by_label("System prompt").fill("Be brief.")
+    other.get_by_label("Most tokens").fill("7")
+    page.get_by_label("Think before answering").check()
+    other.reload()
+    assert other.locator("[name=system]").input_value() == "Be brief."
+    assert other.locator("[name=max_tokens]").input_value() == "7"
+    assert other.locator("[name=thinking]").is_checked()
+
+
+@pytest.mark.parametrize("script", STORAGES.values(), ids=STORAGES)
 def test_page_works_without_its_storage(page, script):
     page.add_init_script(script)
     page.reload()

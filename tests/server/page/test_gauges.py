@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from tests.server.page import scripted
+from tests.server.page.actions import ask
+
 expect = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed").expect
 
 NOTHING = {"p50": None, "p90": None, "p99": None}
@@ -27,6 +30,7 @@ FIGURES = {
     "inter_token_ms": NOTHING,
     "is_draining": False,
 }
+BEGUN = scripted.event_stream(scripted.chunk({"content": "Par"}), done=False)
 SHOWN = {
     "Throughput": "12,346tokens/sPrompts 9.87 tokens/s",
     "Batch occupancy": "50%32 of 64 running",
@@ -72,6 +76,19 @@ def test_trace_grows(page):
 def test_draining_is_said(page):
     show(page, is_draining=True)
     expect(page.locator("#state")).to_have_text("Shutting down")
+
+
+def test_server_is_not_away_while_its_answer_arrives(visit, server):
+    page, _ = visit(server)
+    scripted.answer_with(page, [BEGUN], is_to_go_on=True)
+    ask(page, "question")
+    expect(page.locator(".text")).to_have_text("Par")
+    page.route("**/gauges", lambda route: route.abort())
+    expect(page.locator("#live")).to_have_attribute("data-stale", "")
+    scripted.go_on_with(page, [BEGUN])
+    expect(page.locator(".text")).to_have_text("ParPar")
+    expect(page.locator("#state")).to_have_text("Ready")
+    expect(page.locator("#state")).to_have_text("Server away")
 
 
 def polls(page):

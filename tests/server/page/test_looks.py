@@ -2,11 +2,26 @@
 
 import pytest
 
+from tests.server.page import scripted
 from tests.server.page.actions import ask, wait_until_done
 
 expect = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed").expect
 
-SIZES = {"phone": (360, 740), "tablet": (820, 1180), "desktop": (1280, 800), "wide": (1600, 900)}
+SIZES = {
+    "phone": (360, 740),
+    "tablet": (820, 1180),
+    "desktop": (1280, 800),
+    "wide": (1600, 900),
+    "desktop at 150 %": (853, 533),
+    "desktop at 200 %": (640, 400),
+    "laptop at 200 %": (683, 384),
+    "720 lines at 200 %": (640, 360),
+    "low": (768, 432),
+}
+LEAST_CONVERSATION_PX = 100
+LONG_MESSAGE = "one line\n" * 30
+BEGUN = scripted.event_stream(scripted.chunk({"content": "Par"}), done=False)
+RIGHT_TO_LEFT = "\N{HEBREW LETTER SHIN}\N{HEBREW LETTER LAMED}, \N{HEBREW LETTER MEM}!"
 INTERACTIVE = {"button", "textbox", "spinbutton", "switch", "link", "DisclosureTriangle"}
 TAB_ORDER = [
     "Skip to the message",
@@ -51,6 +66,10 @@ def test_contrast(visit, server, scheme):
     texts = page.evaluate("() => measures.texts()")
     assert len(texts) > 30
     assert [one for one in texts if one["contrast"] < one["asked"]] == []
+    page.route("**/gauges", lambda route: route.abort())
+    expect(page.locator("#state")).to_have_text("Server away")
+    stale = page.evaluate("() => measures.texts()")
+    assert [one for one in stale if one["contrast"] < one["asked"]] == []
     edges = page.evaluate("() => measures.edges()")
     assert len(edges) >= 5
     assert [one for one in edges if one["contrast"] < 3] == []
@@ -61,9 +80,14 @@ def test_nothing_is_cut_off(visit, server, name):
     width, height = SIZES[name]
     page, _ = visit(server, viewport={"width": width, "height": height})
     show_everything(page)
+    page.locator("#live").evaluate("live => { live.open = true; }")
     assert page.evaluate("() => measures.cutOff()") == []
     assert page.evaluate("() => measures.smallTargets()") == []
-    expect(page.get_by_label("Message")).to_be_in_viewport()
+    assert page.evaluate("() => measures.conversation()") >= LEAST_CONVERSATION_PX
+    expect(page.get_by_label("Message")).to_be_in_viewport(ratio=1)
+    page.get_by_label("Message").fill(LONG_MESSAGE)
+    assert page.evaluate("() => measures.conversation()") >= LEAST_CONVERSATION_PX
+    expect(page.get_by_role("button", name="Send")).to_be_in_viewport(ratio=1)
 
 
 def test_schemes_differ_and_the_toggle_is_kept(page):
@@ -117,6 +141,42 @@ def test_message_has_the_focus_at_first(page):
     expect(page.get_by_label("Message")).to_be_focused()
 
 
-def test_reduced_motion_is_respected(visit, server):
-    page, _ = visit(server, reduced_motion="reduce")
-    assert page.evaluate("() => measures.moving()") == 0
+@pytest.mark.parametrize("wish", ["reduce", "no-preference"])
+def test_reduced_motion_is_respected_while_an_answer_streams(visit, server, wish):
+    page, _ = visit(server, reduced_motion=wish)
+    scripted.answer_with(page, [BEGUN], is_to_go_on=True)
+    ask(page, "question")
+    expect(page.locator(".text")).to_have_text("Par")
+    moving = page.evaluate("() => measures.moving()")
+    assert moving == [] if wish == "reduce" else "DIV answer::after" in moving
+
+
+def left_of(page, selector, text):
+    return page.evaluate("([one, text]) => measures.leftOf(one, text)", [selector, text])
+
+
+def test_each_paragraph_has_its_own_direction(page):
+    chunk = scripted.chunk({"content": f"{RIGHT_TO_LEFT}\n\nParis?"})
+    scripted.answer_with(page, [scripted.event_stream(chunk)])
+    ask(page, RIGHT_TO_LEFT)
+    wait_until_done(page)
+    first, last = RIGHT_TO_LEFT[0], RIGHT_TO_LEFT[-1]
+    assert left_of(page, ".asked", last) < left_of(page, ".asked", first)
+    assert left_of(page, ".text", last) < left_of(page, ".text", first)
+    assert left_of(page, ".text", "P") < left_of(page, ".text", "?") < left_of(page, ".text", last)
+    bidi = "(fields) => fields.map((one) => getComputedStyle(one).unicodeBidi)"
+    assert page.locator("textarea").evaluate_all(bidi) == ["plaintext", "plaintext"]
+
+
+def picture_of(page, selector):
+    return page.locator(selector).screenshot(animations="disabled")
+
+
+def test_forced_colours_show_the_switch_and_the_focus(visit, server):
+    page, _ = visit(server, forced_colors="active", reduced_motion="reduce")
+    page.locator("#settings").evaluate("settings => { settings.open = true; }")
+    off = picture_of(page, ".switch input")
+    page.get_by_label("Think before answering").evaluate("one => { one.checked = true; }")
+    assert picture_of(page, ".switch input") != off
+    page.get_by_label("Message").focus()
+    assert page.evaluate("() => measures.focus().isMarked")

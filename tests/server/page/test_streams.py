@@ -136,5 +136,7 @@ def test_view_follows_the_answer_unless_scrolled_away(page):
     scripted.go_on_with(page, [LINES])
     page.wait_for_function("() => document.querySelector('.text').textContent.length === 900")
     page.wait_for_function(at_the_end)
+    page.get_by_label("Message").fill("many\nlines\nof a message\n" * 4)
+    page.wait_for_function(at_the_end)
     scripted.go_on_with(page, [scripted.event_stream()])
     wait_until_done(page)

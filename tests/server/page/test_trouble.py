@@ -25,6 +25,13 @@ def enter_key(page, key):
     page.get_by_label("API key").fill(key)
 
 
+def test_key_that_no_header_carries_is_named(visit, server):
+    page, _ = visit(server)
+    enter_key(page, "\N{CYRILLIC SMALL LETTER KA}")
+    ask(page, FRANCE)
+    expect(page.get_by_role("alert")).to_contain_text("The API key has characters")
+
+
 def test_keys_then_death_then_return(visit, keyed, tmp_path):
     page, _ = visit(keyed)
     alert = page.get_by_role("alert")

@@ -1,5 +1,5 @@
 import { find, make, number } from "./elements.js";
-import { refusal } from "./stream.js";
+import { refusal, silenceMs } from "./stream.js";
 
 const POLL_MS = 500;
 const AWAY_POLL_MS = 1000;
@@ -144,8 +144,11 @@ function setText(id, text) {
 
 function setState(state, text) {
   find("state").dataset.state = state;
-  find("live").toggleAttribute("data-stale", state === "away");
   setText("state", text);
+}
+
+function setStale(isStale) {
+  find("live").toggleAttribute("data-stale", isStale);
 }
 
 function show(now) {
@@ -173,8 +176,12 @@ async function poll() {
   let wait = POLL_MS;
   try {
     show(await read());
+    setStale(false);
   } catch {
-    setState("away", "Server away");
+    setStale(true);
+    if (silenceMs() > PATIENCE_MS) {
+      setState("away", "Server away");
+    }
     wait = AWAY_POLL_MS;
   }
   isPolling = false;

@@ -85,8 +85,9 @@ function ask(question) {
   const turn = new Turn(question.trim());
   turns.push(turn);
   log.append(turn.node);
-  find("welcome").hidden = true;
+  prompt.focus();
   prompt.value = "";
+  find("welcome").hidden = true;
   isFollowing = true;
   run(turn);
 }
@@ -107,12 +108,14 @@ function followTheEnd() {
     isFollowing = !isMovedUp && (isFollowing || left < NEAR_THE_END_PX);
     lastTop = scroll.scrollTop;
   });
-  new ResizeObserver(() => {
-    if (isFollowing) {
+  const sizes = new ResizeObserver(() => {
+    if (isFollowing && turns.length > 0) {
       scroll.scrollTop = scroll.scrollHeight;
       lastTop = scroll.scrollTop;
     }
-  }).observe(log);
+  });
+  sizes.observe(log);
+  sizes.observe(scroll);
 }
 
 function listenToKeys() {

@@ -23,7 +23,11 @@ function storage(kind) {
 
 export function credentials() {
   const key = settings.key.value.trim();
-  return new Headers(key ? { authorization: `Bearer ${key}` } : {});
+  try {
+    return new Headers(key ? { authorization: `Bearer ${key}` } : {});
+  } catch (error) {
+    throw new Error("The API key has characters that cannot be sent.", { cause: error });
+  }
 }
 
 export function sampling() {
@@ -33,7 +37,7 @@ export function sampling() {
 
 function keptSettings() {
   try {
-    return JSON.parse(lasting.getItem(SETTINGS)) ?? {};
+    return Object(JSON.parse(lasting.getItem(SETTINGS)));
   } catch {
     return {};
   }
@@ -48,11 +52,13 @@ function recall() {
   settings.key.value = ofThisTab.getItem(KEY) ?? "";
 }
 
-function keep() {
-  const kept = Object.fromEntries(KEPT.map((name) => [name, settings[name].value]));
-  kept.thinking = settings.thinking.checked;
-  lasting.setItem(SETTINGS, JSON.stringify(kept));
-  ofThisTab.setItem(KEY, settings.key.value);
+function keep({ target }) {
+  if (target === settings.key) {
+    ofThisTab.setItem(KEY, target.value);
+    return;
+  }
+  const value = target === settings.thinking ? target.checked : target.value;
+  lasting.setItem(SETTINGS, JSON.stringify({ ...keptSettings(), [target.name]: value }));
 }
 
 function theme() {

@@ -1,3 +1,7 @@
+let heard = -Infinity;
+
+export const silenceMs = () => performance.now() - heard;
+
 class EventStream {
   rest = "";
   data = [];
@@ -36,13 +40,18 @@ async function* events(body) {
   const reader = body.getReader();
   const decoder = new TextDecoder();
   const stream = new EventStream();
-  for (;;) {
-    const { done, value } = await reached(reader.read());
-    if (done) {
-      yield* stream.push(`${decoder.decode()}\n`);
-      return;
+  try {
+    for (;;) {
+      const { done, value } = await reached(reader.read());
+      heard = performance.now();
+      if (done) {
+        yield* stream.push(`${decoder.decode()}\n`);
+        return;
+      }
+      yield* stream.push(decoder.decode(value, { stream: true }));
     }
-    yield* stream.push(decoder.decode(value, { stream: true }));
+  } finally {
+    heard = -Infinity;
   }
 }
 
