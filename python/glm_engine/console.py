@@ -4,6 +4,7 @@ import json
 import sys
 from contextlib import contextmanager
 
+WIDE, UNBOUNDED = 200, 100_000
 UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -76,10 +77,25 @@ def make_table(*columns, title=None):
 
 
 def print_table(table):
+    """Print a table; where a terminal is too narrow for its numbers, the terminal wraps them."""
     from rich.console import Console
 
-    wide = None if sys.stdout.isatty() else 200
-    Console(file=sys.stdout, width=wide, highlight=False, markup=False).print(table)
+    wide = None if sys.stdout.isatty() else WIDE
+    console = Console(file=sys.stdout, width=wide, highlight=False, markup=False)
+    console.width = max(console.width, least_width(console, table))
+    console.print(table, crop=False)
+
+
+def least_width(console, table):
+    """Columns of text that a table needs: columns of numbers are never cut or folded."""
+    from rich.measure import Measurement
+
+    unbounded = console.options.update(width=UNBOUNDED)
+    for column in table.columns:
+        if column.no_wrap:
+            cells = (column.header, *column.cells)
+            column.min_width = max(console.measure(one, options=unbounded).maximum for one in cells)
+    return Measurement.get(console, unbounded, table).minimum
 
 
 @contextmanager

@@ -5,9 +5,10 @@ import threading
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from tools.bench.figures import Bound
-from tools.bench.serving.__main__ import parse_cores
+from tools.bench.serving.__main__ import main, parse_cores
 from tools.bench.serving.limits import figures_of
 from tools.bench.serving.sides import (
     READY,
@@ -42,9 +43,16 @@ def test_cores():
     assert parse_cores(None) is None
     chosen = parse_cores(f"{here[0]}/{here[-1]}")
     assert chosen == Cores(frozenset({here[0]}), frozenset({here[-1]}))
-    for text in (str(here[0]), f"{here[0]}/{here[-1] + 4096}"):
+    for text in (str(here[0]), f"{here[0]}/{here[-1] + 4096}", "a/b", "0/", ""):
         with pytest.raises(click.BadParameter, match="is not ENGINE/HTTP"):
             parse_cores(text)
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_anything_runs(monkeypatch):
+    monkeypatch.setattr("tools.bench.serving.__main__.at_server", None)
+    result = CliRunner().invoke(main, ["--output", "/proc/absent"])
+    assert result.exit_code == 2
+    assert "/proc/absent cannot be written" in result.output
 
 
 def point(rate, http=60.0):
@@ -78,7 +86,7 @@ def test_both_sides_answer_the_same_requests():
 
 def test_a_server_that_cannot_start_is_an_error():
     with (
-        pytest.raises(RunFailedError, match="absent: neither a config"),
+        pytest.raises(RunFailedError, match="absent: not a folder"),
         running_server([*CPU, "--model", "absent"]),
     ):
         raise AssertionError("the server started")

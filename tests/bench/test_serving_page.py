@@ -14,7 +14,13 @@ from tools.bench.figures import Section
 from tools.bench.report import as_json
 from tools.bench.serving.page import main
 
-WORKLOAD = {"prompts": "fixed:10", "outputs": "fixed:3", "max_concurrency": 8}
+WORKLOAD = {
+    "prompts": "fixed:10",
+    "outputs": "fixed:3",
+    "shared_prefix": 0,
+    "burstiness": 1.0,
+    "max_concurrency": 8,
+}
 SERVER = {"cpu_us_per_token": 300.0, "http_cpu_us_per_token": 60.0}
 TARGET = {"url": "there", "model": "small", "endpoint": "completions", "device": "NVIDIA H200"}
 

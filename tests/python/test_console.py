@@ -12,8 +12,10 @@ from glm_engine.console import (
     human_bytes,
     human_count,
     human_rate,
+    make_table,
     print_columns,
     print_json,
+    print_table,
     rate,
 )
 
@@ -86,3 +88,29 @@ def test_no_bar_where_nobody_looks(monkeypatch):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with bytes_progress(quiet=False) as show:
         assert show is None
+
+
+@pytest.mark.parametrize("columns", ["20", "40", "200"])
+def test_a_narrow_terminal_cuts_no_number(monkeypatch, columns):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("TERM", "xterm")
+    table = make_table("name", *(f">number {at}" for at in range(6)), title="numbers")
+    table.add_row("some words", *["123,456,789.5"] * 6)
+    print_table(table)
+    assert terminal.getvalue().count("123,456,789.5") == 6
+    assert terminal.getvalue().count("number ") == 6
+    assert "…" not in terminal.getvalue()
+
+
+def test_columns_of_text_are_folded_and_not_cut(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", "30")
+    table = make_table("name", ">size")
+    table.add_row(" ".join(["word"] * 20), "12")
+    print_table(table)
+    lines = terminal.getvalue().splitlines()
+    assert terminal.getvalue().count("word") == 20
+    assert max(map(len, lines[1:])) <= 30

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import sys
 
 import click
 
@@ -9,10 +10,14 @@ from glm_engine import options
 from glm_engine.bench.costs import SYNTHETIC
 from glm_engine.console import print_json
 from glm_engine.errors import BadInputError, ExitCode
+from glm_engine.load.distributions import LONGEST
+from glm_engine.load.records import LOST
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_REQUESTS = 100
 FILE = "file:"
+LONGEST_TIMEOUT = 10_000_000.0
+LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 
 
 @click.command("load")
@@ -21,10 +26,10 @@ FILE = "file:"
 @click.option(
     "--requests", "num_requests", type=options.POSITIVE, help="Of each rate [default: 100]."
 )
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Of each rate.")
+@click.option("--seconds", type=options.Finite(min=0, min_open=True), help="Of each rate.")
 @click.option(
     "--burstiness",
-    type=click.FloatRange(min=0, min_open=True),
+    type=options.Finite(LEAST_BURSTINESS, MOST_BURSTINESS),
     default=1.0,
     show_default=True,
     help="Shape of the gamma distribution of gaps; 1: Poisson, below: burstier.",
@@ -37,10 +42,12 @@ FILE = "file:"
     help="Lengths in tokens: fixed:N, uniform:A:B, lognormal:MEDIAN:SIGMA[:MOST]; or file:PATH.",
 )
 @click.option("--outputs", default="fixed:128", show_default=True, help="Lengths, likewise.")
-@click.option("--shared-prefix", type=options.NOT_NEGATIVE, default=0, help="Tokens before each.")
+@click.option(
+    "--shared-prefix", type=click.IntRange(0, LONGEST), default=0, help="Tokens before each."
+)
 @click.option("--endpoint", type=click.Choice(["completions", "chat"]), default="completions")
 @click.option("--stream/--no-stream", "is_streaming", default=True, show_default=True)
-@click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True)
+@click.option("--temperature", type=options.Finite(min=0), default=0.0, show_default=True)
 @click.option(
     "--ignore-eos/--stop-at-eos",
     default=True,
@@ -58,7 +65,7 @@ FILE = "file:"
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=options.Finite(min=0, min_open=True, max=LONGEST_TIMEOUT),
     default=600.0,
     show_default=True,
     help="Seconds after which a request is given up.",
@@ -91,28 +98,32 @@ def command(shown, output, plot, as_json, **values):
     The API key is taken from GLM_API_KEY. With --engine no server is asked: the same requests go
     into an engine of this process, which takes the options of a model and a device.
     """
-    from glm_engine.bench.report import prepare_target, write_report
+    from glm_engine.bench.report import prepare_target
     from glm_engine.load import plots, report
 
-    if output:
+    if output is not None:
         prepare_target(output)
-    if plot:
+    if plot is not None:
         plots.prepare_plot(plot)
-    made = report.read_report(shown) if shown else measure(as_json, **values)
-    if output:
-        write_report(made, output)
-    print_json(made) if as_json else report.print_report(made)
-    if plot:
-        plots.plot_report(made, plot)
+    made = measure(as_json, **values) if shown is None else report.read_report(shown)
+    try:
+        print_json(made) if as_json else report.print_report(made)
+        sys.stdout.flush()
+    finally:
+        if output is not None:
+            report.write_report(made, output)
+        if plot is not None:
+            plots.plot_report(made, plot)
     return exit_code(made)
 
 
 def exit_code(report):
-    """130 after an interruption, 1 where a rate completed no request."""
-    points = report["points"]
-    if any(point["is_interrupted"] for point in points):
+    """130 after an interruption, 1 where a rate completed no request or a client process died."""
+    if report["is_interrupted"]:
         return ExitCode.INTERRUPTED
-    return ExitCode.OK if all(point["num_completed"] for point in points) else ExitCode.FAILED
+    points = report["points"]
+    is_done = all(point["num_completed"] and LOST not in point["outcomes"] for point in points)
+    return ExitCode.OK if is_done else ExitCode.FAILED
 
 
 def measure(as_json, in_engine, **values):
@@ -120,6 +131,8 @@ def measure(as_json, in_engine, **values):
 
     if not in_engine:
         refuse_engine_options(values)
+    elif is_stated("url"):
+        raise BadInputError(f"--engine asks no server, and {values['url']} would not be asked")
     schedule = make_schedule(as_json, **values)
     run = run_in_engine if in_engine else run_at_server
     target, points = run(schedule, values)
@@ -127,7 +140,8 @@ def measure(as_json, in_engine, **values):
         name: values[name]
         for name in ("prompts", "outputs", "shared_prefix", "burstiness", "max_concurrency")
     }
-    return report.make_report(target, described, schedule.seed, points)
+    is_interrupted = len(points) < len(schedule.rates)
+    return report.make_report(target, described, schedule.seed, points, is_interrupted)
 
 
 def refuse_engine_options(values):
@@ -136,8 +150,15 @@ def refuse_engine_options(values):
     device = values["engine_values"]["device"]
     chosen = {**values["engine_values"], **given, "device": None if device == "auto" else device}
     names = [name for name, value in chosen.items() if value is not None]
+    names += ["model_dir"] if is_stated("model_dir") else []
     if names:
         raise BadInputError(f"only with --engine: {', '.join(names)}")
+
+
+def is_stated(name):
+    """Say whether the command line gives a value, rather than the environment or a default."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
 
 
 def make_schedule(
@@ -147,13 +168,16 @@ def make_schedule(
 
     if num_requests and seconds:
         raise BadInputError("--requests and --seconds exclude each other")
+    limits = {} if goodput is None else figures.parse_goodput(goodput)
+    if not values["is_streaming"] and limits.keys() - {"e2e"}:
+        raise BadInputError("--no-stream has neither TTFT nor TPOT: --goodput takes e2e alone")
     return runs.Schedule(
         workload=make_workload(num_requests, seconds, **values),
         rates=tuple(arrivals.parse_rates(rates, bool(seconds))),
         seed=secrets.randbits(32) if seed is None else seed,
         num_warm_up=num_warm_up,
         max_concurrency=max_concurrency,
-        limits=figures.parse_goodput(goodput) if goodput else {},
+        limits=limits,
         quiet=quiet,
     )
 
@@ -180,7 +204,9 @@ def run_at_server(schedule, values):
     """Ask the server what it serves, then run every rate against it."""
     from glm_engine.load import runs, target
     from glm_engine.load.connection import parse_address
+    from glm_engine.server.lifecycle import raise_file_limit
 
+    raise_file_limit()
     address = parse_address(values["url"], os.environ.get(target.KEY_VARIABLE))
     names = ("endpoint", "is_streaming", "temperature", "ignore_eos")
     model = target.chosen_model(address, values["served_model"])

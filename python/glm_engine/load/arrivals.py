@@ -5,6 +5,7 @@ import math
 from glm_engine.errors import BadInputError
 
 MOST_REQUESTS = 1_000_000
+LEAST_RATE, MOST_RATE = 1e-6, 1e9
 DRAWN_AT_ONCE = 1024
 
 
@@ -25,6 +26,9 @@ def parse_rate(text, field):
         rate = math.nan
     if not rate > 0:
         raise BadInputError(f"rates {text!r}: {field!r} is neither a number above 0 nor inf")
+    if not LEAST_RATE <= rate <= MOST_RATE and field != "inf":
+        known = f"from {LEAST_RATE:g} to {MOST_RATE:g}"
+        raise BadInputError(f"rates {text!r}: {field!r} is not {known}; inf is all at once")
     return rate
 
 
@@ -34,6 +38,9 @@ def due_times(generator, rate, burstiness, num_requests=None, seconds=None):
     Gaps are gamma distributed with shape `burstiness` and mean 1 / rate: 1 is a Poisson process,
     less is burstier, more is steadier. A rate of inf makes all due at 0.
     """
+    many = f"more than {MOST_REQUESTS:,} requests at a rate of {rate:g}/s"
+    if num_requests is not None and num_requests > MOST_REQUESTS:
+        raise BadInputError(many)
     if math.isinf(rate):
         return [0.0] * num_requests
     times, now = [], 0.0
@@ -44,4 +51,4 @@ def due_times(generator, rate, burstiness, num_requests=None, seconds=None):
                 return times
             times.append(now)
             if len(times) > MOST_REQUESTS:
-                raise BadInputError(f"more than {MOST_REQUESTS:,} requests at a rate of {rate:g}/s")
+                raise BadInputError(many)

@@ -35,7 +35,8 @@ class Address:
 
     def message(self, method, path, body=b""):
         """The bytes of one request."""
-        lines = [f"{method} {self.prefix}{path} HTTP/1.1", f"Host: {self.host}:{self.port}"]
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        lines = [f"{method} {self.prefix}{path} HTTP/1.1", f"Host: {host}:{self.port}"]
         if self.api_key:
             lines.append(f"Authorization: Bearer {self.api_key}")
         if body:
@@ -49,13 +50,14 @@ def parse_address(url, api_key=None):
     try:
         parts = urlsplit(url)
         port = parts.port
+        host = (parts.hostname or "").encode("idna").decode()
     except ValueError as error:
         raise BadInputError(f"{url!r} is no URL: {error}") from error
-    if parts.scheme not in PORTS or not parts.hostname or parts.query:
+    if parts.scheme not in PORTS or not host or parts.query:
         raise BadInputError(f"{url!r} is no URL such as http://127.0.0.1:8000")
     prefix = parts.path.rstrip("/").removesuffix("/v1")
     port = port if port is not None else PORTS[parts.scheme]
-    return Address(url, parts.scheme, parts.hostname, port, prefix, api_key)
+    return Address(url, parts.scheme, host, port, prefix, api_key)
 
 
 class Connection(asyncio.Protocol):
@@ -69,6 +71,7 @@ class Connection(asyncio.Protocol):
         self.refusal = bytearray()
         self.now = 0.0
         self.is_open = True
+        self.ends_at_close = False
 
     def connection_made(self, transport):
         self.transport = transport
@@ -79,6 +82,14 @@ class Connection(asyncio.Protocol):
             self.parser.feed_data(data)
         except httptools.HttpParserError as error:
             self.lose(f"the server's answer is no HTTP: {error}")
+
+    def on_message_begin(self):
+        self.ends_at_close = True
+
+    def on_header(self, name, value):
+        is_chunked = name.lower() == b"transfer-encoding" and b"chunked" in value.lower()
+        if is_chunked or name.lower() == b"content-length":
+            self.ends_at_close = False
 
     def on_headers_complete(self):
         self.status = self.parser.get_status_code()
@@ -92,10 +103,17 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self):
         self.num_answers += 1
         self.is_open = self.is_open and self.parser.should_keep_alive()
+        self.end()
+
+    def end(self):
         if not self.ended.done():
             self.ended.set_result(self.status)
 
     def connection_lost(self, error):
+        if not error and self.status is not None and self.ends_at_close:
+            self.is_open = False
+            self.end()
+            return
         self.lose(str(error or "the server closed the connection"))
 
     def lose(self, reason):

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from glm_engine.errors import BadInputError
 
+LONGEST, MOST_DIGITS = 2**31 - 1, 20
+
 FORMS = "fixed:N, uniform:LEAST:MOST or lognormal:MEDIAN:SIGMA[:MOST]"
 
 
@@ -43,7 +45,7 @@ def uniform(text, fields):
 
 def lognormal(text, fields):
     median, sigma = whole(text, fields[0]), spread(text, fields[1])
-    most = whole(text, fields[2]) if len(fields) > 2 else None
+    most = whole(text, fields[2]) if len(fields) > 2 else LONGEST
 
     def draw(generator, count):
         numbers = generator.lognormal(math.log(median), sigma, count).round().clip(1, most)
@@ -53,8 +55,10 @@ def lognormal(text, fields):
 
 
 def whole(text, field):
-    if not (field.isascii() and field.isdigit() and int(field) > 0):
+    if not (field.isascii() and field.isdigit() and field.strip("0")):
         raise BadInputError(f"lengths {text!r}: {field!r} is not a whole number above 0")
+    if len(field) > MOST_DIGITS or int(field) > LONGEST:
+        raise BadInputError(f"lengths {text!r}: {field} is above {LONGEST:,}")
     return int(field)
 
 

@@ -8,10 +8,11 @@ from itertools import accumulate
 import numpy
 
 from glm_engine.errors import BadInputError
+from glm_engine.load.records import LOST
 
 PERCENTILES = (50, 90, 99)
 LIMITED = ("ttft", "tpot", "e2e")
-DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
+DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s)")
 MILLISECONDS = 1e3
 SHOWN_MESSAGES = 3
 
@@ -43,7 +44,7 @@ def make_figures(rate, outcomes, limits):
         "rate": None if math.isinf(rate) else rate,
         "duration_s": duration,
         "is_interrupted": any(outcome.is_interrupted for outcome in outcomes),
-        **counts(records, done),
+        **counts(records, done, sum(outcome.num_lost for outcome in outcomes)),
         **rates(records, done, duration, start),
         **latencies(records, done),
         "goodput": goodput(done, duration, limits),
@@ -54,19 +55,23 @@ def make_figures(rate, outcomes, limits):
     }
 
 
-def counts(records, done):
+def counts(records, done, num_lost):
     failed = [record for record in records if not record.is_completed]
+    became = Counter(record.outcome for record in records) + Counter({LOST: num_lost})
     messages = Counter(f"{one.outcome}: {one.message}" for one in failed if one.message)
     return {
         "num_sent": len(records),
         "num_completed": len(done),
-        "outcomes": dict(Counter(record.outcome for record in records).most_common()),
+        "outcomes": dict(became.most_common()),
         "messages": [text for text, _ in messages.most_common(SHOWN_MESSAGES)],
         "prompt_tokens": sum(record.prompt_tokens for record in done),
         "cached_tokens": sum(record.cached_tokens for record in done),
         "output_tokens": sum(record.completion_tokens for record in done),
         "num_events": sum(record.num_events for record in done),
-        "num_shorter": sum(record.completion_tokens < record.max_tokens for record in done),
+        "num_shorter": sum(
+            record.completion_tokens < record.max_tokens for record in done if record.has_usage
+        ),
+        "num_without_usage": sum(not record.has_usage for record in done),
         "peak_concurrency": peak_concurrency(records),
     }
 
@@ -113,10 +118,11 @@ def peak_concurrency(records):
 
 
 def goodput(done, duration, limits):
-    """Requests per second that kept every limit; a request without a figure keeps none."""
+    """Requests per second that kept every limit; an answer without a token is never good."""
     if not limits:
         return None
-    good = sum(all(kept(record, *limit) for limit in limits.items()) for record in done)
+    answered = [record for record in done if record.completion_tokens or record.num_events]
+    good = sum(all(kept(record, *limit) for limit in limits.items()) for record in answered)
     return {
         "limits_ms": {name: limit * MILLISECONDS for name, limit in limits.items()},
         "num_good": good,

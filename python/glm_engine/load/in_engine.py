@@ -5,11 +5,13 @@ from array import array
 
 from glm_engine.errors import BadInputError, EngineError, Status
 from glm_engine.load.records import COMPLETED, Outcome, Record
+from glm_engine.load.worker import ignore_interrupts
 from glm_engine.load.workload import TEXT, id_vocabulary, is_chat
 from glm_engine.requests import Request, Sampling
 
 WAIT_SECONDS = 0.05
-FAILED, QUEUE_FULL = "failed", "429"
+FAILED = "failed"
+REFUSALS = {Status.GLM_QUEUE_FULL: "429", Status.GLM_INVALID_ARGUMENT: "400"}
 
 
 class Feeding:
@@ -31,6 +33,7 @@ class Feeding:
                 for event in self.engine.poll():
                     self.take(event)
         except KeyboardInterrupt:
+            ignore_interrupts()
             self.outcome.is_interrupted = True
             self.cancel_live()
         self.outcome.cpu_seconds = time.process_time() - began
@@ -58,9 +61,11 @@ class Feeding:
         try:
             self.live[self.engine.submit(request)] = record
         except EngineError as error:
-            if error.status != Status.GLM_QUEUE_FULL:
+            if error.status not in REFUSALS:
                 raise
-            record.outcome, record.message, record.ended = QUEUE_FULL, str(error), time.monotonic()
+            record.outcome, record.message = REFUSALS[error.status], str(error)
+            record.ended = time.monotonic()
+            self.on_end()
 
     def take(self, event):
         record = self.live.get(event.request_id)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-COMPLETED, INTERRUPTED = "200", "interrupted"
+COMPLETED, INTERRUPTED, LOST = "200", "interrupted", "client process lost"
 
 
 @dataclass
@@ -25,6 +25,7 @@ class Record:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    has_usage: bool = True
     message: str = ""
 
     @property
@@ -54,9 +55,13 @@ class Record:
 
 @dataclass
 class Outcome:
-    """The records of one worker that started at `start`, and the CPU seconds that it took."""
+    """The records of one worker that started at `start`, and the CPU seconds that it took.
+
+    `num_lost` requests are those of a worker that ended without its records.
+    """
 
     start: float
     records: list = field(default_factory=list)
     cpu_seconds: float = 0.0
     is_interrupted: bool = False
+    num_lost: int = 0

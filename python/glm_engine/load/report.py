@@ -9,6 +9,7 @@ from pathlib import Path
 
 from glm_engine.console import make_table, print_fields, print_table
 from glm_engine.errors import BadInputError
+from glm_engine.load.files import write_whole
 from glm_engine.version import version
 
 LATENCIES = {
@@ -21,7 +22,7 @@ LATENCIES = {
 SUMMARY = ("mean", "p50", "p90", "p99", "max")
 
 
-def make_report(target, workload, seed, points):
+def make_report(target, workload, seed, points, is_interrupted=False):
     return {
         "command": " ".join(["glm", *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -31,17 +32,27 @@ def make_report(target, workload, seed, points):
         "target": target,
         "workload": workload,
         "seed": seed,
+        "is_interrupted": is_interrupted or any(point["is_interrupted"] for point in points),
         "points": points,
     }
 
 
 def read_report(path):
+    """Read a report of a file; one that cannot be shown whole is refused."""
     try:
         report = json.loads(Path(path).read_text(encoding="utf-8"))
-        needed = {"target", "workload", "seed", "points"}
-        return {**report, **{name: report[name] for name in needed}}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        json.dumps(report, allow_nan=False)
+        points = report["points"]
+        is_interrupted = any(point["is_interrupted"] for point in points)
+        report = {"is_interrupted": is_interrupted, **report}
+        shown(report)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInputError(f"{path}: not a report of glm load: {error!r}") from error
+    return report
+
+
+def write_report(report, path):
+    write_whole(path, (json.dumps(report, indent=2, allow_nan=False) + "\n").encode())
 
 
 def rate_text(point):
@@ -49,22 +60,31 @@ def rate_text(point):
 
 
 def print_report(report):
+    fields, tables, complaints = shown(report)
+    print_fields(fields)
+    for table in tables:
+        print()
+        print_table(table)
+    for line in complaints:
+        print(line)
+
+
+def shown(report):
+    """The fields, the tables and the lines below them."""
+    points = report["points"]
+    tables = (requests_table(points), tokens_table(points), latency_table(points))
+    return fields_of(report), tables, [line for point in points for line in complaints_of(point)]
+
+
+def fields_of(report):
     workload, target = report["workload"], report["target"]
-    print_fields(
-        [
-            ("target", f"{target['url']}, {target['model']}, {target['endpoint']}"),
-            ("prompts", f"{workload['prompts']}, shared prefix {workload['shared_prefix']}"),
-            ("outputs", workload["outputs"]),
-            ("arrivals", f"burstiness {workload['burstiness']:g}, {limits_text(workload)}"),
-            ("seed", str(report["seed"])),
-        ]
-    )
-    print()
-    print_table(throughput_table(report["points"]))
-    print()
-    print_table(latency_table(report["points"]))
-    for point in report["points"]:
-        print_failures(point)
+    return [
+        ("target", f"{target['url']}, {target['model']}, {target['endpoint']}"),
+        ("prompts", f"{workload['prompts']}, shared prefix {workload['shared_prefix']}"),
+        ("outputs", workload["outputs"]),
+        ("arrivals", f"burstiness {workload['burstiness']:g}, {limits_text(workload)}"),
+        ("seed", str(report["seed"])),
+    ]
 
 
 def limits_text(workload):
@@ -72,45 +92,38 @@ def limits_text(workload):
     return "no limit of concurrency" if limit is None else f"at most {limit} at a time"
 
 
-def throughput_table(points):
-    table = make_table(
-        ">rate/s",
-        ">sent",
-        ">done",
-        ">failed",
-        ">seconds",
-        ">requests/s",
-        ">prompt tokens/s",
-        ">output tokens/s",
-        ">goodput/s",
-        ">peak",
-        ">client CPU",
-        ">CPU µs/token",
-        ">of it HTTP",
-        title="throughput",
-    )
+def requests_table(points):
+    columns = (">sent", ">done", ">failed", ">seconds", ">requests/s", ">goodput/s", ">peak")
+    table = make_table(">rate/s", *columns, title="requests")
     for point in points:
-        table.add_row(*throughput_cells(point))
+        good = point["goodput"]
+        table.add_row(
+            rate_text(point),
+            str(point["num_sent"]),
+            str(point["num_completed"]),
+            str(point["num_sent"] - point["num_completed"]),
+            f"{point['duration_s']:.2f}",
+            f"{point['requests_per_second']:,.2f}",
+            "" if good is None else f"{good['requests_per_second']:,.2f}",
+            str(point["peak_concurrency"]),
+        )
     return table
 
 
-def throughput_cells(point):
-    good, server = point["goodput"], point["server"] or {}
-    costs = (server.get("cpu_us_per_token"), server.get("http_cpu_us_per_token"))
-    return [
-        rate_text(point),
-        str(point["num_sent"]),
-        str(point["num_completed"]),
-        str(point["num_sent"] - point["num_completed"]),
-        f"{point['duration_s']:.2f}",
-        f"{point['requests_per_second']:,.2f}",
-        f"{point['prompt_tokens_per_second']:,.1f}",
-        f"{point['output_tokens_per_second']:,.1f}",
-        "" if good is None else f"{good['requests_per_second']:,.2f}",
-        str(point["peak_concurrency"]),
-        f"{point['client_cpu_share']:.0%}",
-        *("" if cost is None else f"{cost:,.1f}" for cost in costs),
-    ]
+def tokens_table(points):
+    columns = (">prompt tokens/s", ">output tokens/s", ">client CPU", ">CPU µs/token")
+    table = make_table(">rate/s", *columns, ">of it HTTP", title="tokens")
+    for point in points:
+        server = point["server"] or {}
+        costs = (server.get("cpu_us_per_token"), server.get("http_cpu_us_per_token"))
+        table.add_row(
+            rate_text(point),
+            f"{point['prompt_tokens_per_second']:,.1f}",
+            f"{point['output_tokens_per_second']:,.1f}",
+            f"{point['client_cpu_share']:.0%}",
+            *("" if cost is None else f"{cost:,.1f}" for cost in costs),
+        )
+    return table
 
 
 def latency_table(points):
@@ -124,13 +137,15 @@ def latency_table(points):
     return table
 
 
-def print_failures(point):
-    """What did not go as asked at one rate, with what the server said of it."""
+def complaints_of(point):
+    """Lines of what did not go as asked at one rate, with what the server said of it."""
     rate = rate_text(point)
-    wrong = {name: count for name, count in point["outcomes"].items() if name != "200"}
-    if wrong:
-        print(f"\nrate {rate}: " + ", ".join(f"{count} of {name}" for name, count in wrong.items()))
-        for message in point["messages"]:
-            print(f"  {message}")
+    wrong = [f"{count} of {name}" for name, count in point["outcomes"].items() if name != "200"]
+    lines = [f"\nrate {rate}: {', '.join(wrong)}"] if wrong else []
+    lines += [f"  {message}" for message in point["messages"]]
     if point["num_shorter"]:
-        print(f"\nrate {rate}: {point['num_shorter']} answers are shorter than was asked")
+        lines.append(f"\nrate {rate}: {point['num_shorter']} answers are shorter than was asked")
+    if point.get("num_without_usage"):
+        number = point["num_without_usage"]
+        lines.append(f"\nrate {rate}: the server sent no usage with {number} answers")
+    return lines

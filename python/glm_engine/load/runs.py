@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from glm_engine.console import count_progress
 from glm_engine.load import in_engine
 from glm_engine.load.figures import make_figures
+from glm_engine.load.processes import run_asks
 from glm_engine.load.server_metrics import MICRO, difference, read_counters
-from glm_engine.load.worker import run_asks
+from glm_engine.load.worker import ignore_interrupts
 from glm_engine.load.workload import make_asks
 
 
@@ -35,22 +36,37 @@ class Schedule:
 def run_schedule(schedule, vocabulary, run):
     """Figures of every rate; `run(asks, on_end)` gives outcomes and the server's figures.
 
-    The figures of an interrupted rate are the last.
+    The figures of an interrupted rate are the last, or those of the rate before where an
+    interruption came between two; with no figures at all it is raised.
     """
-    warm_up = schedule.warm_up_asks(vocabulary) if schedule.num_warm_up else []
-    if warm_up:
-        run(warm_up, lambda: None)
     points = []
-    for at, rate in enumerate(schedule.rates):
-        asks = schedule.asks_of(vocabulary, at)
-        title = f"rate {'inf' if math.isinf(rate) else f'{rate:g}/s'}"
-        with count_progress(len(asks), title, schedule.quiet) as advance:
-            outcomes, server = run(asks, advance)
-        figures = make_figures(rate, outcomes, schedule.limits)
-        points.append({**figures, "num_asked": len(asks), "server": server})
-        if figures["is_interrupted"]:
-            break
+    try:
+        warm_up(schedule, vocabulary, run)
+        for at in range(len(schedule.rates)):
+            points.append(measure_rate(schedule, vocabulary, run, at))
+            if points[-1]["is_interrupted"]:
+                break
+    except KeyboardInterrupt:
+        ignore_interrupts()
+        if not points:
+            raise
     return points
+
+
+def warm_up(schedule, vocabulary, run):
+    asks = schedule.warm_up_asks(vocabulary) if schedule.num_warm_up else []
+    outcomes, _ = run(asks, lambda: None) if asks else ([], None)
+    if any(outcome.is_interrupted for outcome in outcomes):
+        raise KeyboardInterrupt
+
+
+def measure_rate(schedule, vocabulary, run, at):
+    rate, asks = schedule.rates[at], schedule.asks_of(vocabulary, at)
+    title = f"rate {'inf' if math.isinf(rate) else f'{rate:g}/s'}"
+    with count_progress(len(asks), title, schedule.quiet) as advance:
+        outcomes, server = run(asks, advance)
+    figures = make_figures(rate, outcomes, schedule.limits)
+    return {**figures, "num_asked": len(asks), "server": server}
 
 
 def against_server(target, schedule, timeout, num_workers):
@@ -60,7 +76,14 @@ def against_server(target, schedule, timeout, num_workers):
     def run(asks, on_end):
         before = read_counters(address)
         outcomes = run_asks(target, asks, limit, timeout, num_workers, on_end)
-        return outcomes, difference(before, read_counters(address))
+        if any(outcome.is_interrupted for outcome in outcomes):
+            return outcomes, None
+        try:
+            return outcomes, difference(before, read_counters(address))
+        except KeyboardInterrupt:
+            ignore_interrupts()
+            outcomes[0].is_interrupted = True
+            return outcomes, None
 
     return run
 

@@ -40,16 +40,18 @@ def read_counters(address):
 def difference(before, after):
     """What the counters grew by, and CPU microseconds for each generated token.
 
+    None where a counter shrank: another server answers there.
+
     `cpu_us_per_token` is the process's, `http_cpu_us_per_token` its thread's that speaks HTTP.
     """
     grown = {
-        name: after[key] - before[key]
+        name: after[key] - before[key] if after[key] >= before[key] else None
         for name, key in COUNTERS.items()
         if key in before and key in after
     }
     tokens = grown.get("generated_tokens")
     for name in ("cpu", "http_cpu"):
-        if tokens and f"{name}_seconds" in grown:
-            cost = grown[f"{name}_seconds"] / tokens / MICRO
-            grown[f"{name}_us_per_token"] = cost
+        seconds = grown.get(f"{name}_seconds")
+        if tokens and seconds is not None:
+            grown[f"{name}_us_per_token"] = seconds / tokens / MICRO
     return grown or None

@@ -9,8 +9,10 @@ from array import array
 
 import orjson
 
-TEXT = re.compile(rb'"(?:text|content|reasoning_content|arguments)":\s?"[^"]')
-END = b"[DONE]"
+TEXT = re.compile(rb'"(?:text|content|reasoning|reasoning_content|arguments)":\s?"[^"]')
+USAGE = re.compile(rb'"usage":\s?\{')
+COUNTS = ("prompt_tokens", "completion_tokens")
+FIELD, END = b"data:", b"[DONE]"
 
 
 class TokenStream:
@@ -29,10 +31,11 @@ class TokenStream:
         lines = (self.rest + piece if self.rest else piece).split(b"\n")
         self.rest = lines.pop()
         for line in lines:
-            if TEXT.search(line):
+            is_text = TEXT.search(line)
+            if is_text:
                 self.count(now)
-            elif line.startswith(b"data:"):
-                self.read(line[5:].strip())
+            if line.startswith(FIELD) and (not is_text or USAGE.search(line)):
+                self.read(line[len(FIELD) :].strip())
 
     def count(self, now):
         """One more event with text."""
@@ -43,7 +46,7 @@ class TokenStream:
         self.last = now
 
     def read(self, data):
-        """An event without text: the end, the usage, an error, or nothing of interest."""
+        """An event without text or with usage: the end, an error, or nothing of interest."""
         if data == END:
             self.is_done = True
             return
@@ -56,7 +59,7 @@ class TokenStream:
             return
         if event.get("error"):
             self.error = message_of(event)
-        self.usage = event.get("usage") or self.usage
+        self.usage = usage_of(event) or self.usage
 
     @property
     def num_events(self):
@@ -66,7 +69,7 @@ class TokenStream:
         """Why a stream that has ended is not a whole answer, or None."""
         if self.error:
             return "error in the stream", self.error
-        if not self.is_done:
+        if not self.is_done and self.rest.removeprefix(FIELD).strip() != END:
             return "cut off", "the stream ended without [DONE]"
         return None
 
@@ -88,11 +91,21 @@ class WholeAnswer:
 
     def failure(self):
         try:
-            answer = orjson.loads(b"".join(self.pieces))
-            self.usage = answer.get("usage")
+            self.usage = usage_of(orjson.loads(b"".join(self.pieces)))
         except (orjson.JSONDecodeError, AttributeError):
             return "no JSON", f"the answer is no JSON object: {b''.join(self.pieces)[:80]!r}"
         return None
+
+
+def usage_of(event):
+    """The token counts of an answer by name; None where it does not say how long it is."""
+    usage = event.get("usage")
+    if not isinstance(usage, dict) or type(usage.get("completion_tokens")) is not int:
+        return None
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
+    counts = {name: usage.get(name) for name in COUNTS} | {"cached_tokens": cached}
+    return {name: count if type(count) is int else 0 for name, count in counts.items()}
 
 
 def message_of(event):

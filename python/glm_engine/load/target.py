@@ -93,8 +93,12 @@ def ask_json(address, method, path, body=None):
 
 def chosen_model(address, wanted=None):
     """The model to ask for: the one wanted, which must be served, or the first that is."""
-    served = [row["id"] for row in ask_json(address, "GET", "/v1/models").get("data", [])]
-    if wanted is None and served:
+    rows = ask_json(address, "GET", "/v1/models").get("data")
+    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    served = [row["id"] for row in rows if isinstance(row.get("id"), str)]
+    if wanted is None:
+        if not served:
+            raise ServerError(f"{address.url}: /v1/models lists no model")
         return served[0]
     if wanted not in served:
         known = ", ".join(served) or "none"
@@ -106,6 +110,6 @@ def served_vocabulary(address, model, endpoint):
     """What prompts are made of: ids of ordinary words, for the chat endpoint the words."""
     question = {"model": model, "prompt": TEXT, "add_special_tokens": False}
     tokens = ask_json(address, "POST", "/tokenize", question).get("tokens")
-    if not tokens:
+    if not isinstance(tokens, list) or not {type(token) for token in tokens} == {int}:
         raise ServerError(f"{address.url}: /tokenize gave no tokens")
     return word_vocabulary(len(tokens)) if endpoint == "chat" else id_vocabulary(tokens)

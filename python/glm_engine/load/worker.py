@@ -1,11 +1,9 @@
-"""Sends requests when they are due and records what comes; in this process or in several."""
+"""Sends requests when they are due and records what comes, in this process."""
 
 import asyncio
 import signal
 import time
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from dataclasses import dataclass
 
 import orjson
 import uvloop
@@ -15,8 +13,6 @@ from glm_engine.load.records import COMPLETED, Outcome, Record
 from glm_engine.load.sse import TokenStream, WholeAnswer, message_of
 
 START_SECONDS = 0.05
-PROCESS_START_SECONDS = 120
-BARRIERS = []
 
 
 @dataclass(frozen=True)
@@ -30,10 +26,10 @@ class Job:
 
 
 class Worker:
-    """Runs a job on the event loop that it is created in."""
+    """Runs a job on the event loop that it is created in; a readable file `stop` interrupts it."""
 
-    def __init__(self, job, on_end=lambda: None):
-        self.job, self.on_end = job, on_end
+    def __init__(self, job, on_end=lambda: None, stop=None):
+        self.job, self.on_end, self.stop = job, on_end, stop
         self.connections = Connections(job.target.address)
         self.places = asyncio.Semaphore(job.max_concurrency or len(job.asks) or 1)
         self.outcome = Outcome(time.monotonic() + START_SECONDS)
@@ -42,19 +38,30 @@ class Worker:
     async def run(self):
         """Send every request when it is due; returns the outcome when all have ended."""
         began = time.process_time()
-        loop, main = asyncio.get_running_loop(), asyncio.current_task()
-        loop.add_signal_handler(signal.SIGINT, main.cancel)
+        loop, self.main = asyncio.get_running_loop(), asyncio.current_task()
+        loop.add_signal_handler(signal.SIGINT, self.interrupt)
+        if self.stop:
+            loop.add_reader(self.stop, self.interrupt)
         try:
             await self.send_all()
             await asyncio.gather(*self.tasks)
         except asyncio.CancelledError:
-            self.outcome.is_interrupted = True
             await self.cancel_all()
         finally:
             loop.remove_signal_handler(signal.SIGINT)
+            if self.outcome.is_interrupted:
+                ignore_interrupts()
+            if self.stop:
+                loop.remove_reader(self.stop)
             self.connections.close()
         self.outcome.cpu_seconds = time.process_time() - began
         return self.outcome
+
+    def interrupt(self):
+        """End what is under way; the first call counts."""
+        if not self.outcome.is_interrupted:
+            self.outcome.is_interrupted = True
+            self.main.cancel()
 
     async def send_all(self):
         for ask in self.job.asks:
@@ -112,53 +119,20 @@ def fill(record, answer):
     record.ended = time.monotonic()
     record.first, record.last, record.gaps = answer.first, answer.last, answer.gaps
     record.num_events = answer.num_events
-    usage = answer.usage or {}
-    record.prompt_tokens = usage.get("prompt_tokens") or 0
-    record.completion_tokens = usage.get("completion_tokens") or 0
-    record.cached_tokens = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    record.has_usage = answer.usage is not None
+    for name, count in (answer.usage or {}).items():
+        setattr(record, name, count)
 
 
-def run_job(job, on_end=lambda: None):
+def run_job(job, on_end=lambda: None, stop=None):
     """Run a job in this process."""
 
     async def run():
-        return await Worker(job, on_end).run()
+        return await Worker(job, on_end, stop).run()
 
     return uvloop.run(run())
 
 
-def run_asks(target, asks, max_concurrency, timeout, num_workers=1, on_end=lambda: None):
-    """Run asks in one process or several; returns the outcome of each.
-
-    No more processes are started than requests may be under way.
-    """
-    num_workers = min(num_workers, max_concurrency or num_workers, len(asks) or 1)
-    whole = Job(target, tuple(asks), max_concurrency, timeout)
-    if num_workers == 1:
-        return [run_job(whole, on_end)]
-    context = get_context("spawn")
-    barrier = context.Barrier(num_workers, timeout=PROCESS_START_SECONDS)
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with ProcessPoolExecutor(num_workers, context, keep_barrier, (barrier,)) as pool:
-            parts = [part(whole, number, num_workers) for number in range(num_workers)]
-            return list(pool.map(run_part, parts))
-    finally:
-        signal.signal(signal.SIGINT, previous)
-
-
-def keep_barrier(barrier):
-    BARRIERS.append(barrier)
-
-
-def run_part(job):
-    """Run a job in a process of its own, from when the others are ready too."""
-    BARRIERS[0].wait()
-    return run_job(job)
-
-
-def part(job, number, count):
-    """Every `count`-th ask, and as large a part of the concurrency."""
-    limit = job.max_concurrency
-    mine = None if limit is None else len(range(number, limit, count))
-    return replace(job, asks=job.asks[number::count], max_concurrency=mine)
+def ignore_interrupts():
+    """After the first Ctrl-C a second must not take away the figures that are there."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

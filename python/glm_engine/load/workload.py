@@ -7,8 +7,11 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import orjson
+
 from glm_engine.errors import BadInputError
 from glm_engine.load.arrivals import due_times
+from glm_engine.load.distributions import LONGEST
 
 TEXT = (
     "the of and to in is was for that on as with by he at from his it an were are which this also "
@@ -20,6 +23,7 @@ TEXT = (
     "county country island mountain language art work life name number order power law war army"
 )
 WORDS = tuple(TEXT.split())
+MOST_PROMPT_TOKENS = 2**30
 
 
 @dataclass(frozen=True)
@@ -90,8 +94,10 @@ def make_asks(workload, vocabulary, seed, point, rate):
 def draw_prompts(workload, vocabulary, seed, generator, count):
     from numpy.random import default_rng
 
-    prefix = vocabulary.draw(default_rng(seed), workload.shared_prefix)
     lengths = workload.lengths.draw(generator, count)
+    if sum(lengths, start=count * workload.shared_prefix) > MOST_PROMPT_TOKENS:
+        raise BadInputError(f"more than {MOST_PROMPT_TOKENS:,} tokens of prompts at one rate")
+    prefix = vocabulary.draw(default_rng(seed), workload.shared_prefix)
     return [vocabulary.prompt(prefix + vocabulary.draw(generator, one)) for one in lengths]
 
 
@@ -101,12 +107,11 @@ def read_prompts(path):
     A line is {"prompt": text or ids} or {"messages": […]}, with "max_tokens" if it likes.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError(f"{path}: not a readable file of prompts: {error}") from error
-    prompts = tuple(
-        parse_prompt(f"{path}:{number}", line) for number, line in enumerate(lines, 1) if line
-    )
+    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    prompts = tuple(parse_prompt(f"{path}:{number}", line) for number, line in numbered)
     if not prompts:
         raise BadInputError(f"{path}: holds no prompt")
     return prompts
@@ -120,8 +125,14 @@ def parse_prompt(place, line):
     prompt = row.get("messages", row.get("prompt")) if isinstance(row, dict) else None
     if not prompt or not isinstance(prompt, str | list):
         raise BadInputError(f'{place}: expected an object with "prompt" or "messages"')
+    if isinstance(prompt, list) and {type(one) for one in prompt} not in ({int}, {dict}):
+        raise BadInputError(f"{place}: a list of a prompt holds ids, or messages")
+    try:
+        orjson.dumps(prompt)
+    except orjson.JSONEncodeError as error:
+        raise BadInputError(f"{place}: the prompt cannot be sent: {error}") from error
     limit = row.get("max_tokens")
-    if limit is not None and (type(limit) is not int or limit < 1):
+    if limit is not None and (type(limit) is not int or not 1 <= limit <= LONGEST):
         raise BadInputError(f"{place}: max_tokens is {limit!r}; it must be a number above 0")
     return prompt, limit
 

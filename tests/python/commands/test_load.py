@@ -1,12 +1,14 @@
 """`glm load`: against the prepared server, and in an engine on capitals."""
 
 import json
+import subprocess
+import time
 
 import pytest
 
 from glm_engine.cli import main
 from glm_engine.options import CAPITALS
-from tests.python.commands.running import CPU, ENVIRONMENT, glm, glm_json, refused
+from tests.python.commands.running import CPU, ENVIRONMENT, GLM, ROOT, glm, glm_json, refused
 from tests.python.load.serving import MODEL
 
 SMALL = ["--requests", "6", "--prompts", "uniform:8:20", "--outputs", "fixed:5", "--seed", "3"]
@@ -94,7 +96,16 @@ def test_a_server_that_wants_a_key(server, monkeypatch):
             [NOBODY, "--threads", "2", "--layers", "1"],
             "only with --engine: num_threads, num_layers",
         ),
+        ([NOBODY, "--model", "x"], "only with --engine: model_dir"),
+        (["--engine", NOBODY], "--engine asks no server"),
         ([NOBODY, *CPU], "only with --engine: device"),
+        ([NOBODY, "--rate", "1e-300"], "'1e-300' is not from 1e-06 to 1e+09"),
+        ([NOBODY, "--outputs", "fixed:2147483648"], "2147483648 is above 2,147,483,647"),
+        ([NOBODY, "--goodput", ""], "goodput ''"),
+        ([NOBODY, "--no-stream", "--goodput", "e2e:1s,tpot:1s"], "has neither TTFT nor TPOT"),
+        ([NOBODY, "--output", ""], "cannot be written"),
+        (["http://a..b"], "'http://a..b' is no URL"),
+        (["--show", ""], "not a report of glm load"),
         (["--show", "absent.json"], "absent.json: not a report of glm load"),
         (["--engine", "--endpoint", "chat"], "--engine has no chat endpoint"),
         (["--engine", "--synthetic", "glm-4.7-fp8", "--model", "x"], "exclude each other"),
@@ -118,3 +129,87 @@ def test_chat_messages_for_an_engine(tmp_path):
     path.write_text('{"messages": [{"role": "user", "content": "Hi"}]}\n', "utf-8")
     arguments = ["--engine", *CPU, "--prompts", f"file:{path}", "--model", CAPITALS]
     assert "not chat messages" in refused("load", *arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--burstiness", "nan"],
+        ["--burstiness", "1e-300"],
+        ["--timeout", "nan"],
+        ["--timeout", "inf"],
+        ["--timeout", "99999999999"],
+        ["--temperature", "nan"],
+        ["--temperature", "inf"],
+        ["--seconds", "nan"],
+        ["--shared-prefix", "99999999999999"],
+    ],
+)
+def test_numbers_that_nobody_means(arguments, capsys):
+    assert main(["load", NOBODY, *arguments]) == 2
+    assert f"Invalid value for '{arguments[0]}'" in capsys.readouterr().err
+
+
+def test_more_requests_than_anyone_means(server):
+    line = refused("load", server.url, "--requests", 10**11, "--warm-up", 0)
+    assert "more than 1,000,000 requests at a rate of inf/s" in line
+
+
+@pytest.mark.parametrize("models", [{"object": "list"}, {"data": None}, {"data": [{"id": 5}, 7]}])
+def test_a_server_that_lists_no_model(server, models):
+    server.reset(models=models)
+    assert "/v1/models lists no model" in refused("load", server.url, code=1)
+    assert "is not served; there: none" in refused("load", server.url, "--served-model", MODEL)
+
+
+def test_what_is_printed_and_written_does_not_depend_on_each_other(server, tmp_path):
+    target = tmp_path / "load.json"
+    command = [*GLM, "load", server.url, *SMALL, "--warm-up", "0", "--output", str(target)]
+    load = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE)
+    load.stdout.close()
+    load.wait(120)
+    assert json.loads(target.read_text())["points"][0]["num_completed"] == 6
+    folder = tmp_path / "reports"
+    server.reset(delay=1.0)
+    command[-1] = str(folder / "load.json")
+    load = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not server.seen:
+        time.sleep(0.02)
+    folder.rmdir()
+    output, errors = load.communicate(timeout=120)
+    assert load.returncode == 2
+    assert "requests/s" in output
+    assert errors.endswith("cannot be written: No such file or directory\n")
+    assert errors.count("\n") == 1
+
+
+def test_a_prompt_that_an_engine_refuses_is_counted(tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    lines = [{"prompt": [100] * 60}, {"prompt": [100] * 5}]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+    arguments = ["--max-seq", 32, "--prompts", f"file:{path}", "--requests", 4, "--warm-up", 0]
+    report = glm_json("load", "--engine", *CPU, *arguments, "--outputs", "fixed:3")
+    assert report["points"][0]["outcomes"] == {"400": 2, "200": 2}
+    assert "60" in report["points"][0]["messages"][0]
+
+
+def test_as_many_files_are_open_as_the_system_allows(server):
+    script = 'ulimit -Sn 64; exec "$@"'
+    command = [*GLM, "load", server.url, "--requests", "100", "--warm-up", "0", "--json"]
+    server.reset(answers_from=100)
+    result = subprocess.run(
+        ["bash", "-c", script, "bash", *command],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert json.loads(result.stdout)["points"][0]["outcomes"] == {"200": 100}

@@ -13,7 +13,7 @@ SETTINGS = settings(
     deadline=None,
     max_examples=40,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\x7f"), max_size=6)
 KEYS = st.sampled_from(["a", "capital", "größe", "a b", 'q"', "\n", "日本", "</ think>", "$ref?"])

@@ -32,6 +32,8 @@ class Behaviour:
     error: str = ""
     piece: int = 0
     api_key: str = ""
+    models: object = ""
+    stalls_metrics: bool = False
 
 
 @dataclass
@@ -105,9 +107,11 @@ class PreparedServer:
         wanted = self.behaviour.api_key
         if wanted and request.headers.get("Authorization") != f"Bearer {wanted}":
             return web.json_response({"error": {"message": "wrong key"}}, status=401)
-        return web.json_response({"object": "list", "data": [{"id": MODEL}]})
+        return web.json_response(self.behaviour.models or {"data": [{"id": MODEL}]})
 
     async def metrics(self, _request):
+        if self.behaviour.stalls_metrics and self.seen:
+            await asyncio.sleep(FOREVER)
         lines = [
             "# TYPE glm_generated_tokens counter",
             f"glm_generated_tokens_total {self.generated}",

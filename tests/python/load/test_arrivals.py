@@ -47,6 +47,17 @@ def test_more_requests_than_anyone_means_are_refused():
         due_times(default_rng(1), 1e9, 1.0, seconds=60.0)
 
 
+def test_as_many_at_once_are_refused():
+    with pytest.raises(BadInputError, match="more than 1,000,000 requests at a rate of inf"):
+        due_times(default_rng(1), math.inf, 1.0, num_requests=10**9)
+
+
+@pytest.mark.parametrize("text", ["1e-300", "1e300", "1e400", "5,1e-7"])
+def test_rates_that_nobody_means(text):
+    with pytest.raises(BadInputError, match="is not from 1e-06 to 1e"):
+        parse_rates(text)
+
+
 def test_rates():
     assert parse_rates("1, 2.5,inf") == [1.0, 2.5, math.inf]
 

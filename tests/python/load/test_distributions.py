@@ -42,6 +42,10 @@ def test_lognormal_stays_between_one_and_its_most():
     assert (min(numbers), max(numbers)) == (1, 50)
 
 
+def test_no_length_is_longer_than_a_server_could_read():
+    assert max(drawn("lognormal:2147483647:10")) == 2**31 - 1
+
+
 @pytest.mark.parametrize("text", ["uniform:1:1000", "lognormal:100:1"])
 def test_the_seed_decides(text):
     assert drawn(text, 1) == drawn(text, 1) != drawn(text, 2)
@@ -58,6 +62,10 @@ def test_the_seed_decides(text):
         ("fixed:0", "'0' is not a whole number above 0"),
         ("fixed:-3", "'-3' is not"),
         ("fixed:²", "is not a whole number"),
+        ("fixed:2147483648", "2147483648 is above 2,147,483,647"),
+        (f"fixed:{'9' * 5000}", "is above 2,147,483,647"),
+        ("uniform:1:99999999999999999999", "is above"),
+        ("lognormal:9:1:99999999999999999999", "is above"),
         ("uniform:5", "1 numbers"),
         ("uniform:9:5", "the least, 9, is above the most, 5"),
         ("lognormal:10", "1 numbers"),

@@ -91,13 +91,46 @@ def test_goodput_keeps_every_limit():
     assert found["goodput"]["requests_per_second"] == pytest.approx(1 / 0.8)
 
 
+def test_an_answer_without_a_token_is_never_good():
+    empty = record(gaps=(), tokens=0)
+    empty.num_events, empty.first = 0, None
+    found = figures_of([record(), empty], parse_goodput("e2e:9s"))
+    assert (found["num_completed"], found["goodput"]["num_good"]) == (2, 1)
+
+
+def test_answers_without_usage_are_counted_and_not_called_shorter():
+    silent = record(tokens=0)
+    silent.has_usage = False
+    found = figures_of([record(), silent], parse_goodput("e2e:9s"))
+    assert (found["num_without_usage"], found["num_shorter"]) == (1, 0)
+    assert found["goodput"]["num_good"] == 2
+
+
+def test_the_requests_of_a_lost_process_are_counted():
+    outcomes = [Outcome(100.0, [record()]), Outcome(100.0, num_lost=4)]
+    found = make_figures(2.0, outcomes, {})
+    assert found["outcomes"] == {"client process lost": 4, "200": 1}
+    assert found["num_sent"] == 1
+
+
 def test_one_token_has_no_tpot_that_could_be_missed():
     found = figures_of([record(gaps=(), tokens=1, wanted=1)], parse_goodput("tpot:1ms"))
     assert found["goodput"]["num_good"] == 1
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ttft", "ttft:5", "ttft:5m", "itl:5ms", "ttft:1s,ttft:2s", "ttft:-1s", "e2e:s"]
+    "text",
+    [
+        "",
+        "ttft",
+        "ttft:5",
+        "ttft:5m",
+        "itl:5ms",
+        "ttft:1s,ttft:2s",
+        "ttft:-1s",
+        "e2e:s",
+        f"e2e:{'9' * 400}s",
+    ],
 )
 def test_goodput_limits_that_are_none(text):
     with pytest.raises(BadInputError, match="goodput"):

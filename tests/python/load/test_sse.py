@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from glm_engine.load.sse import TokenStream, WholeAnswer
 
 TEXTS = st.text(min_size=1, max_size=12)
-KINDS = st.sampled_from(["text", "content", "reasoning_content", "arguments"])
+KINDS = st.sampled_from(["text", "content", "reasoning", "reasoning_content", "arguments"])
 LINE_ENDS = st.sampled_from(["\n\n", "\r\n\r\n"])
 SEPARATORS = st.sampled_from([(",", ":"), (", ", ": ")])
 USAGE = {"prompt_tokens": 7, "completion_tokens": 9}
+COUNTS = {**USAGE, "cached_tokens": 0}
 
 
 def choice(kind: str, text: str) -> dict:
@@ -49,7 +50,7 @@ def test_any_cut_gives_the_same_counts(stream):
         answer.take(data[begin:end], float(at))
     assert answer.num_events == num_texts
     assert answer.failure() is None
-    assert answer.usage == USAGE
+    assert answer.usage == COUNTS
     assert answer.rest == b""
 
 
@@ -86,10 +87,10 @@ def test_an_error_inside_a_stream(event, message):
 
 def test_a_whole_answer():
     answer = WholeAnswer()
-    for piece in (b'{"usage": {"prompt_', b'tokens": 3}}'):
+    for piece in (b'{"usage": {"completion_', b'tokens": 9, "prompt_tokens": 7}}'):
         answer.take(piece, 1.0)
     assert answer.failure() is None
-    assert answer.usage == {"prompt_tokens": 3}
+    assert answer.usage == COUNTS
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>", b"[]"])
@@ -97,3 +98,40 @@ def test_a_whole_answer_that_is_no_object(content):
     answer = WholeAnswer()
     answer.take(content, 1.0)
     assert answer.failure()[0] == "no JSON"
+
+
+def stream_of(*events, end="data: [DONE]\n\n"):
+    answer = TokenStream()
+    text = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+    answer.take((text + end).encode(), 1.0)
+    return answer
+
+
+def test_usage_in_an_event_with_text_is_read():
+    texts = [{"choices": [{"text": "a"}], "usage": None}] * 2
+    answer = stream_of(*texts, {"choices": [{"text": "b"}], "usage": USAGE})
+    assert (answer.num_events, answer.usage, answer.failure()) == (3, COUNTS, None)
+
+
+def test_a_text_that_speaks_of_usage_is_none():
+    answer = stream_of({"choices": [{"text": '"usage": {"completion_tokens": 5}'}]})
+    assert (answer.num_events, answer.usage) == (1, None)
+
+
+@pytest.mark.parametrize(
+    "usage", ["x", 5, [], {}, {"completion_tokens": "5"}, {"prompt_tokens": 7}, [USAGE], True]
+)
+def test_a_usage_that_counts_nothing_is_none(usage):
+    answer = stream_of({"choices": [], "usage": usage})
+    assert (answer.usage, answer.failure()) == (None, None)
+
+
+@pytest.mark.parametrize("details", [None, 3, [], {"cached_tokens": "4"}, {"cached_tokens": None}])
+def test_what_is_no_number_of_cached_tokens_is_zero(details):
+    answer = stream_of({"choices": [], "usage": {**USAGE, "prompt_tokens_details": details}})
+    assert answer.usage == COUNTS
+
+
+def test_the_end_needs_no_line_of_its_own():
+    assert stream_of({"choices": [{"text": "a"}]}, end="data: [DONE]").failure() is None
+    assert stream_of({"choices": [{"text": "a"}]}, end="data: [DO").failure()[0] == "cut off"

@@ -11,9 +11,9 @@ import pytest
 from glm_engine.errors import BadInputError
 from glm_engine.load.connection import parse_address
 from glm_engine.load.figures import make_figures
+from glm_engine.load.processes import run_asks
 from glm_engine.load.server_metrics import difference, read_counters
 from glm_engine.load.target import Target
-from glm_engine.load.worker import run_asks
 from glm_engine.load.workload import Ask
 from tests.python.commands.running import ENVIRONMENT, GLM, ROOT
 from tests.python.load.serving import FOREVER, MODEL
@@ -151,6 +151,8 @@ def test_the_servers_own_counters(server):
     assert grown["cpu_us_per_token"] == pytest.approx(50)
     assert grown["http_cpu_us_per_token"] == pytest.approx(20)
     assert difference({}, before) is None
+    again = {name: value - 1 for name, value in before.items()}
+    assert set(difference(before, again).values()) == {None}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Drawn requests: the seed decides, rates do not repeat each other, files are read."""
 
+import json
 import math
 
 import pytest
@@ -77,6 +78,10 @@ def test_prompts_of_a_file_come_in_turn_with_their_own_lengths(tmp_path):
         ('{"prompt": 5}', "expected an object"),
         ('{"prompt": "a", "max_tokens": 0}', "max_tokens is 0"),
         ('{"prompt": "a", "max_tokens": true}', "max_tokens is True"),
+        ('{"prompt": "a", "max_tokens": 99999999999999999999}', "max_tokens is 9999"),
+        ('{"prompt": "a\\ud83d"}', "prompts.jsonl:2: the prompt cannot be sent"),
+        ('{"prompt": [99999999999999999999]}', "prompts.jsonl:2: the prompt cannot be sent"),
+        ('{"prompt": [1, "a", null]}', "a list of a prompt holds ids, or messages"),
     ],
 )
 def test_lines_that_are_no_prompts(tmp_path, line, words):
@@ -85,6 +90,20 @@ def test_lines_that_are_no_prompts(tmp_path, line, words):
     with pytest.raises(BadInputError) as caught:
         read_prompts(path)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("between", ["\u2028", "\x85", "\x0b"])
+def test_only_a_line_feed_ends_a_line(tmp_path, between):
+    path = tmp_path / "prompts.jsonl"
+    line = json.dumps({"prompt": f"one{between}line"}, ensure_ascii=between == "\x0b")
+    path.write_text(f"{line}\r\n  \n", "utf-8")
+    assert read_prompts(path) == ((f"one{between}line", None),)
+
+
+def test_more_tokens_than_anyone_means_are_refused():
+    long = workload(lengths=parse_lengths("fixed:2147483647"))
+    with pytest.raises(BadInputError, match="more than 1,073,741,824 tokens of prompts"):
+        make_asks(long, VOCABULARY, 1, 0, 10.0)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\xff\xfe"])

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import click
 
+from glm_engine.bench.report import prepare_target
+from glm_engine.errors import BadInputError
+from glm_engine.load.files import write_whole
 from tools.bench import machine, report
 from tools.bench.figures import Section
 from tools.bench.serving.limits import METHOD, figures_of
@@ -17,7 +20,10 @@ def parse_cores(text: str | None) -> Cores | None:
     """Cores of `0/1`: the engine's before the slash, HTTP's and the client's after it."""
     if text is None:
         return None
-    parts = [frozenset(int(core) for core in part.split(",")) for part in text.split("/")]
+    try:
+        parts = [frozenset(int(core) for core in part.split(",")) for part in text.split("/")]
+    except ValueError:
+        parts = []
     if len(parts) != 2 or not (parts[0] | parts[1]) <= os.sched_getaffinity(0):
         raise click.BadParameter(f"{text!r} is not ENGINE/HTTP of cores that are here, such as 0/1")
     return Cores(*parts)
@@ -34,6 +40,11 @@ def parse_cores(text: str | None) -> Cores | None:
 def main(rounds, clients, prompts, outputs, cores, output, engine_options) -> None:
     """Measure with ENGINE_OPTIONS of `glm serve`; exit with 1 when a limit is missed."""
     chosen = parse_cores(cores)
+    if output is not None:
+        try:
+            prepare_target(output)
+        except BadInputError as error:
+            raise click.BadParameter(str(error)) from error
     requests = ["--prompts", prompts, "--outputs", outputs, "--requests", str(clients)]
     requests += ["--rate", "inf", "--seed", "1"]
     servers, engines = [], []
@@ -44,10 +55,10 @@ def main(rounds, clients, prompts, outputs, cores, output, engine_options) -> No
     method = f"{METHOD} By turns; medians of {rounds} rounds."
     section = Section("serving", "Serving", method, figures_of(servers, engines), series)
     report.print_section(section)
-    if output:
+    if output is not None:
         command = " ".join(["python -m tools.bench.serving", *sys.argv[1:]])
         content = report.as_json(command, machine.describe(), [section])
-        output.write_text(json.dumps(json.loads(content), indent=1) + "\n", encoding="utf-8")
+        write_whole(output, (json.dumps(json.loads(content), indent=1) + "\n").encode())
     sys.exit(1 if report.missed([section]) else 0)
 
 

@@ -1,0 +1,141 @@
+"""Asks that several processes share: they start together, and none outlives the first.
+
+A worker says that it is there, takes its job, says that it has it, waits for the start, and gives
+its outcome. What comes to it meanwhile, or the end of its parent, is an interruption.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from multiprocessing import connection, get_context, resource_tracker
+
+from glm_engine.errors import GlmError
+from glm_engine.load.records import Outcome
+from glm_engine.load.worker import Job, ignore_interrupts, run_job
+
+LOOK_SECONDS = 0.1
+PR_SET_PDEATHSIG = 1
+READY, START, STOP = "ready", "start", "stop"
+
+
+class ProcessLostError(GlmError):
+    """A worker ended before it had begun."""
+
+
+def run_asks(target, asks, max_concurrency, timeout, num_workers=1, on_end=lambda: None):
+    """Run asks in this process or in several; returns the outcome of each.
+
+    No more processes are started than requests may be under way.
+    """
+    num_workers = min(num_workers, max_concurrency or num_workers, len(asks) or 1)
+    whole = Job(target, tuple(asks), max_concurrency, timeout)
+    if num_workers == 1:
+        return [run_job(whole, on_end)]
+    jobs = [part(whole, number, num_workers) for number in range(num_workers)]
+    with noted_interrupts() as interrupts, started(num_workers) as pipes:
+        return run_together(jobs, pipes, interrupts)
+
+
+def part(job, number, count):
+    """Every `count`-th ask, and as large a part of the concurrency."""
+    limit = job.max_concurrency
+    mine = None if limit is None else len(range(number, limit, count))
+    return replace(job, asks=job.asks[number::count], max_concurrency=mine)
+
+
+@contextmanager
+def noted_interrupts():
+    """A list that Ctrl-C makes longer; nothing else comes of it."""
+    interrupts = []
+    previous = signal.signal(signal.SIGINT, lambda *_: interrupts.append(True))
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if interrupts:
+            ignore_interrupts()
+
+
+@contextmanager
+def started(count):
+    """Pipes to as many processes, which Ctrl-C does not reach; they are ended at the end."""
+    context = get_context("spawn")
+    resource_tracker.ensure_running()
+    pipes, processes = [], []
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        for _ in range(count):
+            mine, its = context.Pipe()
+            process = context.Process(target=serve_parent, args=(its, os.getpid()), daemon=True)
+            process.start()
+            its.close()
+            pipes.append(mine)
+            processes.append(process)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        yield pipes
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        for process in processes:
+            process.kill()
+            process.join()
+
+
+def run_together(jobs, pipes, interrupts):
+    """Start the jobs together; returns the outcomes, of a lost worker the number of its asks."""
+    gather_ready(pipes, interrupts)
+    for pipe, job in zip(pipes, jobs, strict=True):
+        pipe.send(job)
+    gather_ready(pipes, interrupts)
+    began = time.monotonic()
+    tell(pipes, START)
+    outcomes = gather(pipes, interrupts, lambda pending: tell(pending, STOP))
+    return [
+        outcome or Outcome(began, num_lost=len(job.asks), is_interrupted=bool(interrupts))
+        for job, outcome in zip(jobs, outcomes, strict=True)
+    ]
+
+
+def gather_ready(pipes, interrupts):
+    def end(_pending):
+        raise KeyboardInterrupt
+
+    if None in gather(pipes, interrupts, end):
+        raise ProcessLostError("a client process ended before it had begun")
+
+
+def gather(pipes, interrupts, on_interrupt):
+    """One thing from each pipe, None from one that ends; an interruption is passed on once."""
+    got, pending, is_told = dict.fromkeys(pipes), list(pipes), False
+    while pending:
+        if interrupts and not is_told:
+            is_told = True
+            on_interrupt(pending)
+        for pipe in connection.wait(pending, LOOK_SECONDS):
+            pending.remove(pipe)
+            with suppress(EOFError, OSError):
+                got[pipe] = pipe.recv()
+    return [got[pipe] for pipe in pipes]
+
+
+def tell(pipes, word):
+    for pipe in pipes:
+        with suppress(OSError):
+            pipe.send(word)
+
+
+def serve_parent(pipe, parent):
+    """What a worker does: its job, when it is told to, and no longer than its parent lives."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        pipe.send(READY)
+        job = pipe.recv()
+        pipe.send(READY)
+        pipe.recv()
+        pipe.send(run_job(job, stop=pipe))

@@ -1,0 +1,25 @@
+"""Where the pictures of a report are written."""
+
+import pytest
+
+from glm_engine.errors import BadInputError
+
+pytest.importorskip("matplotlib", reason="matplotlib comes with the oracle group")
+from glm_engine.load.plots import plot_report, prepare_plot
+from tests.python.load.test_figures import record
+from tests.python.load.test_report import report_of
+
+
+@pytest.mark.parametrize(
+    ("name", "stem"), [("run-0.95", "run-0.95"), ("run", "run"), ("a.svg", "a"), ("b.png", "b")]
+)
+def test_only_the_kind_of_a_picture_is_no_part_of_its_name(tmp_path, name, stem):
+    paths = plot_report(report_of(record()), tmp_path / name)
+    assert {path.name for path in paths} == {f"{stem}.png", f"{stem}.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == {f"{stem}.png", f"{stem}.svg"}
+
+
+@pytest.mark.parametrize("text", ["", "/", ".", "..", "reports/"])
+def test_names_that_are_none(text):
+    with pytest.raises(BadInputError, match="names no picture"):
+        prepare_plot(text)

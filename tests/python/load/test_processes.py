@@ -1,0 +1,144 @@
+"""Ctrl-C at any time, processes that die, and a parent that does."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import psutil
+import pytest
+
+from tests.python.commands.running import ENVIRONMENT, GLM, ROOT
+from tests.python.load.serving import FOREVER
+from tests.python.load.test_worker import wait_until
+
+AT_ONCE = ("--rate", "inf", "--requests", "12", "--warm-up", "0")
+INTERRUPTED = ["glm:", "interrupted"]
+SOON = 20
+
+
+@pytest.fixture
+def start():
+    """Start `glm load` in a group of its own; what is left of it is ended afterwards."""
+    started = []
+
+    def start_load(url, *arguments):
+        process = subprocess.Popen(
+            [*GLM, "load", url, *map(str, arguments), "--json"],
+            cwd=ROOT,
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield start_load
+    for process in started:
+        for one in family_of(process.pid):
+            one.kill()
+        process.communicate()
+
+
+def family_of(number):
+    try:
+        process = psutil.Process(number)
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def workers_of(process):
+    children = psutil.Process(process.pid).children()
+    return [one for one in children if "--multiprocessing-fork" in one.cmdline()]
+
+
+def end_of(process):
+    """The exit code, the report if there is one, and the words of errors."""
+    output, errors = process.communicate(timeout=SOON)
+    assert "Traceback" not in errors
+    return process.returncode, json.loads(output) if output else None, errors.split()
+
+
+def test_an_interruption_of_the_warm_up_is_the_end(server, start):
+    server.reset(delay=FOREVER)
+    process = start(server.url, "--warm-up", 2)
+    wait_until(lambda: len(server.seen) == 2)
+    os.killpg(process.pid, signal.SIGINT)
+    assert end_of(process) == (130, None, INTERRUPTED)
+    assert len(server.seen) == 2
+
+
+def test_an_interruption_while_processes_start_is_the_end(server, start):
+    process = start(server.url, *AT_ONCE, "--workers", 3)
+    wait_until(lambda: workers_of(process))
+    os.killpg(process.pid, signal.SIGINT)
+    code, report, errors = end_of(process)
+    assert code == 130
+    assert errors == ([] if report else INTERRUPTED)
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_two_interruptions_of_the_parent_alone_leave_the_figures(server, start, num_workers):
+    server.reset(stalls_after=5, stalls_metrics=True)
+    process = start(server.url, *AT_ONCE, "--workers", num_workers)
+    wait_until(lambda: len(server.seen) == 12 and server.under_way == 7)
+    time.sleep(0.5)
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+    code, report, errors = end_of(process)
+    assert (code, errors) == (130, [])
+    assert report["points"][0]["outcomes"] == {"interrupted": 7, "200": 5}
+
+
+def test_an_interruption_while_the_server_says_no_counters_leaves_the_figures(server, start):
+    server.reset(stalls_metrics=True)
+    process = start(server.url, *AT_ONCE)
+    wait_until(lambda: len(server.seen) == 12 and not server.under_way)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    code, report, _ = end_of(process)
+    assert (code, report["points"][0]["outcomes"]) == (130, {"200": 12})
+
+
+def test_an_interruption_keeps_the_rates_before(server, start):
+    process = start(server.url, "--rate", "inf,0.01", *AT_ONCE[2:])
+    wait_until(lambda: len(server.seen) == 12 and not server.under_way)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    code, report, _ = end_of(process)
+    assert (code, report["is_interrupted"]) == (130, True)
+    assert report["points"][0]["outcomes"] == {"200": 12}
+
+
+def test_no_process_outlives_its_parent(server, start):
+    server.reset(delay=FOREVER)
+    process = start(server.url, *AT_ONCE, "--workers", 2)
+    wait_until(lambda: len(server.seen) == 12)
+    family = workers_of(process)
+    assert len(family) == 2
+    process.terminate()
+    assert end_of(process) == (-signal.SIGTERM, None, [])
+    wait_until(lambda: not any(is_running(one) for one in family))
+
+
+def is_running(process):
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_what_a_killed_process_asked_is_counted_and_the_rest_remains(server, start):
+    server.reset(delay=2.0)
+    process = start(server.url, *AT_ONCE, "--workers", 2)
+    wait_until(lambda: len(server.seen) == 12)
+    workers_of(process)[0].kill()
+    code, report, errors = end_of(process)
+    assert (code, errors) == (1, [])
+    assert report["points"][0]["num_sent"] == 6
+    assert report["points"][0]["outcomes"]["client process lost"] == 6

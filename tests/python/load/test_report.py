@@ -1,0 +1,92 @@
+"""What is printed of a run, and which files are reports."""
+
+import json
+import math
+
+import pytest
+
+from glm_engine.errors import BadInputError
+from glm_engine.load.figures import make_figures
+from glm_engine.load.records import Outcome
+from glm_engine.load.report import make_report, print_report, read_report, write_report
+from tests.python.load.test_figures import record
+
+WORKLOAD = {
+    "prompts": "fixed:10",
+    "outputs": "fixed:3",
+    "shared_prefix": 0,
+    "burstiness": 1.0,
+    "max_concurrency": None,
+}
+TARGET = {"url": "there", "model": "small", "endpoint": "completions"}
+GREAT = {
+    "rate": 1234.5,
+    "num_sent": 100_000,
+    "num_completed": 99_999,
+    "duration_s": 12345.67,
+    "requests_per_second": 12345.67,
+    "peak_concurrency": 100_000,
+    "prompt_tokens_per_second": 12_345_678.9,
+    "output_tokens_per_second": 12_345_678.9,
+    "goodput": {"limits_ms": {}, "num_good": 3, "requests_per_second": 12345.67},
+    "server": {"cpu_us_per_token": 12345.6, "http_cpu_us_per_token": 12345.6},
+    "itl_ms": dict.fromkeys(("mean", "p50", "p90", "p99", "max"), 123_456.78),
+}
+
+
+def report_of(*records, is_interrupted=False, **figures):
+    point = make_figures(math.inf, [Outcome(100.0, list(records), 0.1)], {})
+    point |= {"num_asked": len(records), "server": None, **figures}
+    return make_report(TARGET, WORKLOAD, 1, [point], is_interrupted)
+
+
+def test_great_figures_fit_eighty_columns(capsys):
+    print_report(report_of(record(), **GREAT))
+    text = capsys.readouterr().out
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    assert text.count("12,345,678.9") == 2
+    assert text.count("123,456.78") == 5
+
+
+def test_a_server_without_usage_is_named(capsys):
+    silent = record(tokens=0)
+    silent.has_usage = False
+    print_report(report_of(record(), silent))
+    text = capsys.readouterr().out
+    assert "rate inf: the server sent no usage with 1 answers" in text
+    assert "shorter" not in text
+
+
+def test_an_interruption_between_two_rates_is_kept(tmp_path):
+    path = tmp_path / "load.json"
+    report = report_of(record(), is_interrupted=True)
+    write_report(report, path)
+    assert read_report(path) == report
+    assert read_report(path)["is_interrupted"]
+
+
+@pytest.mark.parametrize("absent", ["prompts", "shared_prefix", "max_concurrency"])
+def test_a_report_without_its_workload_is_none(tmp_path, absent):
+    report = report_of(record())
+    report["workload"] = {name: value for name, value in WORKLOAD.items() if name != absent}
+    assert refused(tmp_path, report) == f"KeyError({absent!r})"
+
+
+@pytest.mark.parametrize("name", ["outcomes", "ttft_ms", "goodput", "is_interrupted", "messages"])
+def test_a_report_without_a_figure_is_none(tmp_path, name):
+    report = report_of(record())
+    del report["points"][0][name]
+    assert refused(tmp_path, report) == f"KeyError({name!r})"
+
+
+@pytest.mark.parametrize("content", [{}, [], {"points": [{}]}, {"points": 5}, None])
+def test_what_is_no_report(tmp_path, content):
+    refused(tmp_path, content)
+
+
+def refused(folder, content):
+    path = folder / "load.json"
+    path.write_text(json.dumps(content), "utf-8")
+    with pytest.raises(BadInputError, match="not a report of glm load") as caught:
+        read_report(path)
+    return str(caught.value).partition("glm load: ")[2]
