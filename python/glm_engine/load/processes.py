@@ -1,7 +1,7 @@
 """Asks that several processes share: they start together, and none outlives the first.
 
 A worker says that it is there, takes its job, says that it has it, waits for the start, and gives
-its outcome. What comes to it meanwhile, or the end of its parent, is an interruption.
+its outcome, through a pipe that its event loop has kept from blocking meanwhile. What comes to it meanwhile, or the end of its parent, is an interruption.
 """
 
 import ctypes
@@ -138,4 +138,6 @@ def serve_parent(pipe, parent):
         job = pipe.recv()
         pipe.send(READY)
         pipe.recv()
-        pipe.send(run_job(job, stop=pipe))
+        outcome = run_job(job, stop=pipe)
+        os.set_blocking(pipe.fileno(), True)
+        pipe.send(outcome)

@@ -11,11 +11,11 @@ import pytest
 
 from tests.python.commands.running import ENVIRONMENT, GLM, ROOT
 from tests.python.load.serving import FOREVER
-from tests.python.load.test_worker import wait_until
+from tests.python.load.test_worker import is_at_rest, wait_until
 
 AT_ONCE = ("--rate", "inf", "--requests", "12", "--warm-up", "0")
 INTERRUPTED = ["glm:", "interrupted"]
-SOON = 20
+SOON, PATIENCE = 25, 120
 
 
 @pytest.fixture
@@ -56,11 +56,18 @@ def workers_of(process):
     return [one for one in children if "--multiprocessing-fork" in one.cmdline()]
 
 
-def end_of(process):
+def end_of(process, seconds=PATIENCE):
     """The exit code, the report if there is one, and the words of errors."""
-    output, errors = process.communicate(timeout=SOON)
+    output, errors = process.communicate(timeout=seconds)
     assert "Traceback" not in errors
     return process.returncode, json.loads(output) if output else None, errors.split()
+
+
+def test_what_processes_saw_may_be_more_than_a_pipe_holds(server, start):
+    arguments = ("--rate", "inf", "--requests", 40, "--outputs", "fixed:3000", "--warm-up", 0)
+    code, report, _ = end_of(start(server.url, *arguments, "--workers", 2))
+    assert code == 0
+    assert report["points"][0]["num_events"] == 40 * 3000
 
 
 def test_an_interruption_of_the_warm_up_is_the_end(server, start):
@@ -86,11 +93,11 @@ def test_two_interruptions_of_the_parent_alone_leave_the_figures(server, start, 
     server.reset(stalls_after=5, stalls_metrics=True)
     process = start(server.url, *AT_ONCE, "--workers", num_workers)
     wait_until(lambda: len(server.seen) == 12 and server.under_way == 7)
-    time.sleep(0.5)
+    wait_until(lambda: is_at_rest(process.pid))
     for _ in range(2):
         process.send_signal(signal.SIGINT)
         time.sleep(0.05)
-    code, report, errors = end_of(process)
+    code, report, errors = end_of(process, SOON)
     assert (code, errors) == (130, [])
     assert report["points"][0]["outcomes"] == {"interrupted": 7, "200": 5}
 
@@ -99,16 +106,16 @@ def test_an_interruption_while_the_server_says_no_counters_leaves_the_figures(se
     server.reset(stalls_metrics=True)
     process = start(server.url, *AT_ONCE)
     wait_until(lambda: len(server.seen) == 12 and not server.under_way)
-    time.sleep(0.5)
+    wait_until(lambda: is_at_rest(process.pid))
     process.send_signal(signal.SIGINT)
-    code, report, _ = end_of(process)
+    code, report, _ = end_of(process, SOON)
     assert (code, report["points"][0]["outcomes"]) == (130, {"200": 12})
 
 
 def test_an_interruption_keeps_the_rates_before(server, start):
     process = start(server.url, "--rate", "inf,0.01", *AT_ONCE[2:])
     wait_until(lambda: len(server.seen) == 12 and not server.under_way)
-    time.sleep(0.5)
+    wait_until(lambda: is_at_rest(process.pid))
     process.send_signal(signal.SIGINT)
     code, report, _ = end_of(process)
     assert (code, report["is_interrupted"]) == (130, True)
@@ -134,7 +141,7 @@ def is_running(process):
 
 
 def test_what_a_killed_process_asked_is_counted_and_the_rest_remains(server, start):
-    server.reset(delay=2.0)
+    server.reset(delay=5.0)
     process = start(server.url, *AT_ONCE, "--workers", 2)
     wait_until(lambda: len(server.seen) == 12)
     workers_of(process)[0].kill()
