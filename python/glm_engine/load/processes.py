@@ -1,7 +1,8 @@
 """Asks that several processes share: they start together, and none outlives the first.
 
 A worker says that it is there, takes its job, says that it has it, waits for the start, and gives
-its outcome, through a pipe that its event loop has kept from blocking meanwhile. What comes to it meanwhile, or the end of its parent, is an interruption.
+its outcome, through a pipe that its event loop has kept from blocking. What comes to it meanwhile,
+or the end of its parent, is an interruption.
 """
 
 import ctypes
