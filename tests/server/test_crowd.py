@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from glm_engine.options import CAPITALS
+from tests.devices import device_kind
 from tests.server.raw import post
 from tests.server.serving import PATIENCE_SECONDS, ServerProcess
 
@@ -27,6 +28,7 @@ NUM_PLAIN_TOKENS = 1024
 LONG_PROMPT_TOKENS = 1000
 MOST_SECONDS_STAYED = 4
 MOST_BYTES_KEPT = 4096
+ARENA_BYTES = {"cpu": 0, "cuda": 16 * 2**20}
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +165,8 @@ def test_500_at_once_each_get_the_answer_they_get_alone(crowded, alone) -> None:
 
 def test_rounds_of_200_leaving_of_500_keep_less_than_4_kib_a_request(crowded, alone) -> None:
     """After each round no page, queue entry, stream, task or file is left; memory after the last
-    is that after the first, but for 4 KiB a request."""
+    is that after the first, but for 4 KiB a request, and on a GPU for what its driver's threads
+    take from the C library: 14 rounds grew by 10.7 MB, 8 of them in one, the last five by 0.4."""
     process = psutil.Process(crowded.process.pid)
     before, resident = what_is_left(crowded), []
     for number in range(NUM_ROUNDS):
@@ -175,4 +178,5 @@ def test_rounds_of_200_leaving_of_500_keep_less_than_4_kib_a_request(crowded, al
         assert [one for one, answer in answers.items() if answer != alone[one]] == []
         wait_until_nothing_is_left(crowded, before)
         resident.append(process.memory_info().rss)
-    assert resident[-1] - resident[0] < (NUM_ROUNDS - 1) * NUM_CLIENTS * MOST_BYTES_KEPT, resident
+    allowed = (NUM_ROUNDS - 1) * NUM_CLIENTS * MOST_BYTES_KEPT + ARENA_BYTES[device_kind()]
+    assert resident[-1] - resident[0] < allowed, resident
