@@ -80,7 +80,7 @@ def main(arguments=None):
         sys.stdout.flush()
         return int(code or ExitCode.OK)
     except click.ClickException as error:
-        with contextlib.suppress(OSError):
+        with output_dropped(sys.__stderr__):
             error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
@@ -108,27 +108,34 @@ def open_missing_streams():
 
 
 def report(text, exit_code):
-    try:
+    with output_dropped(sys.__stdout__):
         sys.stdout.flush()
-    except OSError:
-        drop_output()
     line = " ".join(text.split())
-    with contextlib.suppress(OSError):
+    with output_dropped(sys.__stderr__):
         print(f"glm: {line}", file=sys.stderr, flush=True)
     return int(exit_code)
 
 
 def output_failed(error):
     """End with 1: nobody takes the output. That a pipe's reader has gone needs no word."""
-    drop_output()
+    drop(sys.__stdout__)
     if error.errno == errno.EPIPE:
         return ExitCode.FAILED
     return report(f"standard output cannot be written: {error.strerror}", ExitCode.FAILED)
 
 
-def drop_output():
-    """Let what is still held back for standard output go nowhere, so that Python ends quietly."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
+@contextlib.contextmanager
+def output_dropped(stream):
+    """Go on where a stream takes nothing."""
+    try:
+        yield
+    except OSError:
+        drop(stream)
+
+
+def drop(stream):
+    """Let what is still held back for a stream go nowhere, so that Python ends quietly."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def interrupted():

@@ -119,13 +119,13 @@ def test_doctor_says_what_is_missing():
     assert {"name", "found", "detail", "how", "needed", "state"} == set(report["findings"][0])
 
 
-def shell(line):
+def shell(line, unbuffered=""):
     """Run `glm` in a shell; return its exit code and what it said on standard error."""
     glm = f"'{sys.executable}' -m glm_engine"
     result = subprocess.run(
         ["bash", "-c", line.replace("GLM", glm)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "PYTHONUNBUFFERED": unbuffered},
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -150,7 +150,8 @@ def test_streams_that_are_closed_are_empty_ones(closed):
 
 def test_errors_that_nobody_can_read_keep_their_exit_code():
     for line in ("nope", "generate x --model absent"):
-        assert shell(f"GLM {line} 2> /dev/full") == (2, "")
+        for unbuffered in ("", "1"):
+            assert shell(f"GLM {line} 2> /dev/full", unbuffered) == (2, "")
 
 
 def test_prompt_that_is_not_utf8(capsys, monkeypatch):
