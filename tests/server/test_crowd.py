@@ -166,7 +166,7 @@ def test_500_at_once_each_get_the_answer_they_get_alone(crowded, alone) -> None:
 def test_rounds_of_200_leaving_of_500_keep_less_than_4_kib_a_request(crowded, alone) -> None:
     """After each round no page, queue entry, stream, task or file is left; memory after the last
     is that after the first, but for 4 KiB a request, and on a GPU for what its driver's threads
-    take from the C library: 14 rounds grew by 10.7 MB, 8 of them in one, the last five by 0.4."""
+    take from the C library in one piece."""
     process = psutil.Process(crowded.process.pid)
     before, resident = what_is_left(crowded), []
     for number in range(NUM_ROUNDS):

@@ -1,10 +1,11 @@
 """Two pictures of a report: tokens per second and share of the floor over the batch size."""
 
+import io
 from itertools import cycle
 from pathlib import Path
 
-from glm_engine.bench.report import prepare_target
 from glm_engine.errors import BadInputError
+from glm_engine.files import prepare_target, write_whole
 
 SIZE = (9.6, 3.8)
 EDGE_INCHES = 0.1
@@ -48,6 +49,14 @@ def prepare_plot(path):
     return [prepare_target(f"{stem}{suffix}") for suffix in METADATA]
 
 
+def write_figure(figure, paths):
+    """Write a figure to each path, in the form that its suffix names."""
+    for target in paths:
+        drawn, kind = io.BytesIO(), target.suffix
+        figure.savefig(drawn, dpi=150, metadata=METADATA[kind], format=kind.removeprefix("."))
+        write_whole(target, drawn.getvalue())
+
+
 def plot_report(report, path):
     """Write PATH.png and PATH.svg; returns the paths."""
     paths, pyplot = prepare_plot(path), load_pyplot()
@@ -63,8 +72,7 @@ def plot_report(report, path):
     dress_rates(rates, batches)
     dress_shares(shares, batches)
     figure.suptitle(f"{report['model']}, {report['engine']['device']}")
-    for target in paths:
-        figure.savefig(target, dpi=150, metadata=METADATA[target.suffix])
+    write_figure(figure, paths)
     pyplot.close(figure)
     return paths
 

@@ -73,28 +73,6 @@ def make_report(source, info, seconds, read_rate, decode, prefill):
     }
 
 
-def prepare_target(path):
-    """Make the folder of a file to be written, and refuse one that cannot be written."""
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        existed = path.exists()
-        path.open("ab").close()
-    except OSError as error:
-        raise BadInputError(f"{path} cannot be written: {error.strerror}") from error
-    if not existed:
-        path.unlink()
-    return path
-
-
-def write_report(report, path):
-    text = json.dumps(report, indent=2, allow_nan=False) + "\n"
-    try:
-        prepare_target(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInputError(f"{path} cannot be written: {error.strerror}") from error
-
-
 def read_report(path):
     try:
         report = json.loads(Path(path).read_text(encoding="utf-8"))

@@ -51,15 +51,16 @@ class NumberList(click.ParamType):
 def command(shown, output, plot, as_json, **values):
     """Measure prefill and decode by true forward passes of random tokens."""
     from glm_engine.bench import plots, report
+    from glm_engine.files import prepare_target, write_report
 
     if output:
-        report.prepare_target(output)
+        prepare_target(output)
     if plot:
         plots.prepare_plot(plot)
     made = report.read_report(shown) if shown else measure(as_json, **values)
     print_json(made) if as_json else report.print_report(made)
     if output:
-        report.write_report(made, output)
+        write_report(made, output)
     if plot:
         plots.plot_report(made, plot)
 

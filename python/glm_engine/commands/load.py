@@ -98,7 +98,7 @@ def command(shown, output, plot, as_json, **values):
     The API key is taken from GLM_API_KEY. With --engine no server is asked: the same requests go
     into an engine of this process, which takes the options of a model and a device.
     """
-    from glm_engine.bench.report import prepare_target
+    from glm_engine.files import prepare_target, write_report
     from glm_engine.load import plots, report
 
     if output is not None:
@@ -111,7 +111,7 @@ def command(shown, output, plot, as_json, **values):
         sys.stdout.flush()
     finally:
         if output is not None:
-            report.write_report(made, output)
+            write_report(made, output)
         if plot is not None:
             plots.plot_report(made, plot)
     return exit_code(made)

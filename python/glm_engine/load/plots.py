@@ -1,9 +1,12 @@
 """Pictures of a report: throughput and latencies over the request rate."""
 
-import io
-
-from glm_engine.bench.plots import COLOURS, EDGE_INCHES, METADATA, load_pyplot, prepare_plot
-from glm_engine.load.files import write_whole
+from glm_engine.bench.plots import (
+    COLOURS,
+    EDGE_INCHES,
+    load_pyplot,
+    prepare_plot,
+    write_figure,
+)
 from glm_engine.load.report import rate_text
 
 SIZE = (11.6, 3.8)
@@ -24,10 +27,7 @@ def plot_report(report, path):
     for one in axes:
         dress_rates(one, points)
     figure.suptitle(f"{report['target']['model']}, {report['target']['endpoint']}")
-    for target in paths:
-        drawn, kind = io.BytesIO(), target.suffix
-        figure.savefig(drawn, dpi=150, metadata=METADATA[kind], format=kind.removeprefix("."))
-        write_whole(target, drawn.getvalue())
+    write_figure(figure, paths)
     pyplot.close(figure)
     return paths
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from glm_engine.console import make_table, print_fields, print_table
 from glm_engine.errors import BadInputError
-from glm_engine.load.files import write_whole
 from glm_engine.version import version
 
 LATENCIES = {
@@ -49,10 +48,6 @@ def read_report(path):
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInputError(f"{path}: not a report of glm load: {error!r}") from error
     return report
-
-
-def write_report(report, path):
-    write_whole(path, (json.dumps(report, indent=2, allow_nan=False) + "\n").encode())
 
 
 def rate_text(point):

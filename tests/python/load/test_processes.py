@@ -11,7 +11,6 @@ import pytest
 
 from tests.python.commands.running import ENVIRONMENT, GLM, ROOT
 from tests.python.load.serving import FOREVER
-from tests.python.load.test_worker import is_at_rest, wait_until
 
 AT_ONCE = ("--rate", "inf", "--requests", "12", "--warm-up", "0")
 INTERRUPTED = ["glm:", "interrupted"]
@@ -41,6 +40,23 @@ def start():
         for one in family_of(process.pid):
             one.kill()
         process.communicate()
+
+
+def wait_until(condition):
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def is_at_rest(number):
+    """Say whether a process and its children have read all that came: they only sleep."""
+    process = psutil.Process(number)
+    family = [process, *process.children(recursive=True)]
+    before = [one.cpu_times() for one in family]
+    is_asleep = all(one.status() == psutil.STATUS_SLEEPING for one in family)
+    time.sleep(0.1)
+    return is_asleep and [one.cpu_times() for one in family] == before
 
 
 def family_of(number):
@@ -86,6 +102,20 @@ def test_an_interruption_while_processes_start_is_the_end(server, start):
     code, report, errors = end_of(process)
     assert code == 130
     assert errors == ([] if report else INTERRUPTED)
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_interrupted_it_reports_what_is_there(server, start, num_workers):
+    server.reset(delay=0.01, stalls_after=5)
+    process = start(server.url, *AT_ONCE, "--workers", num_workers)
+    wait_until(lambda: len(server.seen) == 12 and server.under_way == 7)
+    wait_until(lambda: is_at_rest(process.pid))
+    os.killpg(process.pid, signal.SIGINT)
+    code, report, errors = end_of(process)
+    assert (code, errors) == (130, [])
+    [point] = report["points"]
+    assert point["outcomes"] == {"interrupted": 7, "200": 5}
+    assert point["is_interrupted"]
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])

@@ -6,9 +6,10 @@ import math
 import pytest
 
 from glm_engine.errors import BadInputError
+from glm_engine.files import write_report
 from glm_engine.load.figures import make_figures
 from glm_engine.load.records import Outcome
-from glm_engine.load.report import make_report, print_report, read_report, write_report
+from glm_engine.load.report import make_report, print_report, read_report
 from tests.python.load.test_figures import record
 
 WORKLOAD = {

@@ -1,11 +1,7 @@
 """Requests over real sockets, against what the prepared server saw and did."""
 
-import json
 import math
-import subprocess
-import time
 
-import psutil
 import pytest
 
 from glm_engine.errors import BadInputError
@@ -15,7 +11,6 @@ from glm_engine.load.processes import run_asks
 from glm_engine.load.server_metrics import difference, read_counters
 from glm_engine.load.target import Target
 from glm_engine.load.workload import Ask
-from tests.python.commands.running import ENVIRONMENT, GLM, ROOT
 from tests.python.load.serving import FOREVER, MODEL
 
 PROMPT = [5, 6, 7]
@@ -173,44 +168,3 @@ def test_addresses(url, prefix, port):
 def test_addresses_that_are_none(url):
     with pytest.raises(BadInputError, match="is no URL"):
         parse_address(url)
-
-
-def wait_until(condition):
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
-def is_at_rest(number):
-    """Say whether a process and its children have read all that came: they only sleep."""
-    process = psutil.Process(number)
-    family = [process, *process.children(recursive=True)]
-    before = [one.cpu_times() for one in family]
-    is_asleep = all(one.status() == psutil.STATUS_SLEEPING for one in family)
-    time.sleep(0.1)
-    return is_asleep and [one.cpu_times() for one in family] == before
-
-
-@pytest.mark.parametrize("num_workers", [1, 2])
-def test_interrupted_it_reports_what_is_there(server, num_workers):
-    server.reset(delay=0.01, stalls_after=5)
-    arguments = ["--rate", "inf", "--requests", "12", "--warm-up", "0", "--workers", num_workers]
-    process = subprocess.Popen(
-        [*GLM, "load", server.url, *map(str, arguments), "--json"],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    wait_until(lambda: len(server.seen) == 12 and server.under_way == 7)
-    wait_until(lambda: is_at_rest(process.pid))
-    subprocess.run(["kill", "-INT", "--", f"-{process.pid}"], check=True)
-    output, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    [point] = json.loads(output)["points"]
-    assert point["outcomes"] == {"interrupted": 7, "200": 5}
-    assert point["is_interrupted"]
-    assert "Traceback" not in errors

@@ -40,8 +40,7 @@ def draw_operations(results: Results, path: Path) -> list[Path]:
     axes.set_xlabel("% of the device time of an eager step")
     axes.grid(visible=False, axis="y")
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    for target in paths:
-        figure.savefig(target, dpi=150, metadata=plots.METADATA[target.suffix])
+    plots.write_figure(figure, paths)
     pyplot.close(figure)
     return paths
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from glm_engine.bench.report import prepare_target
 from glm_engine.errors import BadInputError
-from glm_engine.load.files import write_whole
+from glm_engine.files import prepare_target, write_whole
 from tools.bench import machine, report
 from tools.bench.figures import Section
 from tools.bench.serving.limits import METHOD, figures_of

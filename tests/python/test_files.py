@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from glm_engine.errors import BadInputError
-from glm_engine.load.files import write_whole
+from glm_engine.files import write_whole
 
 
 def test_a_file_is_replaced_and_nothing_is_left_beside_it(tmp_path):

@@ -1,9 +1,24 @@
-"""Files that are written whole or not at all."""
+"""Files that a command writes: whole or not at all."""
 
+import json
 import os
 from pathlib import Path
 
 from glm_engine.errors import BadInputError
+
+
+def prepare_target(path):
+    """Make the folder of a file to be written, and refuse one that cannot be written."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        existed = path.exists()
+        path.open("ab").close()
+    except OSError as error:
+        raise BadInputError(f"{path} cannot be written: {error.strerror}") from error
+    if not existed:
+        path.unlink()
+    return path
 
 
 def write_whole(path, content):
@@ -21,3 +36,8 @@ def write_whole(path, content):
             beside.unlink(missing_ok=True)
     except OSError as error:
         raise BadInputError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def write_report(report, path):
+    """Write a report as JSON."""
+    write_whole(path, (json.dumps(report, indent=2, allow_nan=False) + "\n").encode())
