@@ -9,9 +9,9 @@ from tests.engine.running import open_engine, run_requests
 from tests.reference.capitals import CAPITALS, prompts, quizzes, tokenizer
 from tests.shapes import generator
 
-PAGE_SIZE = 8
-PROMPT_LENGTH = 24
-MAX_TOKENS = 16
+PAGE_SIZE = 16
+PROMPT_LENGTH = 3 * PAGE_SIZE
+MAX_TOKENS = 2 * PAGE_SIZE
 PAGES_PER_REQUEST = (PROMPT_LENGTH + MAX_TOKENS) // PAGE_SIZE
 NUM_REQUESTS = 32
 OPTIONS = {"page_size": PAGE_SIZE, "max_batch": NUM_REQUESTS, "max_seq": PROMPT_LENGTH + MAX_TOKENS}
@@ -59,18 +59,18 @@ def test_a_pool_for_one(num_pages):
 
 
 def test_a_pool_for_less_than_one_refuses():
-    with pytest.raises(EngineError, match="pool of 4 pages of 8 tokens is too small"):
+    with pytest.raises(EngineError, match="pool of 4 pages of 16 tokens is too small"):
         open_engine(CAPITALS, **OPTIONS, num_pages=PAGES_PER_REQUEST - 1).__enter__()
     with open_engine(CAPITALS, **OPTIONS) as engine:
         engine.resize_pool(PAGES_PER_REQUEST - 1)
-        with pytest.raises(EngineError, match="may need 5 pages of 8 tokens, the pool") as caught:
+        with pytest.raises(EngineError, match="may need 5 pages of 16 tokens, the pool") as caught:
             engine.submit(requests()[0])
         assert caught.value.status == Status.GLM_OUT_OF_MEMORY
         assert engine.info()["live_requests"] == 0
 
 
 def test_a_repeated_prefix_is_not_computed_again():
-    quiz = tokenizer().encode(quizzes()[1]).ids[:24]
+    quiz = tokenizer().encode(quizzes()[2]).ids[:PROMPT_LENGTH]
     questions = [[*quiz, *prompt] for prompt in prompts()[:4]]
     with open_engine(CAPITALS, **OPTIONS) as engine:
         for number, question in enumerate(questions):
@@ -80,7 +80,7 @@ def test_a_repeated_prefix_is_not_computed_again():
             computed = after["num_prefill_tokens"] - before["num_prefill_tokens"]
             reused = after["num_cached_tokens"] - before["num_cached_tokens"]
             assert computed + reused == len(question)
-            assert reused == (24 if number else 0)
+            assert reused == (PROMPT_LENGTH if number else 0)
             assert {event.cached_tokens for event in result.events} == {reused}
 
 
