@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import shutil
-import site
 import subprocess
 import sys
 from pathlib import Path
@@ -48,7 +47,7 @@ def toolkit_folder(env):
 def include_folders(env):
     """Folders that may hold CUDA headers: the toolkit's own, then NVIDIA's Python packages."""
     homes = [os.environ.get("CUDA_HOME"), toolkit_folder(env)]
-    packages = [path for base in site.getsitepackages() for path in Path(base).glob("nvidia/*")]
+    packages = [path for base in sys.path for path in Path(base).glob("nvidia/*")]
     folders = [Path(home) / "include" for home in homes if home]
     folders += [path / "include" for path in sorted(packages)]
     return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
