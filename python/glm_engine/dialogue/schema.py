@@ -185,4 +185,9 @@ def is_json_of(text, types):
     may_be_string = types is None or "string" in types
     if name == "string" or not may_be_string:
         return not may_be_string
-    return types is None or name in types or (name == "integer" and "number" in types)
+    return types is None or has_type(name, types)
+
+
+def has_type(name, types):
+    """Say whether a value of the type `name` is one of the types."""
+    return name in types or (name == "integer" and "number" in types)
