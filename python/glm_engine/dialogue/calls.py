@@ -1,5 +1,7 @@
 """The grammar of one tool call, as generators that wait for text."""
 
+import re
+
 from glm_engine.dialogue import tags
 from glm_engine.dialogue.arguments import ArgumentsWriter
 from glm_engine.dialogue.deltas import CallArguments, CallBegin, CallEnd
@@ -8,6 +10,7 @@ from glm_engine.dialogue.tags import TagSet
 LONGEST_NAME = 256
 CALL_PARTS = TagSet(tags.ARG_KEY, tags.TOOL_CALL_END)
 VALUE_BEGIN = TagSet(tags.ARG_VALUE)
+ESCAPED_END = re.compile(r"(?:\\n)+\Z")
 
 
 class CallReader:
@@ -34,14 +37,13 @@ class CallReader:
 
     def read(self):
         """Read what follows `<tool_call>`; return it where it only looked like a call, else ""."""
-        before = yield from self.reader.run(tags.SPACE_RUN)
-        name = yield from self.reader.run(tags.NAME_RUN, LONGEST_NAME)
-        after = yield from self.reader.run(tags.SPACE_RUN)
-        tag = ""
-        if 0 < len(name) <= LONGEST_NAME:
-            tag = yield from self.reader.tag(CALL_PARTS)
+        before = yield from self.reader.layout()
+        text = yield from self.reader.run(tags.NAME_RUN, LONGEST_NAME)
+        after = yield from self.reader.layout()
+        name = ESCAPED_END.sub("", text) if len(text) <= LONGEST_NAME else ""
+        tag = (yield from self.reader.tag(CALL_PARTS)) if name else ""
         if not tag:
-            return f"{tags.TOOL_CALL}{before}{name}{after}"
+            return f"{tags.TOOL_CALL}{before}{text}{after}"
         yield from self.arguments(name, tag)
         return ""
 
@@ -85,7 +87,7 @@ class CallReader:
                 if self.reader.ended:
                     return False, ""
                 continue
-            spaces = yield from self.reader.run(tags.SPACE_RUN)
+            spaces = yield from self.reader.layout()
             follower = yield from self.reader.tag(followers)
             if follower or self.reader.ended:
                 self.reader.drop_rest_at_end()

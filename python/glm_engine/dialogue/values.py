@@ -39,7 +39,7 @@ def unescaped(text):
 
 
 def from_python(text):
-    """Return the JSON of a Python literal; it takes 50 times JSON's time, so long ones are none."""
+    """Return the JSON of a Python literal; Python reads slowly, so long ones are refused."""
     if len(text) > LONGEST_LITERAL:
         raise ValueError(f"{len(text)} characters, at most {LONGEST_LITERAL} are read as Python")
     with warnings.catch_warnings():
