@@ -3,7 +3,7 @@
 import orjson
 import pydantic_core
 
-from glm_engine.dialogue.schema import argument_types, is_string
+from glm_engine.dialogue.schema import argument_name, argument_types, is_string
 from glm_engine.dialogue.values import quoted, value_json
 
 
@@ -45,7 +45,7 @@ class ArgumentsWriter:
 
     def begin_value(self):
         """Return the key, now whole, and the quote if the value is written as it comes."""
-        key = "".join(self.key)
+        key = argument_name(self.parameters, "".join(self.key))
         self.types = argument_types(self.parameters, key)
         text = f"{self.separator}{quoted(key)}: "
         self.separator, self.key = ", ", []

@@ -117,6 +117,25 @@ def argument(schema, text):
     return json.loads(call[2])["a"]
 
 
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("a", {"a": "1"}),
+        (" a\n", {"a": "1"}),
+        (" b", {" b": 1}),
+        ("b", {"b": "1"}),
+        (" c ", {" c ": 1}),
+    ],
+)
+def test_white_space_of_a_key_counts_where_a_property_has_it(key, expected):
+    properties = {"a": STRING, " b": INTEGER, "b": STRING}
+    tools = [{"function": {"name": "f", "parameters": {"properties": properties}}}]
+    turn = f"<tool_call>f<arg_key>{key}</arg_key><arg_value>1</arg_value></tool_call>"
+    for pieces in ([turn], turn):
+        [call] = folded(parsed(pieces, tools=tools))
+        assert json.loads(call[2]) == expected
+
+
 BOOLEAN = {"type": "boolean"}
 OBJECT = {"type": "object"}
 ARRAY = {"type": "array"}
