@@ -272,7 +272,7 @@ def test_string_values_come_back_exactly(value, follower):
     assert call[3]
 
 
-@pytest.mark.parametrize("key", ["", "a b", "é", '"', "<x>", "</arg_key>", "<arg_value>", "a\nb"])
+@pytest.mark.parametrize("key", ["", "a b", "é", '"', "<x>", "</arg_ke", "<arg_value>", "a\nb"])
 def test_keys_come_back_exactly(key):
     text = f"<tool_call>f<arg_key>{key}</arg_key>\n<arg_value>1</arg_value></tool_call>"
     [call] = folded(parsed(text))
@@ -280,9 +280,33 @@ def test_keys_come_back_exactly(key):
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (CALL.replace("<arg_value>", ""), {"a": "1"}),
+        (CALL.replace("<arg_value>", " \n"), {"a": "1"}),
+        (CALL.replace("<arg_value>1", "< arg_value>1"), {"a": "< arg_value>1"}),
+        (CALL.replace("<arg_value>1", ""), {"a": ""}),
+        (
+            "<tool_call>f<arg_key>b</arg_key>[1]</arg_value>\n<arg_key>a</arg_key> x y</arg_value>"
+            "<arg_key>c</arg_key><arg_value>z</arg_value></tool_call>",
+            {"b": [1], "a": "x y", "c": "z"},
+        ),
+    ],
+)
+def test_a_value_may_lack_its_first_tag(text, expected):
+    tools = [tool("f", a="string", b="array")]
+    for pieces in ([text], text):
+        [call] = folded(parsed(pieces, tools=tools))
+        assert json.loads(call[2]) == expected
+        assert call[3]
+
+
+@pytest.mark.parametrize(
     ("text", "arguments"),
     [
         ("<tool_call>f<arg_key>", '{"'),
+        ("<tool_call>f<arg_key>ke</arg_key>\n<arg_val", '{"ke'),
+        ("<tool_call>f<arg_key>s</arg_key>x", '{"s": "x'),
         ("<tool_call>f<arg_key>ke", '{"ke'),
         ("<tool_call>f<arg_key>ke</arg_key>\n", '{"ke'),
         ("<tool_call>f<arg_key>s</arg_key><arg_value>a\nb", '{"s": "a\\nb'),

@@ -9,13 +9,21 @@ CALL = re.compile(
     f"<tool_call>{LAYOUT}(?=[^< \t\r\n]{{1,256}}+[< \t\r\n])([^< \t\r\n]+?)"
     f"{LAYOUT}(?=<arg_key>|</tool_call>)"
 )
-KEY = re.compile(f"<arg_key>(.*?)</arg_key>{LAYOUT}<arg_value>", re.DOTALL)
 VALUE = re.compile(f"(.*?)</arg_value>{LAYOUT}(?=<arg_key>|</tool_call>)", re.DOTALL)
-FOLLOWERS = ("<arg_key>", "</tool_call>")
-BEGINNINGS = "|".join(
-    re.escape(tag[:size]) for tag in FOLLOWERS for size in range(len(tag) - 1, 0, -1)
+
+
+def beginnings(*tags):
+    """A pattern of what may be the beginning of a tag, or of a newline that is spelled out."""
+    parts = [tag[:size] for tag in tags for size in range(len(tag) - 1, 0, -1)]
+    return "(?:" + "|".join(map(re.escape, [*parts, "\\"])) + r")?\Z"
+
+
+KEY = re.compile(
+    f"<arg_key>(.*?)</arg_key>{LAYOUT}(?!{beginnings('<arg_value>')})(?:<arg_value>)?", re.DOTALL
 )
-CLOSED_AT_THE_END = re.compile(rf"(.*?)</arg_value>{LAYOUT}(?:{BEGINNINGS}|\\)?\Z", re.DOTALL)
+CLOSED_AT_THE_END = re.compile(
+    f"(.*?)</arg_value>{LAYOUT}{beginnings('<arg_key>', '</tool_call>')}", re.DOTALL
+)
 
 
 def stripped(text):
