@@ -1,14 +1,10 @@
 """The arguments of one call as JSON text: written piece by piece, and read where it was cut."""
 
-from json import JSONEncoder
-
 import orjson
 import pydantic_core
 
-from glm_engine.dialogue.schema import argument_types, is_json_of, is_string
-from glm_engine.dialogue.tags import SPACES
-
-quoted = JSONEncoder(ensure_ascii=False).encode
+from glm_engine.dialogue.schema import argument_name, argument_types, is_string
+from glm_engine.dialogue.values import quoted, value_json
 
 
 def escaped(text):
@@ -49,7 +45,7 @@ class ArgumentsWriter:
 
     def begin_value(self):
         """Return the key, now whole, and the quote if the value is written as it comes."""
-        key = "".join(self.key)
+        key = argument_name(self.parameters, "".join(self.key))
         self.types = argument_types(self.parameters, key)
         text = f"{self.separator}{quoted(key)}: "
         self.separator, self.key = ", ", []
@@ -65,8 +61,7 @@ class ArgumentsWriter:
         if is_string(self.types):
             return '"'
         text, self.value = "".join(self.value), []
-        bare = text.strip(SPACES)
-        return bare if is_json_of(bare, self.types) else quoted(text)
+        return value_json(text, self.types)
 
     def close(self):
         """Return the end of the object."""

@@ -1,5 +1,7 @@
 """The grammar of one tool call, as generators that wait for text."""
 
+import re
+
 from glm_engine.dialogue import tags
 from glm_engine.dialogue.arguments import ArgumentsWriter
 from glm_engine.dialogue.deltas import CallArguments, CallBegin, CallEnd
@@ -8,6 +10,7 @@ from glm_engine.dialogue.tags import TagSet
 LONGEST_NAME = 256
 CALL_PARTS = TagSet(tags.ARG_KEY, tags.TOOL_CALL_END)
 VALUE_BEGIN = TagSet(tags.ARG_VALUE)
+ESCAPED_END = re.compile(r"(?:\\n)+\Z")
 
 
 class CallReader:
@@ -34,14 +37,13 @@ class CallReader:
 
     def read(self):
         """Read what follows `<tool_call>`; return it where it only looked like a call, else ""."""
-        before = yield from self.reader.run(tags.SPACE_RUN)
-        name = yield from self.reader.run(tags.NAME_RUN, LONGEST_NAME)
-        after = yield from self.reader.run(tags.SPACE_RUN)
-        tag = ""
-        if 0 < len(name) <= LONGEST_NAME:
-            tag = yield from self.reader.tag(CALL_PARTS)
+        before = yield from self.reader.layout()
+        text = yield from self.reader.run(tags.NAME_RUN, LONGEST_NAME)
+        after = yield from self.reader.layout()
+        name = ESCAPED_END.sub("", text) if len(text) <= LONGEST_NAME else ""
+        tag = (yield from self.reader.tag(CALL_PARTS)) if name else ""
         if not tag:
-            return f"{tags.TOOL_CALL}{before}{name}{after}"
+            return f"{tags.TOOL_CALL}{before}{text}{after}"
         yield from self.arguments(name, tag)
         return ""
 
@@ -58,39 +60,52 @@ class CallReader:
 
     def pair(self, index, writer):
         """Read one key and its value; return the tag after it, "" where text ended."""
-        _, tag = yield from self.enclosed(index, writer.push_key, self.key_end, VALUE_BEGIN)
-        if not tag:
+        if not (yield from self.key(writer)):
             self.write(index, writer.unfinished_key())
             return ""
         self.write(index, writer.begin_value())
-        is_whole, tag = yield from self.enclosed(
-            index, writer.push_value, self.value_end, CALL_PARTS
-        )
+        is_whole, tag = yield from self.value(index, writer)
         self.write(index, writer.end_value() if is_whole else writer.unfinished_value())
         return tag
 
-    def enclosed(self, index, push, closing, followers):
-        """Read text up to a closing tag that a follower comes after; any other is text.
+    def key(self, writer):
+        """Read a key up to where its value begins, with its tag or without; say if it does."""
+        if not (yield from self.closed(writer.push_key, self.key_end)):
+            return False
+        yield from self.reader.layout()
+        yield from self.reader.tag(VALUE_BEGIN)
+        self.reader.drop_rest_at_end()
+        return not self.reader.ended
 
-        Returns whether the text was closed, and the follower: "" where all text ended, perhaps
-        in a piece of the follower, or where an outer end stands.
+    def value(self, index, writer):
+        """Read a value up to a closing tag that goes on with the call; any other is text.
+
+        Returns whether the value was closed, and the tag that follows: "" where all text ended,
+        perhaps in a piece of that tag, or where an outer end stands.
         """
-        while True:
-            text, tag = yield from self.reader.until(closing)
-            self.write(index, push(text))
-            if tag in self.outer_ends:
-                self.reader.unread(tag)
-                return False, ""
-            if not tag:
-                if self.reader.ended:
-                    return False, ""
-                continue
-            spaces = yield from self.reader.run(tags.SPACE_RUN)
-            follower = yield from self.reader.tag(followers)
+
+        def push(text):
+            self.write(index, writer.push_value(text))
+
+        while tag := (yield from self.closed(push, self.value_end)):
+            spaces = yield from self.reader.layout()
+            follower = yield from self.reader.tag(CALL_PARTS)
             if follower or self.reader.ended:
                 self.reader.drop_rest_at_end()
                 return True, follower
-            self.write(index, push(tag + spaces))
+            push(tag + spaces)
+        return False, ""
+
+    def closed(self, push, closing):
+        """Read text up to a closing tag; return that, "" where all text or what is around ends."""
+        tag = ""
+        while not tag and not self.reader.is_at_end:
+            text, tag = yield from self.reader.until(closing)
+            push(text)
+        if tag in self.outer_ends:
+            self.reader.unread(tag)
+            return ""
+        return tag
 
     def write(self, index, text):
         if text:

@@ -1,7 +1,6 @@
 """What a parser hands out: pieces of text, and calls with pieces of their arguments."""
 
 from dataclasses import dataclass, field
-from itertools import groupby
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +47,23 @@ TEXT_DELTAS = (Reasoning, Content, CallArguments)
 
 
 def joined(deltas):
-    """Return the deltas with neighbours of one kind and one call made into one."""
-    if len(deltas) < 2:
-        return deltas
-    result = []
-    for _, run in groupby(deltas, key=run_key):
-        first, *rest = run
-        result.append(with_text(first, rest) if rest else first)
-    return result
+    """Return the deltas with those made into one that go on with the one before."""
+    runs = []
+    for delta in deltas:
+        if runs and goes_on(runs[-1][-1], delta):
+            runs[-1].append(delta)
+        else:
+            runs.append([delta])
+    return [with_text(first, rest) if rest else first for first, *rest in runs]
 
 
-def run_key(delta):
-    """Texts of one stream have one key; everything else differs from its neighbours."""
-    if isinstance(delta, TEXT_DELTAS):
-        return type(delta), getattr(delta, "index", None)
-    return id(delta)
+def goes_on(last, delta):
+    """Say whether a delta is text of the same call as the last, or stands right after its text."""
+    if type(last) is not type(delta) or not isinstance(delta, TEXT_DELTAS):
+        return False
+    if type(delta) is CallArguments:
+        return last.index == delta.index
+    return last.end == delta.end - len(delta.text)
 
 
 def with_text(first, rest):

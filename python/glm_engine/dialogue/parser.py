@@ -42,6 +42,8 @@ class DialogueParser:
         self.parameters = parameters_of(tools)
         self.deltas = []
         self.spaces = []
+        self.layout_of_calls = []
+        self.has_answered = continues_turn and not in_reasoning
         self.is_cut = False
         self.grammar = self.turn(in_reasoning, continues_turn)
         next(self.grammar)
@@ -91,19 +93,21 @@ class DialogueParser:
             yield from self.calls_in_thought()
 
     def calls_in_thought(self):
-        """Hold calls back: they are thought, unless the turn ends with them."""
+        """Hold calls back: they are thought, and so are all after them, unless the turn ends."""
         calls = CallReader(self.reader, self.parameters, [], (tags.THINK_END,))
         self.reader.begin_record()
         tag = tags.TOOL_CALL
         while tag and not (yield from calls.read()) and calls.has_whole_calls:
-            yield from self.reader.run(tags.SPACE_RUN)
+            yield from self.reader.layout()
             tag = yield from self.reader.tag(ANSWER)
         text = self.reader.end_record()
         if not tag and self.reader.is_at_end and not self.is_cut:
             self.spaces.clear()
             self.deltas += calls.deltas
-        else:
-            self.write(Reasoning, f"{tags.TOOL_CALL}{text}")
+            return
+        self.write(Reasoning, f"{tags.TOOL_CALL}{text}")
+        if calls.num_calls:
+            self.thought_tags = THOUGHT_WITHOUT_CALLS
 
     def answer(self):
         calls = CallReader(self.reader, self.parameters, self.deltas)
@@ -111,12 +115,21 @@ class DialogueParser:
             self.write(Content, (yield from self.reader.run(tags.SPACE_RUN)))
             if not (yield from self.reader.sees(ANSWER)):
                 self.answer_tags = ANSWER_WITHOUT_CALLS
-        while (yield from self.prose(Content, self.answer_tags)):
+        while tag := (yield from self.prose(Content, self.answer_tags)):
+            begin = self.reader.position - len(tag)
             if text := (yield from calls.read()):
                 self.write(Content, text)
             else:
+                self.set_apart("".join(self.spaces), begin)
                 self.spaces.clear()
-                yield from self.reader.run(tags.SPACE_RUN)
+                layout = yield from self.reader.layout()
+                self.set_apart(layout, self.reader.position)
+
+    def set_apart(self, layout, end):
+        """Keep layout beside a call for text after it; an answer does not begin with spaces."""
+        text = layout if self.has_answered else layout.lstrip(tags.SPACES)
+        if text:
+            self.layout_of_calls.append(Content(text, end))
 
     def prose(self, kind, end_tags):
         """Write text up to one of the tags; return it, "" at the end of all text."""
@@ -137,6 +150,9 @@ class DialogueParser:
         """
         body = text.rstrip(tags.SPACES)
         if body:
+            self.has_answered |= kind is Content
+            self.deltas += self.layout_of_calls
+            self.layout_of_calls.clear()
             end = self.reader.position - len(tag) - (len(text) - len(body))
             self.deltas.append(kind("".join([*self.spaces, body]), end))
             self.spaces.clear()

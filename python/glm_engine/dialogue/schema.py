@@ -4,6 +4,8 @@ import json
 
 import orjson
 
+from glm_engine.dialogue.tags import SPACES
+
 TYPE_NAMES = {
     dict: "object",
     list: "array",
@@ -46,10 +48,19 @@ def argument_types(parameters, key):
     """Return the names of the JSON types that argument `key` may have; None: nobody says."""
     if not isinstance(parameters, dict):
         return None
-    properties = parameters.get("properties")
-    properties = properties if isinstance(properties, dict) else {}
-    schema = properties.get(key, parameters.get("additionalProperties"))
+    schema = properties_of(parameters).get(key, parameters.get("additionalProperties"))
     return types_of(schema, parameters)
+
+
+def argument_name(parameters, key):
+    """Return the property that a key means: its white space counts where a property has it."""
+    bare, properties = key.strip(SPACES), properties_of(parameters)
+    return bare if bare in properties and key not in properties else key
+
+
+def properties_of(parameters):
+    properties = parameters.get("properties") if isinstance(parameters, dict) else None
+    return properties if isinstance(properties, dict) else {}
 
 
 def types_of(schema, root):
@@ -185,4 +196,9 @@ def is_json_of(text, types):
     may_be_string = types is None or "string" in types
     if name == "string" or not may_be_string:
         return not may_be_string
-    return types is None or name in types or (name == "integer" and "number" in types)
+    return types is None or has_type(name, types)
+
+
+def has_type(name, types):
+    """Say whether a value of the type `name` is one of the types."""
+    return name in types or (name == "integer" and "number" in types)

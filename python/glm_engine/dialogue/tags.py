@@ -47,6 +47,9 @@ class TagSet:
         self.beginnings = frozenset(tag[:size] for tag in tags for size in range(1, len(tag)))
 
 
+ESCAPED_NEWLINE = TagSet("\\n")
+
+
 class TagReader:
     """Text that has arrived and was not read yet.
 
@@ -141,6 +144,13 @@ class TagReader:
             if is_over or self.ended:
                 return "".join(pieces)
             yield
+
+    def layout(self):
+        """Read white space, newlines among it that are spelled as a backslash and an n."""
+        pieces = [(yield from self.run(SPACE_RUN))]
+        while newline := (yield from self.tag(ESCAPED_NEWLINE)):
+            pieces += [newline, (yield from self.run(SPACE_RUN))]
+        return "".join(pieces)
 
     def certain_end(self, tags):
         """Return where the text ends that cannot be the beginning of a tag."""

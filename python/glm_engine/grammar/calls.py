@@ -121,7 +121,8 @@ def tool_of(place, tool, limits):
         raise BadInputError(
             f"{place}.name: expected 1 to 256 characters, none white or '<', found {name!r}"
         )
-    parameters = function.get("parameters") or NO_PARAMETERS
+    parameters = function.get("parameters")
+    parameters = NO_PARAMETERS if parameters is None else parameters
     check_schema(f"{place}.parameters", parameters, limits)
     parameters, strict = resolved(parameters), bool(function.get("strict"))
     check_parameters(f"{place}.parameters", parameters)

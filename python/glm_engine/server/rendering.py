@@ -4,13 +4,7 @@ from functools import partial
 
 from glm_engine.server.errors import ApiError
 
-CHARACTERS_OF_PART = 8
-
-
-def num_parts(messages):
-    """Return how many pieces a template goes through."""
-    contents = [message.get("content") for message in messages]
-    return sum(len(one) if isinstance(one, list) else 1 for one in contents)
+CHARACTERS_OF_MESSAGE = 8
 
 
 async def encoded(service, text, param="messages"):
@@ -26,7 +20,7 @@ async def rendered(service, messages, adds_turn, tools, variables, param="messag
         raise ApiError(422, "this checkpoint has no chat template", code="no_chat_template")
     try:
         render_plain = partial(service.template.render, tools=tools or None, **variables)
-        size = CHARACTERS_OF_PART * (num_parts(messages) + len(tools))
+        size = CHARACTERS_OF_MESSAGE * (len(messages) + len(tools))
         return await service.encoder.apart(size, render_plain, messages, adds_turn)
     except Exception as error:
         reason = error.__cause__ or error

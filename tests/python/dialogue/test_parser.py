@@ -71,9 +71,11 @@ WHOLE = ["call", "f", '{"a": 1}', True]
     [
         (CALL, [WHOLE]),
         (f"So: \n{CALL}\n\n{CALL} \n", [["reasoning", "So:"], WHOLE, WHOLE]),
-        (f"{CALL} or {CALL}", [["reasoning", f"{CALL} or"], WHOLE]),
+        (f"{CALL} or {CALL}", [["reasoning", f"{CALL} or {CALL}"]]),
+        (f"{CALL}. {CALL}\n{CALL} \n", [["reasoning", f"{CALL}. {CALL}\n{CALL} \n"]]),
+        (f"{CALL}. {CALL}</think>b", [["reasoning", f"{CALL}. {CALL}"], ["content", "b"]]),
         (f"a<tool_call>b {CALL}", [["reasoning", "a<tool_call>b"], WHOLE]),
-        (f"{CALL}<tool_call>b {CALL}", [["reasoning", f"{CALL}<tool_call>b"], WHOLE]),
+        (f"{CALL}<tool_call>b {CALL}", [["reasoning", f"{CALL}<tool_call>b {CALL}"]]),
         (f"{CALL}.", [["reasoning", f"{CALL}."]]),
         (f"{CALL}<tool", [["reasoning", f"{CALL}<tool"]]),
         (f"{CALL}{CALL[:-3]}", [["reasoning", f"{CALL}{CALL[:-3]}"]]),
@@ -110,6 +112,8 @@ def test_a_call_in_a_thought_is_held_back_until_something_else_comes():
     assert parser.push(f"a {CALL}") == [Reasoning("a")]
     assert parser.push(" \n<tool_") == []
     assert parser.push("x") == [Reasoning(f" {CALL} \n<tool_x")]
+    assert parser.push(CALL) == [Reasoning(CALL)]
+    parser = DialogueParser(True)
     assert parser.push(CALL) == []
     assert parser.push("</think>") == [Reasoning(CALL)]
 
@@ -126,9 +130,9 @@ def test_a_call_in_a_thought_is_held_back_until_something_else_comes():
             [
                 ["content", "Now:"],
                 ["call", "f", '{"a": 1}', True],
-                ["content", "and"],
+                ["content", "\n\n\n and"],
                 ["call", "f", '{"a": 1}', True],
-                ["content", "done\n"],
+                ["content", " \n\ndone\n"],
             ],
         ),
     ],
@@ -161,6 +165,88 @@ def test_a_call_after_what_only_looked_like_one():
 
 
 @pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        (f"I will check.\n{CALL}\nAlso this.\n{CALL}\n", "I will check.\n\nAlso this."),
+        (f"One{CALL} two", "One two"),
+        (f"One {CALL}two", "One two"),
+        (f"One\n{CALL}\n{CALL}\t{CALL}two \n", "One\n\n\ttwo \n"),
+        (f"One{CALL}two", "Onetwo"),
+        (f"</think>\n{CALL}\n{CALL} two", "two"),
+        (f"One \n{CALL} \n", "One"),
+        (f"One{CALL}\\n{CALL}\\n", "One"),
+        (f"One{CALL}\\nabla", "One\\nabla"),
+        (f"{CALL} \\n{CALL}\\nabla", "\\n\\nabla"),
+        (f" \n{CALL} \n", ""),
+        (f"One \n<tool_call>x \n{CALL} \ntwo", "One \n<tool_call>x \n \ntwo"),
+    ],
+)
+def test_white_space_between_texts_around_calls_stays(text, content):
+    for pieces in ([text], text):
+        deltas = parsed(pieces)
+        assert "".join(one.text for one in deltas if isinstance(one, Content)) == content
+        for one in deltas:
+            if isinstance(one, Content):
+                assert text[: one.end].endswith(one.text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (CALL.replace("</arg_key>", "</arg_key>\\n"), ["f", {"a": "1"}]),
+        (CALL.replace("</arg_value>", "</arg_value>\\n"), ["f", {"a": "1"}]),
+        (CALL.replace("<tool_call>", "<tool_call> \\n\n\\n"), ["f", {"a": "1"}]),
+        (CALL.replace("f<arg_key>", "f\\n<arg_key>"), ["f", {"a": "1"}]),
+        (CALL.replace("f<arg_key>", "f\\n \\n\\n\n<arg_key>"), ["f", {"a": "1"}]),
+        ("<tool_call>f\\n</tool_call>", ["f", {}]),
+        ("<tool_call>\\nf</tool_call>", ["f", {}]),
+        ("<tool_call>a\\nf</tool_call>", ["a\\nf", {}]),
+        (
+            "<tool_call>f\\n<arg_key>a</arg_key>\\n<arg_value>\\nx\\n</arg_value>\\n"
+            "<arg_key>b</arg_key> \\n<arg_value>2</arg_value>\\n</tool_call>",
+            ["f", {"a": "\\nx\\n", "b": 2}],
+        ),
+    ],
+)
+def test_a_newline_that_is_spelled_out_beside_tags_is_white_space(text, expected):
+    tools = [tool("f", a="string", b="integer")]
+    for pieces in ([text], text):
+        for in_reasoning, turn in ((False, pieces), (True, [*pieces, "\\n"])):
+            [call, *rest] = folded(parsed(turn, in_reasoning, tools=tools))
+            assert [call[1], json.loads(call[2])] == expected
+            assert call[3]
+            assert rest == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>\\n</tool_call>",
+        "<tool_call>f\\n",
+        "<tool_call>f \\x</tool_call>",
+        "<tool_call>f\n\\</tool_call>",
+        "<tool_call>" + "n" * 255 + "\\n</tool_call>",
+    ],
+)
+def test_what_is_no_call_keeps_its_backslashes(text):
+    for pieces in ([text], text):
+        assert folded(parsed(pieces)) == [["content", text]]
+
+
+def test_a_backslash_after_a_value_is_text_unless_an_n_makes_it_a_newline():
+    begin = "<tool_call>f<arg_key>a</arg_key><arg_value>x</arg_value>"
+    tools = [tool("f", a="string")]
+    parser = DialogueParser(False, tools)
+    parser.push(begin)
+    assert parser.push(" \\") == []
+    assert parser.push("t") == [CallArguments(0, "</arg_value> \\\\t")]
+    parser = DialogueParser(False, tools)
+    parser.push(f"{begin} \\")
+    assert parser.push("n") == []
+    assert parser.push("</tool_call>") == [CallArguments(0, '"}'), CallEnd(0)]
+
+
+@pytest.mark.parametrize(
     "value",
     [
         *("", " \n", "a < b", "</", "</arg_value", "</arg_value>", "x</arg_value> y", "<arg_key>"),
@@ -186,7 +272,7 @@ def test_string_values_come_back_exactly(value, follower):
     assert call[3]
 
 
-@pytest.mark.parametrize("key", ["", "a b", "é", '"', "<x>", "</arg_key>", "<arg_value>", "a\nb"])
+@pytest.mark.parametrize("key", ["", "a b", "é", '"', "<x>", "</arg_ke", "<arg_value>", "a\nb"])
 def test_keys_come_back_exactly(key):
     text = f"<tool_call>f<arg_key>{key}</arg_key>\n<arg_value>1</arg_value></tool_call>"
     [call] = folded(parsed(text))
@@ -194,9 +280,33 @@ def test_keys_come_back_exactly(key):
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (CALL.replace("<arg_value>", ""), {"a": "1"}),
+        (CALL.replace("<arg_value>", " \n"), {"a": "1"}),
+        (CALL.replace("<arg_value>1", "< arg_value>1"), {"a": "< arg_value>1"}),
+        (CALL.replace("<arg_value>1", ""), {"a": ""}),
+        (
+            "<tool_call>f<arg_key>b</arg_key>[1]</arg_value>\n<arg_key>a</arg_key> x y</arg_value>"
+            "<arg_key>c</arg_key><arg_value>z</arg_value></tool_call>",
+            {"b": [1], "a": "x y", "c": "z"},
+        ),
+    ],
+)
+def test_a_value_may_lack_its_first_tag(text, expected):
+    tools = [tool("f", a="string", b="array")]
+    for pieces in ([text], text):
+        [call] = folded(parsed(pieces, tools=tools))
+        assert json.loads(call[2]) == expected
+        assert call[3]
+
+
+@pytest.mark.parametrize(
     ("text", "arguments"),
     [
         ("<tool_call>f<arg_key>", '{"'),
+        ("<tool_call>f<arg_key>ke</arg_key>\n<arg_val", '{"ke'),
+        ("<tool_call>f<arg_key>s</arg_key>x", '{"s": "x'),
         ("<tool_call>f<arg_key>ke", '{"ke'),
         ("<tool_call>f<arg_key>ke</arg_key>\n", '{"ke'),
         ("<tool_call>f<arg_key>s</arg_key><arg_value>a\nb", '{"s": "a\\nb'),
@@ -283,6 +393,10 @@ VALUE_BEGIN = "<tool_call>f<arg_key>a</arg_key><arg_value>"
         (f"<think>{VALUE_BEGIN}", "x<y </think "),
         ("x", " \n"),
         ("<tool_call>", "n"),
+        ("<tool_call>", "\\n"),
+        ("<tool_call>f \\n", " \\n"),
+        ("x", f"\n{CALL} \\n"),
+        (VALUE_BEGIN, "x</arg_value>\\n"),
         (VALUE_BEGIN, "x<y </arg_value>\n<arg_ke> "),
         (f"{VALUE_BEGIN}[", "1, "),
         ("<tool_call>f<arg_key>", "</arg_key> k"),

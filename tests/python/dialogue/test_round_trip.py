@@ -23,7 +23,7 @@ PROSE = ANY_TEXT.map(lambda text: re.sub("<tool_call>|</?think>", "", text).stri
 VALUE_TEXT = ANY_TEXT.filter(
     lambda text: not re.search(r"</arg_value>\s*(<arg_key>|</tool_call>)", text)
 )
-KEYS = ANY_TEXT.filter(lambda text: not re.search(r"</arg_key>\s*<arg_value>", text))
+KEYS = ANY_TEXT.filter(lambda text: "</arg_key>" not in text)
 NAMES = st.text("abcXYZ019_.:/-", min_size=1, max_size=64)
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)

@@ -84,11 +84,10 @@ INTEGER = {"type": "integer"}
         (NUMBER_OR_STRING, "true", "true"),
         (INTEGER, " 5\n", 5),
         (INTEGER, "five ", "five "),
-        (INTEGER, '"5"', "5"),
+        (INTEGER, '"5"', 5),
+        (INTEGER, '"five"', "five"),
         (INTEGER, "123456789012345678901234567890", 123456789012345678901234567890),
         ({"type": "object"}, '{"a": [1, null]}', {"a": [1, None]}),
-        ({"type": "object"}, "{'a': 1}", "{'a': 1}"),
-        ({"type": "boolean"}, "True", "True"),
         ({"enum": ["1", "2"]}, "1", "1"),
         ({"enum": [1, 2]}, "1", 1),
         (None, "5", 5),
@@ -104,9 +103,103 @@ INTEGER = {"type": "integer"}
     ],
 )
 def test_values(schema, text, expected):
+    value = argument(schema, text)
+    assert value == expected
+    assert type(value) is type(expected)
+
+
+def argument(schema, text):
+    """The value that a client gets of an argument with this schema, and of this text."""
     tools = [{"function": {"name": "f", "parameters": {"properties": {"a": schema}}}}]
     turn = f"<tool_call>f<arg_key>a</arg_key><arg_value>{text}</arg_value></tool_call>"
     [call] = folded(parsed(turn, tools=tools if schema else ()))
-    value = json.loads(call[2])["a"]
+    call[2].encode()
+    return json.loads(call[2])["a"]
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("a", {"a": "1"}),
+        (" a\n", {"a": "1"}),
+        (" b", {" b": 1}),
+        ("b", {"b": "1"}),
+        (" c ", {" c ": 1}),
+    ],
+)
+def test_white_space_of_a_key_counts_where_a_property_has_it(key, expected):
+    properties = {"a": STRING, " b": INTEGER, "b": STRING}
+    tools = [{"function": {"name": "f", "parameters": {"properties": properties}}}]
+    turn = f"<tool_call>f<arg_key>{key}</arg_key><arg_value>1</arg_value></tool_call>"
+    for pieces in ([turn], turn):
+        [call] = folded(parsed(pieces, tools=tools))
+        assert json.loads(call[2]) == expected
+
+
+BOOLEAN = {"type": "boolean"}
+OBJECT = {"type": "object"}
+ARRAY = {"type": "array"}
+PATH = {"a": "C:\\new", "b": ["\n", "é"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "expected"),
+    [
+        (BOOLEAN, "True", True),
+        (BOOLEAN, " False\n", False),
+        (BOOLEAN, '"true"', True),
+        ({"type": ["integer", "null"]}, "None", None),
+        ({"anyOf": [OBJECT, {"type": "null"}]}, "None", None),
+        (OBJECT, "{'a': 1}", {"a": 1}),
+        (OBJECT, "{'a': [True, None, 'it\\'s', \"é\"],}", {"a": [True, None, "it's", "é"]}),
+        (OBJECT, "{1: '\\d'}", {"1": "\\d"}),
+        (OBJECT, '{\\"a\\": 1}', {"a": 1}),
+        (OBJECT, '{\\n  \\"a\\": 1\\n}', {"a": 1}),
+        (OBJECT, '{\n  \\"a\\": 1\n}', {"a": 1}),
+        (OBJECT, '"{\\"a\\": 1}"', {"a": 1}),
+        (OBJECT, json.dumps(json.dumps(PATH)), PATH),
+        (OBJECT, json.dumps(json.dumps(PATH))[1:-1], PATH),
+        (ARRAY, "['a', 'b']", ["a", "b"]),
+        (ARRAY, "('a', 2)", ["a", 2]),
+        (ARRAY, "['\\n']", ["\n"]),
+        (ARRAY, '[{\\"id\\": \\"1\\"}]', [{"id": "1"}]),
+        (ARRAY, '"[1, 2]"', [1, 2]),
+        (ARRAY, f"{[{'text': 'x' * 3000}] * 10}", [{"text": "x" * 3000}] * 10),
+        ({"type": "number"}, "1_000.5", 1000.5),
+        ({"$ref": "#/absent", "type": "array"}, "[None]", [None]),
+    ],
+)
+def test_python_and_escaped_json_are_read_where_no_string_can_be(schema, text, expected):
+    value = argument(schema, text)
     assert value == expected
     assert type(value) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        *((schema, "True") for schema in (STRING, NULLABLE, NUMBER_OR_STRING, None)),
+        *((schema, "{'a': 1}") for schema in (STRING, NULLABLE, NUMBER_OR_STRING, None)),
+        *((schema, '{\\"a\\": 1}') for schema in (STRING, NULLABLE, NUMBER_OR_STRING, None)),
+        (INTEGER, "1,234"),
+        (INTEGER, "None"),
+        (OBJECT, "{1, 2}"),
+        (OBJECT, "{(1, 2): 3}"),
+        (OBJECT, "{'a': 1"),
+        (OBJECT, "{'a': float('inf')}"),
+        (OBJECT, "{'a': '\\ud800'}"),
+        (OBJECT, '{\\"a\\": \\"\\ud800\\"}'),
+        (OBJECT, "{'a': \x00}"),
+        (ARRAY, "[1e999, None]"),
+        (ARRAY, "[b'a']"),
+        (ARRAY, "['a']*9"),
+        (ARRAY, "[open('a')]"),
+        (ARRAY, "[0x" + "f" * 9000 + "]"),
+        (ARRAY, "[" * 150 + "'" + "]" * 150),
+        (ARRAY, "-" * 30_000),
+        (ARRAY, "[" + "'a', " * 20_000 + "]"),
+        ({"type": "dict"}, "{'a': 1}"),
+    ],
+)
+def test_what_is_no_such_value_stays_a_string(schema, text):
+    assert argument(schema, text) == text

@@ -22,10 +22,21 @@ FRAGMENTS = [
         "a b",
     ),
     *("<", "</", "<arg_", "</tool", ">", "\n", "  ", "12", "-0.5e3", "true", "null", "[1, {", "}]"),
-    *('"', '"x"', "\\", "\\u00e9", "é", "😀", "\u00a0", "\u2028", "\x00"),
+    *("\\n", "\\", "n", "True", "None]", "{'a': 1}", '{\\"a\\": 1}', '"[1, 2]"'),
+    *('"', '"x"', "\\u00e9", "é", "😀", "\u00a0", "\u2028", "\x00"),
 ]
 TEXTS = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=3), max_size=24).map("".join)
-TYPED = [tool("f", a="string", b="string")]
+TYPED = [
+    [tool("f", a="string", b="string")],
+    [tool("f", a="string", b={"type": ["object", "array", "integer"]})],
+    [
+        tool(
+            "f",
+            a={"type": ["boolean", "null"]},
+            b={"anyOf": [{"type": "null"}, {"type": "string"}]},
+        )
+    ],
+]
 
 
 def pieces(text, cuts):
@@ -35,21 +46,22 @@ def pieces(text, cuts):
 
 
 CUTS = st.lists(st.integers(0, 2**20), max_size=12)
+OPTIONS = st.fixed_dictionaries(
+    {
+        "in_reasoning": st.booleans(),
+        "is_cut": st.booleans(),
+        "parses_tool_calls": st.booleans(),
+        "calls_come_first": st.booleans(),
+        "continues_turn": st.booleans(),
+        "keeps_spaces": st.booleans(),
+        "tools": st.sampled_from(TYPED),
+    }
+)
 
 
 @settings(max_examples=400, deadline=None)
-@given(TEXTS, CUTS, st.booleans(), st.booleans(), st.booleans(), st.booleans(), st.booleans())
-def test_any_split_gives_the_same(
-    text, cuts, in_reasoning, parses_tool_calls, continues_turn, keeps_spaces, is_cut
-):
-    options = {
-        "in_reasoning": in_reasoning,
-        "is_cut": is_cut,
-        "parses_tool_calls": parses_tool_calls,
-        "continues_turn": continues_turn,
-        "keeps_spaces": keeps_spaces,
-        "tools": TYPED,
-    }
+@given(TEXTS, CUTS, OPTIONS)
+def test_any_split_gives_the_same(text, cuts, options):
     whole = folded(parsed([text], **options))
     assert folded(parsed(pieces(text, cuts), **options)) == whole
     assert folded(parsed(text, **options)) == whole
@@ -58,7 +70,7 @@ def test_any_split_gives_the_same(
 @settings(max_examples=400, deadline=None)
 @given(TEXTS, CUTS, st.booleans(), st.booleans(), st.booleans())
 def test_every_piece_stands_where_it_says(text, cuts, in_reasoning, calls_come_first, is_cut):
-    options = {"is_cut": is_cut, "calls_come_first": calls_come_first, "tools": TYPED}
+    options = {"is_cut": is_cut, "calls_come_first": calls_come_first, "tools": TYPED[0]}
     last = 0
     for delta in parsed(pieces(text, cuts), in_reasoning, **options):
         if isinstance(delta, Reasoning | Content):

@@ -4,16 +4,26 @@ import json
 import re
 
 WS = "[ \t\r\n]*"
+LAYOUT = r"(?:[ \t\r\n]|\\n)*+"
 CALL = re.compile(
-    f"{WS}<tool_call>{WS}([^< \t\r\n]{{1,256}}){WS}(?=<arg_key>|</tool_call>)", re.DOTALL
+    f"<tool_call>{LAYOUT}(?=[^< \t\r\n]{{1,256}}+[< \t\r\n])([^< \t\r\n]+?)"
+    f"{LAYOUT}(?=<arg_key>|</tool_call>)"
 )
-KEY = re.compile(f"<arg_key>(.*?)</arg_key>{WS}<arg_value>", re.DOTALL)
-VALUE = re.compile(f"(.*?)</arg_value>{WS}(?=<arg_key>|</tool_call>)", re.DOTALL)
-FOLLOWERS = ("<arg_key>", "</tool_call>")
-BEGINNINGS = "|".join(
-    re.escape(tag[:size]) for tag in FOLLOWERS for size in range(len(tag) - 1, 0, -1)
+VALUE = re.compile(f"(.*?)</arg_value>{LAYOUT}(?=<arg_key>|</tool_call>)", re.DOTALL)
+
+
+def beginnings(*tags):
+    """A pattern of what may be the beginning of a tag, or of a newline that is spelled out."""
+    parts = [tag[:size] for tag in tags for size in range(len(tag) - 1, 0, -1)]
+    return "(?:" + "|".join(map(re.escape, [*parts, "\\"])) + r")?\Z"
+
+
+KEY = re.compile(
+    f"<arg_key>(.*?)</arg_key>{LAYOUT}(?!{beginnings('<arg_value>')})(?:<arg_value>)?", re.DOTALL
 )
-CLOSED_AT_THE_END = re.compile(rf"(.*?)</arg_value>{WS}(?:{BEGINNINGS})?\Z", re.DOTALL)
+CLOSED_AT_THE_END = re.compile(
+    f"(.*?)</arg_value>{LAYOUT}{beginnings('<arg_key>', '</tool_call>')}", re.DOTALL
+)
 
 
 def stripped(text):
@@ -26,15 +36,38 @@ def parse(text, in_reasoning, is_string, is_cut=False):
     reasoning, text = thought(text.lstrip(" \t\r\n"), in_reasoning, is_cut)
     if reasoning:
         parts.append(["reasoning", reasoning])
+    gap = ""
     while match := CALL.search(text):
-        if match.start() > 0:
-            parts.append(["content", text[: match.start()]])
+        gap = add_content(parts, gap, text[: match.start()])
         arguments, rest = pairs(text[match.end() :], is_string)
         parts.append(["call", match[1], arguments, rest is not None])
         if rest is None:
             return parts
-        text = rest.lstrip(" \t\r\n")
-    return [*parts, ["content", text]] if text else parts
+        layout, text = split_layout(rest)
+        gap += layout if has_content(parts) else layout.lstrip(" \t\r\n")
+    spaces = add_content(parts, gap, text)
+    if parts and parts[-1][0] == "content":
+        parts[-1][1] += spaces
+    return parts
+
+
+def has_content(parts):
+    return any(part[0] == "content" for part in parts)
+
+
+def split_layout(text):
+    """Return the white space that text begins with, newlines spelled out among it, and the rest."""
+    end = re.compile(LAYOUT).match(text).end()
+    return text[:end], text[end:]
+
+
+def add_content(parts, gap, text):
+    """Add text but for the white space at its end; return what stands beside the next call."""
+    body = text.rstrip(" \t\r\n")
+    if not body:
+        return gap + text
+    parts.append(["content", gap + body])
+    return text[len(body) :]
 
 
 def thought(text, in_reasoning, is_cut):
@@ -52,19 +85,15 @@ def thought(text, in_reasoning, is_cut):
 
 
 def calls_at_the_end(text):
-    """Return where the calls begin after which nothing comes, the end where there are none."""
-    at = 0
-    while match := CALL.search(text, at):
-        begin = match.start()
-        while match:
-            _, rest = pairs(text[match.end() :], is_string=False)
-            if rest is None:
-                return len(text)
-            at = len(text) - len(rest)
-            match = CALL.match(text, at)
-        if not stripped(text[at:]):
-            return begin
-    return len(text)
+    """Return where the first call begins, if nothing but calls comes after; else the end."""
+    found = CALL.search(text)
+    at = found.start() if found else len(text)
+    while match := CALL.match(text, at):
+        _, rest = pairs(text[match.end() :], is_string=False)
+        if rest is None:
+            return len(text)
+        at = len(text) - len(split_layout(rest)[1])
+    return found.start() if found and at == len(text) else len(text)
 
 
 def pairs(text, is_string):

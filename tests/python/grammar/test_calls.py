@@ -169,12 +169,40 @@ def test_keys_beside_the_named_ones_follow_their_schema(compiler):
 
 
 @pytest.mark.parametrize(
+    ("parameters", "keys"),
+    [
+        ({}, ["a", "b c"]),
+        ({"type": "object"}, ["a", "b c"]),
+        ({"properties": {}}, ["a", "b c"]),
+        ({"properties": {"a": {}}}, ["a"]),
+        ({"additionalProperties": False}, []),
+        (None, []),
+    ],
+)
+def test_any_keys_may_come_where_none_is_named(compiler, parameters, keys):
+    grammar = compiler.tool_calls([{"function": {"name": "f", "parameters": parameters}}])
+    for key in ("a", "b c"):
+        assert takes(grammar, written(spelling(), "f", {key: "x"})) == (key in keys)
+    assert takes(grammar, written(spelling(), "f", {}))
+
+
+def test_a_function_that_states_no_parameters_has_none(compiler):
+    grammar = compiler.tool_calls([{"function": {"name": "f"}}])
+    assert takes(grammar, written(spelling(), "f", {}))
+    assert not takes(grammar, written(spelling(), "f", {"a": "x"}))
+
+
+@pytest.mark.parametrize(
     ("tools", "name", "message"),
     [
         (TOOLS, "later", "no tool is named 'later'; the tools are: weather, now, note"),
         ([], None, "the tools are: none"),
         ([{"function": {"name": "a b"}}], None, r"tools\[0\]\.function\.name: expected 1 to 256"),
-        ([{"function": {"name": "a", "parameters": []}}], None, None),
+        (
+            [{"function": {"name": "a", "parameters": []}}],
+            None,
+            r"tools\[0\]\.function\.parameters: expected an object, found list",
+        ),
         (
             [{"function": {"name": "a", "parameters": {"type": "array"}}}],
             None,

@@ -57,7 +57,7 @@ def test_marks_of_caches_do_not_reach_the_template() -> None:
     fields = request_of([{"role": "user", "content": [part]}], tools=[tool])
     assert template_tools(fields.tools) == [WEATHER]
     (message,) = template_messages(fields.messages)
-    assert message == {"role": "user", "content": [{"type": "text", "text": "Hi"}]}
+    assert message == {"role": "user", "content": "Hi"}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from glm_engine.server.fields import (
     StrictModel,
     list_of,
 )
+from glm_engine.server.parts import text_of
 
 TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
 REWRITTEN = {"content", "refusal", "reasoning", "reasoning_content", "function_call"}
@@ -128,7 +129,7 @@ def template_message(at, message):
         raise ApiError(400, f"{path}: a message of role {message.role} needs content", path)
     found = message.model_dump(exclude_none=True, exclude=REWRITTEN)
     found["role"] = TEMPLATE_ROLES.get(message.role, message.role)
-    found["content"] = template_content(message)
+    found["content"] = text_of_content(message)
     if thought := message.reasoning_content or message.reasoning:
         found["reasoning_content"] = thought
     if message.function_call and not message.tool_calls:
@@ -140,11 +141,15 @@ def template_message(at, message):
     return found
 
 
-def template_content(message):
-    """Return the text or the text parts; a refusal is what the assistant said."""
-    if isinstance(message.content, list):
-        return [{"type": "text", "text": part.text} for part in message.content]
-    return message.content or message.refusal or ""
+def text_of_content(message):
+    """Return the text of a message; a refusal is what the assistant said.
+
+    Parts become text here: the templates of GLM-4.6 and 4.7 write those of a tool's result as
+    Python objects.
+    """
+    content = message.content
+    text = text_of(content) if isinstance(content, list) else content
+    return text or message.refusal or ""
 
 
 def parsed_arguments(arguments, path):
