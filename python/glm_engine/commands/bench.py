@@ -67,6 +67,7 @@ def command(shown, output, plot, as_json, **values):
 
 def measure(as_json, model_dir, synthetic, num_layers, engine_values, **wanted):
     from glm_engine.bench import report
+    from glm_engine.files import read_object
     from glm_engine.loading import load_engine
 
     source, path = model_costs.config_of(model_dir, synthetic)
@@ -81,7 +82,7 @@ def measure(as_json, model_dir, synthetic, num_layers, engine_values, **wanted):
     engine, seconds = load_engine(chosen, quiet=as_json)
     with engine:
         info = engine.info()
-        config = model_costs.read_config(path)
+        config = read_object(path)
         costs = model_costs.Costs(config, info["num_layers"], info["kv_bytes_per_token"])
         read_rate = engine.read_rate()
         decode, prefill = measure_points(engine, costs, read_rate, as_json, wanted)
