@@ -33,7 +33,7 @@ MAX_TOKENS = 16
     show_default=True,
     help="Least accuracy.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Ask only the first so many.")
+@click.option("--limit", type=options.POSITIVE, help="Ask only the first so many.")
 @options.engine_options
 @options.JSON
 def command(model_dir, facts, threshold, limit, engine_values, as_json):
