@@ -10,6 +10,7 @@ import sys
 
 import click
 
+from glm_engine.console import printable
 from glm_engine.errors import ExitCode, GlmError
 from glm_engine.interrupts import let_interrupts_end, let_interrupts_raise
 
@@ -123,11 +124,6 @@ def report(text, exit_code):
     with output_dropped(sys.__stderr__):
         print(f"glm: {line}", file=sys.stderr, flush=True)
     return int(exit_code)
-
-
-def printable(text):
-    """Return a text whose control characters are spelt out, so that no terminal obeys them."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def output_failed(error):
