@@ -1,6 +1,16 @@
-import sys
+from glm_engine.interrupts import let_interrupts_end, let_interrupts_raise
 
-from glm_engine.cli import main
+
+def run():
+    """Run `glm` and return its exit code, with Ctrl-C heard before, meanwhile and after."""
+    let_interrupts_end()
+    from glm_engine.cli import main
+
+    let_interrupts_raise()
+    code = main()
+    let_interrupts_end()
+    return code
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(run())

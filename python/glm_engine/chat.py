@@ -1,96 +1,83 @@
-"""Chat messages to prompt text through the checkpoint's own template.
+"""Chat messages to prompt text through the checkpoint's own template, in a bounded process."""
 
-The environment is the one that transformers gives a template, so that a template
-renders the same text here and there.
-"""
-
-import json
-from datetime import datetime
 from pathlib import Path
 
+from glm_engine.bounded_process import BoundedProcess, Bounds
 from glm_engine.errors import BadInputError
-from glm_engine.tokenizer import tokenizer_config
+from glm_engine.files import read_text
+from glm_engine.tokenizer import TOKENIZER_CONFIG_FILE, tokenizer_config
 
 TEMPLATE_FILE = "chat_template.jinja"
+PROCESS = "glm_engine.template_process"
 SPECIAL_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
+BOUNDS = Bounds(seconds=2.0, patience_seconds=30.0, memory_bytes=1 << 29)
 
 
 class ChatTemplate:
-    """The compiled template of one checkpoint."""
+    """The template of one checkpoint, and the processes that render it: one for each thread."""
 
-    def __init__(self, model_dir):
+    def __init__(self, model_dir, bounds=BOUNDS):
         config = tokenizer_config(model_dir)
-        self.source, text = template_text(Path(model_dir), config)
-        self.template = compiled(self.source, text)
+        self.source, self.text = template_text(Path(model_dir), config)
+        self.bounds = bounds
         self.special_tokens = {
             name: content(config[name]) for name in SPECIAL_TOKENS if config.get(name)
         }
+        self.idle = [self.begun()]
+
+    def begun(self):
+        """Return a process that has compiled the template."""
+        process = BoundedProcess(PROCESS, self.bounds)
+        self.text_of(process.ask(self.text), "not a template")
+        return process
+
+    def text_of(self, answer, fault):
+        """Return the text of a process's answer; else BadInputError."""
+        if answer is None:
+            raise BadInputError(f"{self.source}: {fault}: it takes more than {self.bounds}")
+        if "problem" in answer:
+            raise BadInputError(f"{self.source}: {fault}: {answer['problem']}")
+        return answer["text"]
 
     def render(self, messages, add_generation_prompt=True, **variables):
         """Return the prompt text of messages, each with a role and its content."""
-        import jinja2
+        question = {"tools": None, "documents": None, **self.special_tokens, **variables}
+        question |= {"messages": messages, "add_generation_prompt": add_generation_prompt}
+        process = self.taken()
+        answer = process.ask(question)
+        if answer is not None:
+            self.idle.append(process)
+        return self.text_of(answer, "cannot render these messages")
 
-        try:
-            return self.template.render(
-                messages=messages,
-                add_generation_prompt=add_generation_prompt,
-                tools=variables.pop("tools", None),
-                documents=variables.pop("documents", None),
-                **self.special_tokens,
-                **variables,
-            )
-        except (jinja2.TemplateError, TypeError, ValueError) as error:
-            raise BadInputError(
-                f"{self.source.name}: cannot render these messages: {error}"
-            ) from error
+    def taken(self):
+        """Return a process that no other thread uses."""
+        while self.idle:
+            try:
+                process = self.idle.pop()
+            except IndexError:
+                break
+            if process.is_running:
+                return process
+        return self.begun()
+
+    def close(self):
+        for process in self.idle:
+            process.stop()
+        self.idle.clear()
 
 
 def template_text(model_dir, config):
     """Return where the template stands and its text."""
     path = model_dir / TEMPLATE_FILE
     if path.is_file():
-        return path, path.read_text(encoding="utf-8")
-    source = model_dir / "tokenizer_config.json"
+        return path, read_text(path)
     found = config.get("chat_template")
     if isinstance(found, list):
-        named = {row.get("name"): row.get("template") for row in found}
+        named = {row.get("name"): row.get("template") for row in found if isinstance(row, dict)}
         found = named.get("default")
     if not isinstance(found, str):
         raise BadInputError(f"{model_dir}: neither {TEMPLATE_FILE} nor a chat_template inside")
-    return source, found
-
-
-def compiled(source, text):
-    import jinja2
-    from jinja2.ext import loopcontrols
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
-    )
-    environment.filters["tojson"] = to_json
-    environment.globals["raise_exception"] = raise_exception
-    environment.globals["strftime_now"] = lambda pattern: datetime.now().strftime(pattern)
-    try:
-        return environment.from_string(text)
-    except jinja2.TemplateError as error:
-        raise BadInputError(f"{source}: not a template: {error}") from error
-
-
-def to_json(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
-    return json.dumps(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
-    )
-
-
-def raise_exception(message):
-    import jinja2
-
-    raise jinja2.TemplateError(message)
+    return model_dir / TOKENIZER_CONFIG_FILE, found
 
 
 def content(token):

@@ -10,7 +10,9 @@ import sys
 
 import click
 
+from glm_engine.console import printable
 from glm_engine.errors import ExitCode, GlmError
+from glm_engine.interrupts import let_interrupts_end, let_interrupts_raise
 
 TRACEBACK_VARIABLE = "GLM_TRACEBACK"
 OUTPUT_FAILURES = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -38,7 +40,11 @@ class LazyGroup(click.Group):
         del ctx
         if name not in COMMANDS:
             return None
-        return importlib.import_module(f"glm_engine.commands.{name}").command
+        let_interrupts_end()
+        try:
+            return importlib.import_module(f"glm_engine.commands.{name}").command
+        finally:
+            let_interrupts_raise()
 
     def format_commands(self, ctx, formatter):
         del ctx
@@ -79,15 +85,19 @@ def main(arguments=None):
         code = commands.main(args=arguments, prog_name="glm", standalone_mode=False)
         sys.stdout.flush()
         return int(code or ExitCode.OK)
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         with output_dropped(sys.__stderr__):
             error.show()
         return error.exit_code
+    except click.ClickException as error:
+        return report(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return interrupted()
     except GlmError as error:
         return report(str(error), error.exit_code)
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            return report(f"{error.filename}: {error.strerror}", ExitCode.BAD_INPUT)
         if isinstance(error, OSError) and error.errno in OUTPUT_FAILURES:
             return output_failed(error)
         if os.environ.get(TRACEBACK_VARIABLE):
@@ -110,7 +120,7 @@ def open_missing_streams():
 def report(text, exit_code):
     with output_dropped(sys.__stdout__):
         sys.stdout.flush()
-    line = " ".join(text.split())
+    line = printable(" ".join(text.split()))
     with output_dropped(sys.__stderr__):
         print(f"glm: {line}", file=sys.stderr, flush=True)
     return int(exit_code)

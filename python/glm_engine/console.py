@@ -13,6 +13,11 @@ def print_json(value):
     print(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))
 
 
+def printable(text):
+    """Return a text whose control characters are spelt out, so that no terminal obeys them."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
 def human_bytes(count):
     """Return a byte count in decimal units with at most one decimal."""
     size = float(count)

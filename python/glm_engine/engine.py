@@ -203,12 +203,14 @@ class Engine:
         call(self.library, "engine_cancel", self.handle, checked_id(request_id))
 
     def cancel_quietly(self, request_id):
-        """Cancel a request that may have ended by itself."""
+        """Cancel a request that may have ended by itself; say whether it had not."""
         try:
             self.cancel(request_id)
         except EngineError as error:
             if error.status != Status.GLM_NOT_FOUND:
                 raise
+            return False
+        return True
 
     def preempt(self, request_id):
         """Put a running request back in the queue, its pages saved on the host.

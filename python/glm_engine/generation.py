@@ -10,6 +10,7 @@ from glm_engine.engine import Request
 from glm_engine.errors import EngineError, Status
 
 WAIT_SECONDS = 0.1
+CANCEL_SECONDS = 10
 
 
 @dataclass
@@ -143,7 +144,7 @@ class Runner:
             was_stopped = generation.matcher.stopped
             text = generation.take_token(event)
             if generation.matcher.stopped and not was_stopped:
-                self.cancel(event.request_id)
+                self.engine.cancel_quietly(event.request_id)
             yield generation, text, False
             return
         del self.live[event.request_id]
@@ -151,19 +152,15 @@ class Runner:
             raise EngineError("generate", event.status, event.message)
         yield generation, generation.end(event.finish_reason), True
 
-    def cancel(self, request_id):
-        """Cancel a request; one that has just ended is no error."""
-        try:
-            self.engine.cancel(request_id)
-        except EngineError as error:
-            if error.status != Status.GLM_NOT_FOUND:
-                raise
-
     def cancel_live(self):
-        """Cancel what still runs and wait for its end, so that the pages are free."""
+        """Cancel what still runs and wait for its end, so that the pages are free.
+
+        What has ended may have said so in an event that was polled and that nobody took any more.
+        """
         for request_id in list(self.live):
-            self.cancel(request_id)
-        deadline = time.monotonic() + 10
+            if not self.engine.cancel_quietly(request_id):
+                del self.live[request_id]
+        deadline = time.monotonic() + CANCEL_SECONDS
         while self.live and time.monotonic() < deadline:
             self.engine.wait(WAIT_SECONDS)
             for event in self.engine.poll():

@@ -6,7 +6,6 @@ import re
 
 import click
 
-from glm_engine.errors import BadInputError
 from glm_engine.libraries import CHECKOUT
 
 CAPITALS = CHECKOUT / "checkpoints" / "capitals"
@@ -14,9 +13,31 @@ DEVICES = ("auto", "cpu", "cuda")
 LAYOUTS = ("tensor_parallel", "expert_parallel")
 KV_DTYPES = {"float32": 0, "bfloat16": 1, "fp8_e4m3": 2}
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
-POSITIVE = click.IntRange(min=1)
-NOT_NEGATIVE = click.IntRange(min=0)
+MOST, MOST_BYTES = 2**31 - 1, 2**63 - 1
+MOST_CHARACTERS = 40
 POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+class Whole(click.IntRange):
+    """A whole number of a range that is bounded at both ends."""
+
+    def __init__(self, least, most=MOST):
+        super().__init__(least, most)
+
+    def convert(self, value, param, ctx):
+        refuse_long(self, value, f"from {self.min} to {self.max}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def refuse_long(kind, value, known, param, ctx):
+    """Refuse what no number can be by its length, so that nobody reads all its digits."""
+    if isinstance(value, str) and len(value) > MOST_CHARACTERS:
+        kind.fail(f"a number of {len(value)} characters is not {known}", param, ctx)
+
+
+POSITIVE = Whole(1)
+NOT_NEGATIVE = Whole(0)
+SEED = Whole(0, 2**64 - 1)
 
 
 class ByteSize(click.ParamType):
@@ -27,11 +48,15 @@ class ByteSize(click.ParamType):
     def convert(self, value, param, ctx):
         if isinstance(value, int):
             return value
+        refuse_long(self, value, f"from 0 to {MOST_BYTES} bytes", param, ctx)
         match = SIZE.fullmatch(value.strip())
         if not match:
             self.fail(f"{value!r} is not a size such as 512MB or 80GiB", param, ctx)
         number, unit, binary = match.groups()
-        return int(float(number) * (1024 if binary else 1000) ** POWERS[unit.lower()])
+        size = int(float(number) * (1024 if binary else 1000) ** POWERS[unit.lower()])
+        if size > MOST_BYTES:
+            self.fail(f"{value!r} is not from 0 to {MOST_BYTES} bytes", param, ctx)
+        return size
 
 
 class Finite(click.FloatRange):
@@ -114,13 +139,15 @@ ENGINE = (
 SAMPLING = (
     click.option("--temperature", type=float, default=0.0, show_default=True, help="0: greedy."),
     click.option("--top-p", type=float, default=1.0, show_default=True),
-    click.option("--top-k", type=int, default=0, show_default=True, help="0: all."),
+    click.option("--top-k", type=NOT_NEGATIVE, default=0, show_default=True, help="0: all."),
     click.option("--min-p", type=float, default=0.0, show_default=True),
     click.option("--repetition-penalty", type=float, default=1.0, show_default=True),
     click.option("--frequency-penalty", type=float, default=0.0, show_default=True),
     click.option("--presence-penalty", type=float, default=0.0, show_default=True),
-    click.option("--logprobs", "num_logprobs", type=int, default=-1, help="Best tokens to list."),
-    click.option("--seed", type=int, default=0, show_default=True),
+    click.option(
+        "--logprobs", "num_logprobs", type=Whole(-1, 20), default=-1, help="Best tokens to list."
+    ),
+    click.option("--seed", type=SEED, default=0, show_default=True),
 )
 ENGINE_NAMES = (
     "device",
@@ -172,8 +199,6 @@ def gathered(options, names, keyword, make):
 def make_sampling(values):
     from glm_engine.requests import Sampling
 
-    if not 0 <= values["seed"] < 2**64:
-        raise BadInputError(f"--seed is {values['seed']}; it must be between 0 and 2^64 - 1")
     return Sampling(**values)
 
 

@@ -1,11 +1,11 @@
 """Text to token ids and back, from the checkpoint's own tokenizer.json."""
 
-import json
 import os
 from pathlib import Path
 
 from glm_engine.detokenizer import IncrementalDetokenizer, token_bytes
 from glm_engine.errors import BadInputError, no_checkpoint
+from glm_engine.files import read_object, read_text
 
 TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
@@ -15,7 +15,8 @@ LIBRARY_THREADS = "TOKENIZERS_PARALLELISM"
 class GlmTokenizer:
     """A byte-level tokenizer as the GLM checkpoints carry it.
 
-    It reads one text at a time, for which the library needs no threads of its own.
+    It reads one text at a time, for which the library needs no threads of its own, and always
+    the whole of it: `truncation` and `padding` of the file are left out, as transformers does.
     """
 
     def __init__(self, model_dir):
@@ -27,10 +28,13 @@ class GlmTokenizer:
             raise no_checkpoint(model_dir)
         if not path.is_file():
             raise BadInputError(f"{path}: not a file; the checkpoint has no tokenizer")
+        text = read_text(path)
         try:
-            self.tokenizer = Tokenizer.from_file(str(path))
+            self.tokenizer = Tokenizer.from_str(text)
         except Exception as error:
             raise BadInputError(f"{path}: not a tokenizer: {error}") from error
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
         self.path = path
         self.special_ids = frozenset(
             number
@@ -93,12 +97,4 @@ def require_byte_level(path, tokenizer):
 def tokenizer_config(model_dir):
     """Return tokenizer_config.json as a dictionary; empty where there is none."""
     path = Path(model_dir) / TOKENIZER_CONFIG_FILE
-    if not path.is_file():
-        return {}
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise BadInputError(f"{path}: not JSON: {error}") from error
-    if not isinstance(table, dict):
-        raise BadInputError(f"{path}: expected an object, found {type(table).__name__}")
-    return table
+    return read_object(path) if path.is_file() else {}

@@ -1,10 +1,14 @@
 """The checkpoint's template, and the same text as transformers renders."""
 
 import json
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from glm_engine.chat import ChatTemplate
+from glm_engine.bounded_process import Bounds
+from glm_engine.chat import BOUNDS, ChatTemplate
 from glm_engine.errors import BadInputError
 from glm_engine.options import CAPITALS
 
@@ -78,3 +82,100 @@ def test_template_that_fails_is_named(tmp_path, source, message):
 def test_no_template(tmp_path):
     with pytest.raises(BadInputError, match=r"neither chat_template\.jinja"):
         ChatTemplate(tmp_path)
+
+
+def template_of(folder, text, **bounds):
+    (folder / "chat_template.jinja").write_text(text)
+    return ChatTemplate(folder, Bounds(**{**vars(BOUNDS), "seconds": 0.5, **bounds}))
+
+
+NESTED = "{% for a in range(99999) %}" * 4 + "x" + "{% endfor %}" * 4
+RECURSIVE = (
+    "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(99) }}"
+)
+DOUBLED = "{% set ns = namespace(x='xxxxxxxx') %}{% for i in range(99) %}"
+DOUBLED += "{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}"
+ENDLESS = {
+    "nested loops": NESTED,
+    "a macro that calls itself twice": RECURSIVE,
+    "a power": "{% set n = messages | length + 9 %}{{ n ** (n ** n) }}",
+    "a text that is doubled": DOUBLED,
+    "a text that is filled up": "{{ 'x'.ljust(messages | length + 10 ** 10) }}",
+    "words": "{{ lipsum(n=10 ** 9, html=messages) }}",
+}
+
+
+@pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
+def test_a_template_without_an_end_is_given_up(tmp_path, text):
+    template = template_of(tmp_path, text)
+    for _ in range(2):
+        with pytest.raises(BadInputError, match=r"jinja: cannot render these messages: ") as error:
+            template.render([])
+        assert re.search(r"takes more than 0.5 s or 512 MiB|MemoryError", str(error.value))
+
+
+def test_a_template_that_is_endless_to_compile_is_given_up(tmp_path):
+    with pytest.raises(BadInputError, match=r"jinja: not a template: it takes more than 0.5 s"):
+        template_of(tmp_path, "{{ 9 ** (9 ** 9) }}")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{{ 1 / messages | length }}", "ZeroDivisionError: division by zero"),
+        ("{{ messages['a'].b.c }}", "has no attribute 'a'"),
+        ("{{ messages < 1 }}", "TypeError: '<' not supported"),
+        ("{{ raise_exception('first\\nsecond') }}", "messages: first second"),
+        ("{{ raise_exception('x' * 9999) }}", "messages: x{500}$"),
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "RecursionError: maximum"),
+        ("{{ 'x' * (messages | length + 2 ** 27) }}", "it makes 134217728 characters, at most"),
+        ("{{ messages | nothing }}", "not a template: No filter named"),
+        ("{% for %}" * 9999, "not a template: "),
+        ("(" * 9999, None),
+        ("{{ " + "(" * 9999, "not a template: RecursionError"),
+    ],
+)
+def test_any_fault_of_a_template_is_one_line(tmp_path, text, problem):
+    if problem is None:
+        assert template_of(tmp_path, text).render([]) == text
+        return
+    with pytest.raises(BadInputError, match=problem) as error:
+        template_of(tmp_path, text).render([])
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_what_fails_once_renders_the_next(tmp_path):
+    template = template_of(tmp_path, "{% if messages %}" + NESTED + "{% else %}fine{% endif %}")
+    with pytest.raises(BadInputError, match="takes more than"):
+        template.render([1])
+    assert template.render([]) == "fine"
+
+
+def test_threads_have_a_process_each_and_it_is_used_again(tmp_path):
+    template = template_of(tmp_path, "{{ messages[0] }}")
+    with ThreadPoolExecutor(3) as pool:
+        texts = list(pool.map(template.render, [[number] for number in range(60)]))
+    assert texts == [str(number) for number in range(60)]
+    assert 1 <= len(template.idle) <= 3
+    template.close()
+    assert template.idle == []
+
+
+def test_a_process_that_was_ended_is_replaced(tmp_path):
+    template = template_of(tmp_path, "text")
+    process = template.idle[0].process
+    process.kill()
+    process.wait()
+    assert template.render([]) == "text"
+
+
+def test_interrupts_do_not_reach_the_process(tmp_path):
+    template = template_of(tmp_path, "text")
+    assert os.getpgid(template.idle[0].process.pid) != os.getpgid(0)
+
+
+def test_all_that_json_knows_reaches_the_template(tmp_path):
+    template = template_of(tmp_path, "{{ messages[0] | tojson }}{{ x is none }}{{ tools is none }}")
+    message = {"a": [1, 2.5, True, None, 2**70, "\ud800é\u2028\n"], "b": {"c": {}}}
+    text = template.render([message], x=None)
+    assert json.loads(text.removesuffix("TrueTrue")) == message

@@ -1,11 +1,12 @@
 """The runner against a recorded engine: order, stops, back-pressure, failures."""
 
+import time
 from collections import deque
 
 import pytest
 
 from glm_engine.errors import EngineError, Status
-from glm_engine.generation import Prompt, Runner
+from glm_engine.generation import CANCEL_SECONDS, Prompt, Runner
 from glm_engine.requests import Event, Request, Sampling
 
 
@@ -66,11 +67,12 @@ class RecordedEngine:
                 self.queues.pop(event.request_id, None)
         return events
 
-    def cancel(self, request_id):
+    def cancel_quietly(self, request_id):
         self.cancelled.append(request_id)
         if request_id not in self.queues:
-            raise EngineError("engine_cancel", Status.GLM_NOT_FOUND, "no such request")
+            return False
         self.queues[request_id] = deque([self.event(request_id, "finished", reason="cancelled")])
+        return True
 
 
 class Letters:
@@ -148,6 +150,19 @@ def test_leaving_early_cancels_what_runs():
     events.close()
     assert sorted(engine.cancelled) == [1, 2]
     assert engine.queues == {}
+
+
+def test_an_interruption_waits_for_nothing_whose_end_was_polled():
+    def interrupt(_generation):
+        raise KeyboardInterrupt
+
+    engine = RecordedEngine()
+    runner = Runner(engine, Letters())
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        runner.run_all([prompt_of(text) for text in ("a", "b", "cd")], interrupt)
+    assert time.monotonic() - began < CANCEL_SECONDS / 2
+    assert (engine.queues, runner.live) == ({}, {})
 
 
 def test_rates_count_what_was_timed():

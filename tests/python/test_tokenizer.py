@@ -106,3 +106,20 @@ def test_configuration_must_be_an_object(tmp_path):
 def test_tokenizer_needs_no_other_file(tmp_path, tokenizer):
     shutil.copy(CAPITALS / "tokenizer.json", tmp_path)
     assert GlmTokenizer(tmp_path).encode("France") == tokenizer.encode("France")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"truncation": {"max_length": 1, "strategy": "LongestFirst", "stride": 0}},
+        {"padding": {"strategy": {"Fixed": 10**4}}},
+    ],
+    ids=["truncation", "padding"],
+)
+def test_a_text_is_read_whole_and_alone(tmp_path, tokenizer, changes):
+    common = {"direction": "Right", "pad_to_multiple_of": None}
+    common |= {"pad_id": 0, "pad_type_id": 0, "pad_token": "x"}
+    table = json.loads((CAPITALS / "tokenizer.json").read_text())
+    stated = {name: {**common, **value} for name, value in changes.items()}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({**table, **stated}))
+    assert GlmTokenizer(tmp_path).encode("The capital") == tokenizer.encode("The capital")

@@ -1,6 +1,5 @@
 """Bytes and operations of one step, from config.json alone."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,13 +35,6 @@ def config_of(model_dir, synthetic):
     if not folder or not Path(folder).is_dir():
         raise no_checkpoint(folder)
     return folder, config_path(folder)
-
-
-def read_config(path):
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInputError(f"{path}: not a readable config.json: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -88,7 +80,7 @@ class Costs:
 
     def shared_shapes(self):
         c = self.config
-        return self.mlp_shapes(c.get("n_shared_experts", 0) * c["moe_intermediate_size"])
+        return self.mlp_shapes((c.get("n_shared_experts") or 0) * c["moe_intermediate_size"])
 
     def bytes_of(self, shapes):
         return sum(self.matrix_bytes(rows, columns) for rows, columns in shapes)

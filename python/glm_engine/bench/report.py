@@ -1,14 +1,12 @@
 """What a benchmark says: figures with their floors, as a dictionary, tables and a file."""
 
-import json
 import os
 import platform
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
+from glm_engine import files
 from glm_engine.console import human_bytes, make_table, print_fields, print_table
-from glm_engine.errors import BadInputError
 from glm_engine.version import version
 
 SHOWN_OPERATIONS = 12
@@ -74,40 +72,43 @@ def make_report(source, info, seconds, read_rate, decode, prefill):
 
 
 def read_report(path):
-    try:
-        report = json.loads(Path(path).read_text(encoding="utf-8"))
-        return {**report, "decode": list(report["decode"]), "prefill": list(report["prefill"])}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadInputError(f"{path}: not a report of glm bench: {error!r}") from error
+    """Read a report of a file; one that cannot be shown whole is refused."""
+    return files.read_report(path, "glm bench", completed)
+
+
+def completed(report):
+    shown(report)
+    return report
 
 
 def print_report(report):
-    print_head(report)
-    if report["decode"]:
+    fields, tables = shown(report)
+    print_fields(fields)
+    for table in tables:
         print()
-        print_table(decode_table(report["decode"]))
+        print_table(table)
+
+
+def shown(report):
+    """The fields and the tables below them."""
+    tables = [decode_table(report["decode"])] if report["decode"] else []
     if report["prefill"]:
-        print()
-        print_table(prefill_table(report["prefill"]))
-    for row in report["decode"]:
-        if row.get("operations"):
-            print()
-            print_table(operations_table(row))
+        tables.append(prefill_table(report["prefill"]))
+    tables += [operations_table(row) for row in report["decode"] if row.get("operations")]
+    return fields_of(report), tables
 
 
-def print_head(report):
+def fields_of(report):
     engine = report["engine"]
     graphs = f"{engine['num_graphs']}, {human_bytes(engine['graph_bytes'])}, "
-    print_fields(
-        [
-            ("model", f"{report['model']}, {engine['num_layers']} layers"),
-            ("device", f"{engine['device']}, world size {engine['world_size']}"),
-            ("weights", human_bytes(engine["weight_bytes"])),
-            ("load", f"{report['load_seconds']:.1f} s"),
-            ("graphs", graphs + f"{report['capture_seconds']:.1f} s"),
-            ("read rate", f"{report['read_bytes_per_second'] / 1e9:,.1f} GB/s"),
-        ]
-    )
+    return [
+        ("model", f"{report['model']}, {engine['num_layers']} layers"),
+        ("device", f"{engine['device']}, world size {engine['world_size']}"),
+        ("weights", human_bytes(engine["weight_bytes"])),
+        ("load", f"{report['load_seconds']:.1f} s"),
+        ("graphs", graphs + f"{report['capture_seconds']:.1f} s"),
+        ("read rate", f"{report['read_bytes_per_second'] / 1e9:,.1f} GB/s"),
+    ]
 
 
 def decode_table(rows):

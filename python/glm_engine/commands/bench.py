@@ -23,9 +23,7 @@ class NumberList(click.ParamType):
         if isinstance(value, tuple):
             return value
         texts = [text.strip() for text in value.split(",") if text.strip()]
-        if not all(text.isdigit() and int(text) > 0 for text in texts):
-            self.fail(f"{value!r} is not a list of numbers such as 1,8,64", param, ctx)
-        return tuple(int(text) for text in texts)
+        return tuple(options.POSITIVE.convert(text, param, ctx) for text in texts)
 
 
 @click.command("bench")
@@ -42,7 +40,9 @@ class NumberList(click.ParamType):
 @click.option("--prefill", "lengths", type=NumberList(), default=DEFAULT_PREFILL, show_default=True)
 @click.option("--steps", "num_steps", type=options.POSITIVE, default=64, show_default=True)
 @click.option("--profile/--no-profile", default=True, help="Device time of each operation.")
-@click.option("--seed", type=int, help="Seed of the random prompts [default: a fresh one].")
+@click.option(
+    "--seed", type=options.SEED, help="Seed of the random prompts [default: a fresh one]."
+)
 @click.option("--output", type=click.Path(), help="Write the report to this JSON file.")
 @click.option("--plot", type=click.Path(), help="Write PLOT.png and PLOT.svg.")
 @click.option("--show", "shown", type=click.Path(), help="Show a report measured before.")
@@ -67,6 +67,7 @@ def command(shown, output, plot, as_json, **values):
 
 def measure(as_json, model_dir, synthetic, num_layers, engine_values, **wanted):
     from glm_engine.bench import report
+    from glm_engine.files import read_object
     from glm_engine.loading import load_engine
 
     source, path = model_costs.config_of(model_dir, synthetic)
@@ -81,7 +82,7 @@ def measure(as_json, model_dir, synthetic, num_layers, engine_values, **wanted):
     engine, seconds = load_engine(chosen, quiet=as_json)
     with engine:
         info = engine.info()
-        config = model_costs.read_config(path)
+        config = read_object(path)
         costs = model_costs.Costs(config, info["num_layers"], info["kv_bytes_per_token"])
         read_rate = engine.read_rate()
         decode, prefill = measure_points(engine, costs, read_rate, as_json, wanted)

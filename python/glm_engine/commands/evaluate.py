@@ -1,6 +1,5 @@
 """`glm evaluate`: the capitals of all countries, in one continuous batch."""
 
-import json
 import time
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from glm_engine.console import (
     rate,
 )
 from glm_engine.errors import BadInputError, ExitCode
+from glm_engine.files import read_json
 
 FACTS_FILE = "countries.json"
 FACT_KEYS = ("country", "capital", "prompt")
@@ -33,7 +33,7 @@ MAX_TOKENS = 16
     show_default=True,
     help="Least accuracy.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Ask only the first so many.")
+@click.option("--limit", type=options.POSITIVE, help="Ask only the first so many.")
 @options.engine_options
 @options.JSON
 def command(model_dir, facts, threshold, limit, engine_values, as_json):
@@ -59,12 +59,7 @@ def command(model_dir, facts, threshold, limit, engine_values, as_json):
 
 def read_facts(path):
     """Return the facts of a file, each with its country, capital and prompt."""
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise BadInputError(f"{path}: not JSON: {error}") from error
+    facts = read_json(path)
     if not isinstance(facts, list) or not facts:
         raise BadInputError(f"{path}: expected a list of facts that is not empty")
     for index, fact in enumerate(facts):

@@ -12,8 +12,8 @@ from glm_engine.errors import BadInputError
 @click.command("generate")
 @click.argument("prompt", required=False)
 @options.MODEL
-@click.option("--max-tokens", type=int, default=128, show_default=True)
-@click.option("--min-tokens", type=int, default=0, show_default=True)
+@click.option("--max-tokens", type=options.POSITIVE, default=128, show_default=True)
+@click.option("--min-tokens", type=options.NOT_NEGATIVE, default=0, show_default=True)
 @click.option("--stop", "stop_texts", multiple=True, help="Text to stop before; repeatable.")
 @click.option("--ignore-eos", is_flag=True, help="Go on past the end-of-text token.")
 @click.option(

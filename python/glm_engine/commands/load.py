@@ -10,7 +10,6 @@ from glm_engine import options
 from glm_engine.bench.costs import SYNTHETIC
 from glm_engine.console import print_json
 from glm_engine.errors import BadInputError, ExitCode
-from glm_engine.load.distributions import LONGEST
 from glm_engine.load.records import LOST
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -42,9 +41,7 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     help="Lengths in tokens: fixed:N, uniform:A:B, lognormal:MEDIAN:SIGMA[:MOST]; or file:PATH.",
 )
 @click.option("--outputs", default="fixed:128", show_default=True, help="Lengths, likewise.")
-@click.option(
-    "--shared-prefix", type=click.IntRange(0, LONGEST), default=0, help="Tokens before each."
-)
+@click.option("--shared-prefix", type=options.NOT_NEGATIVE, default=0, help="Tokens before each.")
 @click.option("--endpoint", type=click.Choice(["completions", "chat"]), default="completions")
 @click.option("--stream/--no-stream", "is_streaming", default=True, show_default=True)
 @click.option("--temperature", type=options.Finite(min=0), default=0.0, show_default=True)
@@ -73,13 +70,13 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 @click.option(
     "--workers",
     "num_workers",
-    type=click.IntRange(1, 64),
+    type=options.Whole(1, 64),
     default=1,
     show_default=True,
     help="Processes that share the requests.",
 )
 @click.option("--served-model", help="Name to ask for [default: the first that is served].")
-@click.option("--seed", type=options.NOT_NEGATIVE, help="[default: a fresh one, printed]")
+@click.option("--seed", type=options.SEED, help="[default: a fresh one, printed]")
 @click.option("--output", type=click.Path(), help="Write the report to this JSON file.")
 @click.option("--plot", type=click.Path(), help="Write PLOT.png and PLOT.svg.")
 @click.option("--show", "shown", type=click.Path(), help="Show a report measured before.")

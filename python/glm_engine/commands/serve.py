@@ -55,7 +55,7 @@ def setting(flag, name, kind, help_text):
     help="A name by which clients may ask, beside localhost and addresses; * for any "
     "[default: any, but none on the loopback without keys].",
 )
-@setting("--port", "port", click.IntRange(0, 65535), "0: any free.")
+@setting("--port", "port", options.Whole(0, 65535), "0: any free.")
 @click.option(
     "--api-key-file",
     type=click.Path(),

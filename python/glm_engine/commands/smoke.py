@@ -17,7 +17,7 @@ TIMED_TOKENS = 64
 @options.engine_options
 @click.option(
     "--timed-tokens",
-    type=click.IntRange(min=2),
+    type=options.Whole(2),
     default=TIMED_TOKENS,
     show_default=True,
     help="Tokens of the second request, which gives the decode rate.",

@@ -16,6 +16,7 @@ from glm_engine.errors import BadInputError
 PORTS = {"http": 80, "https": 443}
 OK = 200
 KEPT_OF_REFUSAL = 4096
+MOST_BESIDE_BODY = 65_536
 
 
 class ConnectionLostError(OSError):
@@ -70,18 +71,29 @@ class Connection(asyncio.Protocol):
         self.status = None
         self.refusal = bytearray()
         self.now = 0.0
+        self.num_beside_body = 0
         self.is_open = True
         self.ends_at_close = False
 
     def connection_made(self, transport):
         self.transport = transport
 
+    @property
+    def is_asking(self):
+        return self.ended is not None and not self.ended.done()
+
     def data_received(self, data):
+        if not self.is_asking:
+            self.close()
+            return
         self.now = time.monotonic()
+        self.num_beside_body += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError as error:
             self.lose(f"the server's answer is no HTTP: {error}")
+        if self.num_beside_body > MOST_BESIDE_BODY:
+            self.lose(f"more than {MOST_BESIDE_BODY} bytes came that are no body")
 
     def on_message_begin(self):
         self.ends_at_close = True
@@ -95,10 +107,15 @@ class Connection(asyncio.Protocol):
         self.status = self.parser.get_status_code()
 
     def on_body(self, piece):
-        if self.status == OK:
-            self.answer.take(piece, self.now)
-        elif len(self.refusal) < KEPT_OF_REFUSAL:
-            self.refusal += piece
+        self.num_beside_body = 0
+        if not self.is_asking:
+            return
+        if self.status != OK:
+            self.refusal += piece[: KEPT_OF_REFUSAL - len(self.refusal)]
+            return
+        self.answer.take(piece, self.now)
+        if self.answer.excess:
+            self.lose(self.answer.excess)
 
     def on_message_complete(self):
         self.num_answers += 1
@@ -106,7 +123,8 @@ class Connection(asyncio.Protocol):
         self.end()
 
     def end(self):
-        if not self.ended.done():
+        self.num_beside_body = 0
+        if self.is_asking:
             self.ended.set_result(self.status)
 
     def connection_lost(self, error):
@@ -119,7 +137,7 @@ class Connection(asyncio.Protocol):
     def lose(self, reason):
         self.is_open = False
         self.transport.close()
-        if self.ended and not self.ended.done():
+        if self.is_asking:
             self.ended.set_exception(ConnectionLostError(reason))
 
     def close(self):

@@ -1,14 +1,12 @@
 """What a load run says: figures of each rate as a dictionary, tables and a file."""
 
-import json
 import os
 import platform
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
+from glm_engine import files
 from glm_engine.console import make_table, print_fields, print_table
-from glm_engine.errors import BadInputError
 from glm_engine.version import version
 
 LATENCIES = {
@@ -38,15 +36,13 @@ def make_report(target, workload, seed, points, is_interrupted=False):
 
 def read_report(path):
     """Read a report of a file; one that cannot be shown whole is refused."""
-    try:
-        report = json.loads(Path(path).read_text(encoding="utf-8"))
-        json.dumps(report, allow_nan=False)
-        points = report["points"]
-        is_interrupted = any(point["is_interrupted"] for point in points)
-        report = {"is_interrupted": is_interrupted, **report}
-        shown(report)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadInputError(f"{path}: not a report of glm load: {error!r}") from error
+    return files.read_report(path, "glm load", completed)
+
+
+def completed(report):
+    is_interrupted = any(point["is_interrupted"] for point in report["points"])
+    report = {"is_interrupted": is_interrupted, **report}
+    shown(report)
     return report
 
 

@@ -1,5 +1,7 @@
 """What the server says of itself: its /metrics before and after, and the difference."""
 
+import math
+
 from glm_engine.errors import BadInputError
 from glm_engine.load.connection import OK
 from glm_engine.load.target import ask_server
@@ -31,10 +33,11 @@ def read_counters(address):
     try:
         for family in text_string_to_metric_families(content.decode("utf-8", "replace")):
             for sample in family.samples:
-                totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
-    except ValueError:
+                if sample.name in COUNTERS.values():
+                    totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
+    except (ValueError, LookupError):
         return {}
-    return totals
+    return {name: total for name, total in totals.items() if math.isfinite(total)}
 
 
 def difference(before, after):

@@ -9,16 +9,27 @@ from array import array
 
 import orjson
 
+from glm_engine.console import printable
+
 TEXT = re.compile(rb'"(?:text|content|reasoning|reasoning_content|arguments)":\s?"[^"]')
 USAGE = re.compile(rb'"usage":\s?\{')
 COUNTS = ("prompt_tokens", "completion_tokens")
+MOST_LINE, MOST_BODY, MOST_OF_MESSAGE, MOST_COUNT = 1 << 20, 1 << 24, 500, 2**31
+EVENTS_PER_TOKEN, SPARE_EVENTS = 16, 1024
 FIELD, END = b"data:", b"[DONE]"
 
 
 class TokenStream:
-    """The answer of one streaming request. Times are monotonic seconds."""
+    """The answer of one streaming request. Times are monotonic seconds.
 
-    def __init__(self):
+    `excess` says why it is too much to be kept: a line too long, or far more events with text
+    than the `max_tokens` that were asked for.
+    """
+
+    excess = None
+
+    def __init__(self, max_tokens):
+        self.most_events = EVENTS_PER_TOKEN * max_tokens + SPARE_EVENTS
         self.rest = b""
         self.first = self.last = None
         self.gaps = array("d")
@@ -30,6 +41,8 @@ class TokenStream:
         """Read a piece of the body that arrived at `now`, cut anywhere."""
         lines = (self.rest + piece if self.rest else piece).split(b"\n")
         self.rest = lines.pop()
+        if len(self.rest) > MOST_LINE:
+            self.excess = f"a line has more than {MOST_LINE} bytes"
         for line in lines:
             is_text = TEXT.search(line)
             if is_text:
@@ -44,6 +57,8 @@ class TokenStream:
         else:
             self.gaps.append(now - self.last)
         self.last = now
+        if len(self.gaps) > self.most_events:
+            self.excess = f"more than {self.most_events} events with text came"
 
     def read(self, data):
         """An event without text or with usage: the end, an error, or nothing of interest."""
@@ -77,8 +92,8 @@ class TokenStream:
 class WholeAnswer:
     """The answer of one request that does not stream."""
 
-    first = last = error = None
-    num_events = 0
+    first = last = error = excess = None
+    num_events = num_bytes = 0
 
     def __init__(self):
         self.pieces = []
@@ -87,6 +102,11 @@ class WholeAnswer:
 
     def take(self, piece, now):
         del now
+        self.num_bytes += len(piece)
+        if self.num_bytes > MOST_BODY:
+            self.pieces.clear()
+            self.excess = f"the answer has more than {MOST_BODY} bytes"
+            return
         self.pieces.append(piece)
 
     def failure(self):
@@ -100,15 +120,20 @@ class WholeAnswer:
 def usage_of(event):
     """The token counts of an answer by name; None where it does not say how long it is."""
     usage = event.get("usage")
-    if not isinstance(usage, dict) or type(usage.get("completion_tokens")) is not int:
+    if not isinstance(usage, dict) or not is_count(usage.get("completion_tokens")):
         return None
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else 0
     counts = {name: usage.get(name) for name in COUNTS} | {"cached_tokens": cached}
-    return {name: count if type(count) is int else 0 for name, count in counts.items()}
+    return {name: count if is_count(count) else 0 for name, count in counts.items()}
+
+
+def is_count(value):
+    return type(value) is int and 0 <= value < MOST_COUNT
 
 
 def message_of(event):
-    """The message of OpenAI's error object, or its text where it has none."""
+    """The message of OpenAI's error object, or its text where it has none; the beginning of it."""
     error = event.get("error")
-    return str(error.get("message", error) if isinstance(error, dict) else error)
+    text = str(error.get("message", error) if isinstance(error, dict) else error)
+    return printable(text[:MOST_OF_MESSAGE])

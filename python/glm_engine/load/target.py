@@ -7,7 +7,7 @@ import orjson
 
 from glm_engine.errors import BadInputError, GlmError
 from glm_engine.load.connection import OK, Address, Connections
-from glm_engine.load.sse import WholeAnswer, message_of
+from glm_engine.load.sse import WholeAnswer, is_count, message_of
 from glm_engine.load.workload import TEXT, id_vocabulary, is_chat, word_vocabulary
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
@@ -15,6 +15,7 @@ ENDPOINTS = {"completions": COMPLETIONS, "chat": CHAT}
 KEY_VARIABLE = "GLM_API_KEY"
 ASK_SECONDS = 30
 UNAUTHORIZED, NOT_FOUND = 401, 404
+MOST_OF_NAME, MOST_SHOWN = 512, 16
 
 
 class ServerError(GlmError):
@@ -95,13 +96,14 @@ def chosen_model(address, wanted=None):
     """The model to ask for: the one wanted, which must be served, or the first that is."""
     rows = ask_json(address, "GET", "/v1/models").get("data")
     rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    served = [row["id"] for row in rows if isinstance(row.get("id"), str)]
+    names = [row["id"] for row in rows if isinstance(row.get("id"), str)]
+    served = [name for name in names if len(name) <= MOST_OF_NAME and name.isprintable()]
     if wanted is None:
         if not served:
             raise ServerError(f"{address.url}: /v1/models lists no model")
         return served[0]
     if wanted not in served:
-        known = ", ".join(served) or "none"
+        known = ", ".join(served[:MOST_SHOWN]) or "none"
         raise BadInputError(f"{address.url}: model {wanted!r} is not served; there: {known}")
     return wanted
 
@@ -110,6 +112,8 @@ def served_vocabulary(address, model, endpoint):
     """What prompts are made of: ids of ordinary words, for the chat endpoint the words."""
     question = {"model": model, "prompt": TEXT, "add_special_tokens": False}
     tokens = ask_json(address, "POST", "/tokenize", question).get("tokens")
-    if not isinstance(tokens, list) or not {type(token) for token in tokens} == {int}:
+    if not isinstance(tokens, list) or not 0 < len(tokens) <= len(TEXT):
+        raise ServerError(f"{address.url}: /tokenize gave no tokens of {len(TEXT)} characters")
+    if not all(map(is_count, tokens)):
         raise ServerError(f"{address.url}: /tokenize gave no tokens")
     return word_vocabulary(len(tokens)) if endpoint == "chat" else id_vocabulary(tokens)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import orjson
 import uvloop
 
+from glm_engine.console import printable
 from glm_engine.load.connection import OK, ConnectionLostError, Connections
 from glm_engine.load.records import COMPLETED, Outcome, Record
 from glm_engine.load.sse import TokenStream, WholeAnswer, message_of
@@ -81,7 +82,7 @@ class Worker:
     async def send(self, ask, due):
         """One request from its sending to its end; never raises but when cancelled."""
         target = self.job.target
-        answer = TokenStream() if target.is_streaming else WholeAnswer()
+        answer = TokenStream(ask.max_tokens) if target.is_streaming else WholeAnswer()
         record = Record(due, ask.max_tokens, time.monotonic())
         self.outcome.records.append(record)
         try:
@@ -105,7 +106,7 @@ def judge(status, refusal, answer):
     try:
         return str(status), message_of(orjson.loads(refusal))
     except (orjson.JSONDecodeError, AttributeError):
-        return str(status), refusal[:80].decode("utf-8", "replace")
+        return str(status), printable(refusal[:80].decode("utf-8", "replace"))
 
 
 def name_of(error):

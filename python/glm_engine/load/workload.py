@@ -5,11 +5,11 @@ The same workload and seed give the same requests, whoever serves them.
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 import orjson
 
 from glm_engine.errors import BadInputError
+from glm_engine.files import read_text
 from glm_engine.load.arrivals import due_times
 from glm_engine.load.distributions import LONGEST
 
@@ -106,10 +106,7 @@ def read_prompts(path):
 
     A line is {"prompt": text or ids} or {"messages": […]}, with "max_tokens" if it likes.
     """
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path}: not a readable file of prompts: {error}") from error
+    lines = read_text(path).split("\n")
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     prompts = tuple(parse_prompt(f"{path}:{number}", line) for number, line in numbered)
     if not prompts:
@@ -120,7 +117,7 @@ def read_prompts(path):
 def parse_prompt(place, line):
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInputError(f"{place}: not JSON: {error}") from error
     prompt = row.get("messages", row.get("prompt")) if isinstance(row, dict) else None
     if not prompt or not isinstance(prompt, str | list):

@@ -34,7 +34,7 @@ STATUSES = {
     408: "The body came too slowly, or the request's deadline passed.",
     413: "The body is too large.",
     415: "The body is not application/json.",
-    422: "The request is well formed, but the checkpoint's chat template cannot render it.",
+    422: "The request is well formed, but the checkpoint has no chat template.",
     429: "The queue is full; try again after Retry-After seconds.",
     500: "The engine failed this request.",
     503: "The server is shutting down, or the engine is lost.",

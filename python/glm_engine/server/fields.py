@@ -123,6 +123,10 @@ Stops = Annotated[
     ),
 ]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+Temperature = Annotated[float, Field(ge=0, le=2)]
+TopP = Annotated[float, Field(gt=0, le=1)]
+TopK = whole(ge=-1, le=MAX_TOKENS)
+RepetitionPenalty = Annotated[float, Field(gt=0, le=100)]
 Harmless = Any
 
 
@@ -165,11 +169,11 @@ class SamplingFields(StrictModel):
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     n: whole(ge=1, le=MAX_CHOICES) | None = 1
-    temperature: float | None = Field(None, ge=0, le=2)
-    top_p: float | None = Field(None, gt=0, le=1)
-    top_k: whole(ge=-1, le=MAX_TOKENS) | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
+    top_k: TopK | None = None
     min_p: float | None = Field(0, ge=0, le=1)
-    repetition_penalty: float | None = Field(None, gt=0, le=100)
+    repetition_penalty: RepetitionPenalty | None = None
     frequency_penalty: float | None = Field(0, ge=-2, le=2)
     presence_penalty: float | None = Field(0, ge=-2, le=2)
     seed: whole(ge=-(2**63), lt=2**63) | None = None

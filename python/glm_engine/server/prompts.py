@@ -36,6 +36,10 @@ class PromptEncoder:
         """Return what a function returns, called in a thread where `size` items are many."""
         if size <= self.settings.inline_characters:
             return function(*arguments)
+        return await self.in_thread(size, function, *arguments)
+
+    async def in_thread(self, size, function, *arguments):
+        """Return what a function returns, called in a thread: that of long ones if it is."""
         pool = self.pool if size <= self.settings.long_characters else self.long_pool
         return await asyncio.get_running_loop().run_in_executor(pool, function, *arguments)
 

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from glm_engine.errors import BadInputError
 from glm_engine.server.errors import ApiError
 
 CHARACTERS_OF_MESSAGE = 8
@@ -15,14 +16,12 @@ async def encoded(service, text, param="messages"):
 
 
 async def rendered(service, messages, adds_turn, tools, variables, param="messages"):
-    """Return the text of plain messages; ApiError 422 where the template takes offence."""
+    """Return the text of plain messages; ApiError 400 where the template takes offence."""
     if service.template is None:
         raise ApiError(422, "this checkpoint has no chat template", code="no_chat_template")
+    render_plain = partial(service.template.render, tools=tools or None, **variables)
+    size = CHARACTERS_OF_MESSAGE * (len(messages) + len(tools))
     try:
-        render_plain = partial(service.template.render, tools=tools or None, **variables)
-        size = CHARACTERS_OF_MESSAGE * (len(messages) + len(tools))
-        return await service.encoder.apart(size, render_plain, messages, adds_turn)
-    except Exception as error:
-        reason = error.__cause__ or error
-        message = f"the chat template cannot render these messages: {reason}"
-        raise ApiError(422, message, param, "template_error") from error
+        return await service.encoder.in_thread(size, render_plain, messages, adds_turn)
+    except BadInputError as error:
+        raise ApiError(400, str(error), param, "template_error") from error

@@ -1,6 +1,5 @@
 """What all endpoints share: engine, tokenizer, limits, counts."""
 
-import json
 from functools import partial
 from pathlib import Path
 
@@ -12,10 +11,15 @@ from glm_engine.server.bridge import EngineBridge
 from glm_engine.server.grammars import Grammars, make_compiler
 from glm_engine.server.guides import Guides
 from glm_engine.server.metrics import Metrics, MetricsPage
+from glm_engine.server.model_configs import (
+    read_config,
+    read_generation_config,
+    sampling_defaults,
+)
 from glm_engine.server.prompts import PromptEncoder
 
+GENERATION_CONFIG_FILE = "generation_config.json"
 UNKNOWN_TOKEN = "\ufffd".encode()
-OPENAI_DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "repetition_penalty": 1.0}
 
 
 class Service:
@@ -82,8 +86,10 @@ class ModelFiles:
         folder = Path(tokenizer_dir)
         self.max_queue = max_queue
         self.template = template_of(folder)
-        self.ending_ids = ending_ids(read_json(Path(config_path)))
-        self.defaults = sampling_defaults(read_json(folder / "generation_config.json"))
+        config = read_config(config_path)
+        generation = read_generation_config(folder / GENERATION_CONFIG_FILE, config.vocab_size)
+        self.ending_ids = frozenset(config.eos_token_id)
+        self.defaults = sampling_defaults(generation)
 
 
 def template_of(folder):
@@ -94,34 +100,3 @@ def template_of(folder):
         if (folder / "chat_template.jinja").is_file():
             raise
         return None
-
-
-def read_json(path):
-    """Return the object of a JSON file; empty where there is no such file."""
-    if not path.is_file():
-        return {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise BadInputError(f"{path}: not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise BadInputError(f"{path}: expected an object, found {type(found).__name__}")
-    return found
-
-
-def ending_ids(config):
-    """Return the ids that end a text, as the engine reads them from config.json."""
-    found = config.get("eos_token_id")
-    numbers = found if isinstance(found, list) else [found]
-    return frozenset(number for number in numbers if isinstance(number, int))
-
-
-def sampling_defaults(generation_config):
-    """Return what a request that names no value gets: the checkpoint's, else OpenAI's."""
-    chosen = {name: generation_config.get(name) for name in OPENAI_DEFAULTS}
-    defaults = {
-        name: OPENAI_DEFAULTS[name] if value is None else value for name, value in chosen.items()
-    }
-    if generation_config.get("do_sample") is False:
-        defaults["temperature"] = 0.0
-    return defaults

@@ -1,6 +1,7 @@
 """Tool calls: what the masks let through parses into valid arguments, in every spelling."""
 
-import jinja2
+from pathlib import Path
+
 import jsonschema
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -9,7 +10,6 @@ from hypothesis import strategies as st
 from glm_engine.chat import ChatTemplate
 from glm_engine.errors import BadInputError
 from glm_engine.grammar import CallSpelling, GrammarCompiler
-from glm_engine.options import CAPITALS
 from tests.python.grammar.rendering import calls_of, written
 from tests.python.grammar.walks import (
     ENDING_IDS,
@@ -261,10 +261,9 @@ def test_bad_tools_are_refused_at_their_place(compiler, tools, name, message):
         compiler.tool_calls(tools, name)
 
 
-def template_of(text: str) -> ChatTemplate:
-    found = ChatTemplate(CAPITALS)
-    found.template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(text)
-    return found
+def template_of(folder: Path, text: str) -> ChatTemplate:
+    (folder / "chat_template.jinja").write_text(text)
+    return ChatTemplate(folder)
 
 
 CALLS_4_5 = """<|assistant|>
@@ -283,16 +282,16 @@ CALLS_4_7 = """<|assistant|></think>
 {%- endfor %}{% endfor %}"""
 
 
-def test_the_spelling_is_read_from_the_template():
+def test_the_spelling_is_read_from_the_template(tmp_path):
     assert spelling() == CallSpelling("", "\n", "\n", "\n", "")
-    assert CallSpelling.of_template(template_of(CALLS_4_5)) == GLM_4_5
-    assert CallSpelling.of_template(template_of(CALLS_4_7)) == GLM_4_7
+    assert CallSpelling.of_template(template_of(tmp_path, CALLS_4_5)) == GLM_4_5
+    assert CallSpelling.of_template(template_of(tmp_path, CALLS_4_7)) == GLM_4_7
 
 
 @pytest.mark.parametrize("text", ["no calls", CALLS_4_7.replace("<arg_key>", "<key>")])
-def test_a_template_that_spells_calls_otherwise_is_refused(text):
+def test_a_template_that_spells_calls_otherwise_is_refused(tmp_path, text):
     with pytest.raises(BadInputError, match=r"neither as GLM-4\.5's nor as GLM-4\.7's"):
-        CallSpelling.of_template(template_of(text))
+        CallSpelling.of_template(template_of(tmp_path, text))
 
 
 def test_without_a_spelling_no_call_can_be_required():

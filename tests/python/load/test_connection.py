@@ -1,5 +1,7 @@
 """One answer of bytes that are written here, and the requests that it is an answer to."""
 
+import contextlib
+import json
 import socket
 import threading
 
@@ -8,7 +10,15 @@ import pytest
 from glm_engine.errors import BadInputError
 from glm_engine.load.connection import parse_address
 from glm_engine.load.processes import run_asks
-from glm_engine.load.target import Target, ask_server
+from glm_engine.load.server_metrics import read_counters
+from glm_engine.load.sse import MOST_BODY
+from glm_engine.load.target import (
+    ServerError,
+    Target,
+    ask_server,
+    chosen_model,
+    served_vocabulary,
+)
 from glm_engine.load.workload import Ask
 
 EVENTS = b'data: {"choices":[{"text":"a"}]}\n\n'
@@ -43,7 +53,8 @@ def answer_once(listener, answer):
     with listener, listener.accept()[0] as connection:
         connection.settimeout(60)
         SEEN.append(connection.recv(65536))
-        connection.sendall(answer)
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(answer)
 
 
 def outcome_of(url, **kind):
@@ -103,3 +114,73 @@ def test_host_names_that_are_none(host):
 def test_a_host_name_is_sent_in_ascii():
     message = parse_address("http://b\u00fccher.invalid").message("GET", "/v1/models")
     assert b"Host: xn--bcher-kva.invalid:80\r\n" in message
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+ENDLESS = {
+    "headers": (HEAD + b"x: y\r\n" * 500_000, "no body"),
+    "a header": (HEAD + b"x: " + b"y" * 3_000_000, "no body"),
+    "a status line": (b"HTTP/1.1 200 " + b"y" * 3_000_000, "no body"),
+    "a line": (HEAD + b"\r\ndata: " + b"y" * 3_000_000, "a line has more than 1048576"),
+    "events": (HEAD + b"\r\n" + EVENTS * 50_000, "more than 1040 events"),
+    "trailers": (
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n\n\r\n0\r\n" + b"x: y\r\n" * 500_000,
+        "no body",
+    ),
+}
+
+
+@pytest.mark.parametrize(("answer", "reason"), ENDLESS.values(), ids=ENDLESS)
+def test_what_a_hostile_server_sends_is_bounded(answering, answer, reason):
+    record = outcome_of(answering(answer))
+    assert record.outcome == "connection lost"
+    assert reason in record.message
+
+
+def test_bodies_of_a_hostile_server_are_bounded(answering):
+    body = HEAD + b"\r\n" + b"y" * (MOST_BODY + 1)
+    record = outcome_of(answering(body), is_streaming=False)
+    reason = "the answer has more than 16777216 bytes"
+    assert (record.outcome, record.message) == ("connection lost", reason)
+    with pytest.raises(BadInputError, match=reason):
+        ask_server(parse_address(answering(body)), "GET", "/v1/models")
+
+
+def test_of_a_refusal_only_the_beginning_is_kept(answering):
+    url = answering(b"HTTP/1.0 503 Busy\r\n\r\n" + b"y" * 200_000)
+    assert ask_server(parse_address(url), "GET", "/v1/models") == (503, b"y" * 4096)
+
+
+def test_an_answer_behind_the_answer_is_not_read(answering):
+    one = HEAD + b"Content-Length: 2\r\n\r\n{}"
+    assert ask_server(parse_address(answering(one * 3)), "GET", "/v1/models") == (200, b"{}")
+
+
+def json_answer(value):
+    body = json.dumps(value).encode()
+    return HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
+def test_names_that_no_model_has_are_not_taken(answering):
+    names = ["x" * 9999, "\x1b[2J", "fine"]
+    url = answering(json_answer({"data": [{"id": name} for name in names]}))
+    assert chosen_model(parse_address(url)) == "fine"
+
+
+@pytest.mark.parametrize("tokens", [[1] * 100_000, [], [-1], [2**40], [1.5], "ab"])
+def test_tokens_that_are_none_of_the_text_are_refused(answering, tokens):
+    url = answering(json_answer({"tokens": tokens}))
+    with pytest.raises(ServerError, match="/tokenize gave no tokens"):
+        served_vocabulary(parse_address(url), "m", "completions")
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "1e999"])
+def test_counters_that_are_no_numbers_are_left_out(answering, value):
+    lines = f"glm_steps_total {value}\nother_total 1\nglm_evictions_total 3\n".encode()
+    url = answering(HEAD + b"\r\n" + lines)
+    assert read_counters(parse_address(url)) == {"glm_evictions_total": 3.0}
+
+
+def test_counters_in_no_form_are_none(answering):
+    url = answering(HEAD + b'\r\nglm_steps_total{a="b", ="d"} 1\n')
+    assert read_counters(parse_address(url)) == {}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glm_engine.load.sse import TokenStream, WholeAnswer
+from glm_engine.load.sse import MOST_LINE, TokenStream, WholeAnswer
 
 TEXTS = st.text(min_size=1, max_size=12)
 KINDS = st.sampled_from(["text", "content", "reasoning", "reasoning_content", "arguments"])
@@ -45,7 +45,7 @@ def streams(draw):
 @given(streams())
 def test_any_cut_gives_the_same_counts(stream):
     data, num_texts, cuts = stream
-    answer = TokenStream()
+    answer = TokenStream(9)
     for at, (begin, end) in enumerate(pairwise(cuts)):
         answer.take(data[begin:end], float(at))
     assert answer.num_events == num_texts
@@ -55,7 +55,7 @@ def test_any_cut_gives_the_same_counts(stream):
 
 
 def test_times_are_those_of_the_pieces():
-    answer = TokenStream()
+    answer = TokenStream(9)
     event = b'data: {"choices":[{"text":"a"}]}\n\n'
     answer.take(event[:20], 1.0)
     answer.take(event[20:] + event, 2.0)
@@ -65,7 +65,7 @@ def test_times_are_those_of_the_pieces():
 
 
 def test_a_stream_without_its_end_is_cut_off():
-    answer = TokenStream()
+    answer = TokenStream(9)
     answer.take(b'data: {"choices":[{"text":"a"}]}\n\n', 1.0)
     assert answer.failure() == ("cut off", "the stream ended without [DONE]")
 
@@ -80,7 +80,7 @@ def test_a_stream_without_its_end_is_cut_off():
     ],
 )
 def test_an_error_inside_a_stream(event, message):
-    answer = TokenStream()
+    answer = TokenStream(9)
     answer.take(b"data: " + event + b"\n\ndata: [DONE]\n\n", 1.0)
     assert answer.failure() == ("error in the stream", message)
 
@@ -101,7 +101,7 @@ def test_a_whole_answer_that_is_no_object(content):
 
 
 def stream_of(*events, end="data: [DONE]\n\n"):
-    answer = TokenStream()
+    answer = TokenStream(9)
     text = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
     answer.take((text + end).encode(), 1.0)
     return answer
@@ -135,3 +135,28 @@ def test_what_is_no_number_of_cached_tokens_is_zero(details):
 def test_the_end_needs_no_line_of_its_own():
     assert stream_of({"choices": [{"text": "a"}]}, end="data: [DONE]").failure() is None
     assert stream_of({"choices": [{"text": "a"}]}, end="data: [DO").failure()[0] == "cut off"
+
+
+def test_far_more_events_than_tokens_are_too_many():
+    answer = TokenStream(2)
+    event = b'data: {"choices":[{"text":"a"}]}\n'
+    answer.take(event * (16 * 2 + 1024), 1.0)
+    assert answer.excess is None
+    answer.take(event * 100_000, 1.0)
+    assert answer.excess == "more than 1056 events with text came"
+
+
+def test_a_line_without_end_is_too_long():
+    answer = TokenStream(9)
+    answer.take(b"data: " + b"x" * MOST_LINE, 1.0)
+    assert answer.excess == "a line has more than 1048576 bytes"
+
+
+@pytest.mark.parametrize("count", [-1, 2**31, 2**63, 1e300])
+def test_counts_that_no_answer_has_are_none(count):
+    assert stream_of({"choices": [], "usage": {"completion_tokens": count}}).usage is None
+
+
+def test_messages_are_cut_and_have_no_control_characters():
+    answer = stream_of({"error": {"message": "\x1b[2J" + "x" * 9999}})
+    assert answer.error == r"\x1b[2J" + "x" * 496

@@ -1,0 +1,31 @@
+"""What Ctrl-C does where no engine is there that would have to be freed.
+
+It is the first thing that `glm` imports, so it imports nothing that is not there yet: `signal`
+would bring `enum`, and with it half of the time in which Ctrl-C showed a traceback.
+"""
+
+import os
+from _signal import SIGINT, default_int_handler, getsignal, signal
+
+INTERRUPTED = b"\nglm: interrupted\n"
+ERROR_OUTPUT = 2
+KILLED = 128
+
+
+def let_interrupts_end():
+    """From now on Ctrl-C ends the process, rather than raise inside whatever is being imported."""
+    if getsignal(SIGINT) is default_int_handler:
+        signal(SIGINT, end_at_once)
+
+
+def let_interrupts_raise():
+    """From now on Ctrl-C is KeyboardInterrupt again, so that what is open is closed."""
+    if getsignal(SIGINT) is end_at_once:
+        signal(SIGINT, default_int_handler)
+
+
+def end_at_once(number, _frame):
+    try:
+        os.write(ERROR_OUTPUT, INTERRUPTED)
+    finally:
+        os._exit(KILLED + number)

@@ -1,0 +1,89 @@
+"""Ctrl-C at any moment of a command's life: one line and 130, never a traceback."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+INTERRUPTED = "\nglm: interrupted\n"
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+SIGNALLED_AT_IMPORT = """
+import os, runpy, signal, sys
+class Signalling:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Signalling())
+sys.argv = ["glm", *{arguments!r}]
+runpy.run_module("glm_engine", run_name="__main__")
+"""
+SIGNALLED_AT_THE_END = """
+import atexit, os, runpy, signal, sys
+atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
+sys.argv = ["glm", "--version"]
+runpy.run_module("glm_engine", run_name="__main__")
+"""
+MODULES = [
+    ("glm_engine.cli", ["--version"]),
+    ("click", ["--version"]),
+    ("click.core", ["plan"]),
+    ("glm_engine.commands.plan", ["plan"]),
+    ("glm_engine.options", ["evaluate"]),
+    ("glm_engine.engine", ["inspect"]),
+    ("tokenizers", ["generate", "x"]),
+    ("numpy", ["smoke", "--device", "cpu"]),
+    ("glm_engine.server.settings", ["serve"]),
+]
+
+
+def run(code, **options):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        **options,
+    )
+
+
+@pytest.mark.parametrize(("module", "arguments"), MODULES, ids=[name for name, _ in MODULES])
+def test_interrupt_while_a_module_is_imported(module, arguments):
+    result = run(SIGNALLED_AT_IMPORT.format(module=module, arguments=arguments))
+    assert (result.returncode, result.stderr) == (130, INTERRUPTED)
+
+
+def test_interrupt_after_the_report():
+    result = run(SIGNALLED_AT_THE_END)
+    assert (result.returncode, result.stderr) == (130, INTERRUPTED)
+
+
+def test_who_ignores_interrupts_goes_on():
+    code = SIGNALLED_AT_IMPORT.format(module="click", arguments=["--version"])
+    ignoring = f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n{code}"
+    result = run(ignoring)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_process_that_is_signalled_where_it_reads_ends_with_130():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "glm_engine", "generate"],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert process.stderr.read() == INTERRUPTED
+    process.stdin.close()
+    process.stderr.close()

@@ -1,0 +1,54 @@
+"""Numbers of the command line: each has bounds at both ends, which its refusal names."""
+
+import click
+import pytest
+
+from glm_engine import cli
+from glm_engine.commands.bench import NumberList
+from glm_engine.options import ByteSize, Whole
+
+ARGUMENTS = {"generate": ["x"]}
+LONG = ("9" * 400, "9" * 5000, f"-{'9' * 400}", "²")
+
+
+def numbers_of_commands():
+    """Each command with each of its options that takes whole numbers."""
+    context = click.Context(cli.commands)
+    for name in cli.COMMANDS:
+        for option in cli.commands.get_command(context, name).params:
+            if isinstance(option, click.Option) and isinstance(
+                option.type, (click.types.IntParamType, ByteSize, NumberList)
+            ):
+                yield pytest.param(name, option, id=f"{name} {option.opts[0]}")
+
+
+@pytest.mark.parametrize(("name", "option"), list(numbers_of_commands()))
+@pytest.mark.parametrize("text", LONG, ids=["400", "5000", "negative", "superscript"])
+def test_a_number_out_of_bounds_is_one_short_line(name, option, text, capsys):
+    assert isinstance(option.type, (Whole, ByteSize, NumberList))
+    assert cli.main([name, *ARGUMENTS.get(name, []), f"{option.opts[0]}={text}"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("glm: ")
+    assert captured.err.count("\n") == 1
+    assert option.opts[0] in captured.err
+    assert len(captured.err) < 200
+
+
+@pytest.mark.parametrize("text", ["9" * 400, "-2", "3000000000"])
+def test_the_bounds_are_named(text, capsys):
+    assert cli.main(["generate", "x", "--top-k", text]) == 2
+    line = capsys.readouterr().err
+    assert "0<=x<=2147483647" in line or "from 0 to 2147483647" in line
+
+
+@pytest.mark.parametrize("text", ["9" * 400, "9e9", "9000000TiB", "9223372036854775808"])
+def test_sizes_beyond_what_64_bits_hold_are_refused(text, capsys):
+    assert cli.main(["plan", "--memory-limit", text]) == 2
+    assert "--memory-limit" in capsys.readouterr().err
+
+
+def test_without_a_command_all_are_listed(capsys):
+    assert cli.main([]) == 2
+    shown = capsys.readouterr().err
+    assert all(name in shown for name in cli.COMMANDS)
