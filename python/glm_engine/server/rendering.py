@@ -3,14 +3,9 @@
 from functools import partial
 
 from glm_engine.server.errors import ApiError
+from glm_engine.server.limits import check_shape
 
-CHARACTERS_OF_PART = 8
-
-
-def num_parts(messages):
-    """Return how many pieces a template goes through."""
-    contents = [message.get("content") for message in messages]
-    return sum(len(one) if isinstance(one, list) else 1 for one in contents)
+CHARACTERS_OF_ITEM = 2
 
 
 async def encoded(service, text, param="messages"):
@@ -21,12 +16,16 @@ async def encoded(service, text, param="messages"):
 
 
 async def rendered(service, messages, adds_turn, tools, variables, param="messages"):
-    """Return the text of plain messages; ApiError 422 where the template takes offence."""
+    """Return the text of plain messages; ApiError 422 where the template takes offence.
+
+    Arguments of calls came as texts: only here does their JSON show its shape, all calls together.
+    """
     if service.template is None:
         raise ApiError(422, "this checkpoint has no chat template", code="no_chat_template")
+    noun = f"the JSON of {param}, arguments and tools"
+    size = CHARACTERS_OF_ITEM * check_shape([messages, tools, variables], service.settings, noun)
     try:
         render_plain = partial(service.template.render, tools=tools or None, **variables)
-        size = CHARACTERS_OF_PART * (num_parts(messages) + len(tools))
         return await service.encoder.apart(size, render_plain, messages, adds_turn)
     except Exception as error:
         reason = error.__cause__ or error
