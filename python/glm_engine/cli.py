@@ -13,6 +13,7 @@ import click
 from glm_engine.console import printable
 from glm_engine.errors import ExitCode, GlmError
 from glm_engine.interrupts import let_interrupts_end, let_interrupts_raise
+from glm_engine.values import variable
 
 TRACEBACK_VARIABLE = "GLM_TRACEBACK"
 OUTPUT_FAILURES = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -81,7 +82,9 @@ def commands():
 def main(arguments=None):
     """Run a command and return its exit code; users never see a traceback."""
     open_missing_streams()
+    shows_traceback = None
     try:
+        shows_traceback = variable(TRACEBACK_VARIABLE)
         code = commands.main(args=arguments, prog_name="glm", standalone_mode=False)
         sys.stdout.flush()
         return int(code or ExitCode.OK)
@@ -100,7 +103,7 @@ def main(arguments=None):
             return report(f"{error.filename}: {error.strerror}", ExitCode.BAD_INPUT)
         if isinstance(error, OSError) and error.errno in OUTPUT_FAILURES:
             return output_failed(error)
-        if os.environ.get(TRACEBACK_VARIABLE):
+        if shows_traceback:
             raise
         text = f"unexpected {type(error).__name__}: {error} ({TRACEBACK_VARIABLE}=1 shows where)"
         return report(text, ExitCode.ENGINE)

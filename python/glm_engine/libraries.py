@@ -7,10 +7,11 @@ from pathlib import Path
 
 from glm_engine.abi import TYPES, declare_functions
 from glm_engine.errors import EngineLibraryError
+from glm_engine.values import variable
 
 VARIABLE = "GLM_ENGINE_LIBRARY"
 PACKAGE = Path(__file__).resolve().parent
-CHECKOUT = Path(os.environ.get("GLM_ROOT", PACKAGE.parents[1]))
+CHECKOUT = Path(variable("GLM_ROOT") or PACKAGE.parents[1])
 PACKAGE_LIBRARY = PACKAGE / "lib" / "engine.so"
 BUILT_LIBRARY = CHECKOUT / "build" / "engine.so"
 DEVICE_KINDS = ("cpu", "cuda")
@@ -28,8 +29,8 @@ class FoundLibrary:
 
 def find_engine_library():
     """Return the engine.so to load: the variable's, the package's, or the build's."""
-    chosen = os.environ.get(VARIABLE)
-    if chosen:
+    chosen = variable(VARIABLE)
+    if chosen is not None:
         if not Path(chosen).is_file():
             raise EngineLibraryError(f"{VARIABLE} names {chosen!r}, which is not a file")
         return FoundLibrary(Path(chosen).resolve(), f"named by {VARIABLE}")

@@ -7,6 +7,7 @@ import re
 import click
 
 from glm_engine.libraries import CHECKOUT
+from glm_engine.values import refuse_empty, variable
 
 CAPITALS = CHECKOUT / "checkpoints" / "capitals"
 DEVICES = ("auto", "cpu", "cuda")
@@ -38,6 +39,29 @@ def refuse_long(kind, value, known, param, ctx):
 POSITIVE = Whole(1)
 NOT_NEGATIVE = Whole(0)
 SEED = Whole(0, 2**64 - 1)
+
+
+class Command(click.Command):
+    """A command none of whose options, arguments and variables may be stated empty."""
+
+    def parse_args(self, ctx, args):
+        stated, _, _ = self.make_parser(ctx).parse_args(list(args))
+        for param in self.params:
+            value = stated.get(param.name)
+            for one in value if isinstance(value, list | tuple) else (value,):
+                refuse_empty(stated_name(param), one)
+            if param.envvar:
+                variable(param.envvar)
+        return super().parse_args(ctx, args)
+
+
+def stated_name(param):
+    """Return how users write an option, or how the help calls an argument."""
+    is_option = isinstance(param, click.Option)
+    return "/".join(param.opts) if is_option else param.human_readable_name.strip("[]")
+
+
+command = functools.partial(click.command, cls=Command)
 
 
 class ByteSize(click.ParamType):

@@ -105,7 +105,6 @@ def test_a_port_in_use_is_one_line(server) -> None:
         (("--host", "300.1.1.1"), 2, "cannot listen on 300.1.1.1"),
         (("--api-key-file", os.devnull), 2, "holds no API key"),
         (("--synthetic", "no-such-model"), 2, "no-such-model"),
-        (("--served-name", ""), 2, "--served-name: expected a name"),
     ],
 )
 def test_wrong_options_are_one_line(arguments, code, message) -> None:

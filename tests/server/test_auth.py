@@ -50,6 +50,26 @@ def test_either_of_two_headers_is_enough(tmp_path) -> None:
         ring.check(PATH, [(b"authorization", b"Basic known")])
 
 
+@pytest.mark.parametrize("prefix", ["SHA256:", "Sha256:", "\ufeffsha256:", "\ufeffSHA256:"])
+def test_the_line_of_a_digest_is_no_key_however_it_is_written(tmp_path, prefix) -> None:
+    path, line = tmp_path / "keys", prefix + hashlib.sha256(b"known").hexdigest().upper()
+    path.write_text(f"{line}\n", encoding="utf-8")
+    for ring in (KeyRing(path, {}), KeyRing(None, {"GLM_API_KEYS": line})):
+        assert ring.check(PATH, bearer("known"))
+        for wrong in (line, line.lstrip("\ufeff"), line.lower(), line.partition(":")[2]):
+            with pytest.raises(ApiError):
+                ring.check(PATH, [(b"x-api-key", wrong.encode())])
+
+
+def test_byte_order_marks_are_no_part_of_a_key(tmp_path) -> None:
+    path = tmp_path / "keys"
+    path.write_text("\ufefffirst\n\ufeffsecond\n\ufeff# of team two\n", encoding="utf-8")
+    ring = KeyRing(path, {"GLM_API_KEYS": "\ufeffthird"})
+    for key in ("first", "second", "third"):
+        assert ring.check(PATH, bearer(key)) == hashlib.sha256(key.encode()).hexdigest()[:8]
+    assert len(ring.digests) == 3
+
+
 @pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/metrics", "/gauges", "/page/a.js"])
 def test_what_is_open(tmp_path, path) -> None:
     keys = tmp_path / "keys"
@@ -69,6 +89,15 @@ def test_files_without_usable_keys(tmp_path, text) -> None:
         KeyRing(path, {})
     with pytest.raises(BadInputError, match="not a readable file"):
         KeyRing(tmp_path / "absent", {})
+
+
+def test_each_source_that_is_stated_holds_a_key(tmp_path) -> None:
+    path = tmp_path / "keys"
+    path.write_text("# none yet\n")
+    with pytest.raises(BadInputError, match="keys: holds no API key"):
+        KeyRing(path, {"GLM_API_KEYS": "known"})
+    with pytest.raises(BadInputError, match="GLM_API_KEYS: holds no API key"):
+        KeyRing(None, {"GLM_API_KEYS": " \n"})
 
 
 def test_the_server_asks_for_a_key(start_server, tmp_path) -> None:

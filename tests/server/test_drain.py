@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import time
 from types import SimpleNamespace
@@ -101,13 +102,16 @@ def test_sigterm_lets_clients_that_hold_it_go_and_finishes_all_others(
     assert "Traceback" not in server.log()
 
 
-def test_sigterm_finishes_what_runs(start_server, endless_model) -> None:
+@pytest.mark.parametrize("signals", [(signal.SIGTERM,), (signal.SIGHUP, signal.SIGHUP)])
+def test_a_first_signal_finishes_what_runs(start_server, endless_model, signals) -> None:
+    """A terminal that closes sends SIGHUP twice: by its shell, and then by itself."""
     server = start_server(*endless_model, "--drain-seconds", LONG_DRAIN_SECONDS)
     running, compiling = start(server, {**ENDLESS, "max_tokens": 1000}), start_compiling(server)
     with start(server, ENDLESS) as holding:
         read_until(holding, b"data: ")
-        server.send_signal(signal.SIGTERM)
-        server.wait_for_gauges(is_draining=True)
+        for number in signals:
+            server.send_signal(number)
+            server.wait_for_gauges(is_draining=True)
         refused = server.http.post(COMPLETIONS, json={"prompt": QUESTION})
         assert refused.status_code == 503
         assert refused.json()["error"]["code"] == "draining"
@@ -152,6 +156,26 @@ def test_the_second_signal_ends_at_once(start_server, endless_model) -> None:
         server.wait_for_gauges(is_draining=True)
         server.send_signal(signal.SIGTERM)
         assert server.wait() == 130
+
+
+@pytest.mark.parametrize("is_ignored", [True, False])
+def test_a_hang_up_that_is_ignored_from_the_start_stays_so(is_ignored) -> None:
+    server, taken, others = Server.__new__(Server), [], []
+    server.take_signal = taken.append
+
+    async def hang_up():
+        with server.capture_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0.1)
+
+    before = signal.SIG_IGN if is_ignored else lambda *_: others.append(signal.SIGHUP)
+    previous = signal.signal(signal.SIGHUP, before)
+    try:
+        asyncio.run(hang_up())
+    finally:
+        signal.signal(signal.SIGHUP, previous)
+    assert (taken, others) == ([] if is_ignored else [signal.SIGHUP], [])
 
 
 def test_a_drain_that_fails_ends_the_server_none_the_less() -> None:

@@ -1,5 +1,6 @@
 """Bodies within the size that is taken, made to cost the server far more than they cost to send."""
 
+import json
 import threading
 import time
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import pytest
 from tests.server.serving import PATIENCE_SECONDS, QUESTION
 
 COMPLETIONS, CHAT, MESSAGES = "/v1/completions", "/v1/chat/completions", "/v1/messages"
+RESPONSES = "/v1/responses"
 JSON = {"content-type": "application/json"}
 MAX_ANSWER_BYTES = 4096
 MAX_STALL_SECONDS = 4
@@ -35,6 +37,23 @@ def message(content):
     return head + content + b"}]}"
 
 
+def call(arguments):
+    return {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+
+
+def calls(arguments, count=1):
+    """A conversation with calls whose arguments are this JSON, which stands in a text."""
+    turn = {"role": "assistant", "tool_calls": [call(arguments.decode())] * count}
+    return json.dumps({"messages": [{"role": "user", "content": "x"}, turn]}).encode()
+
+
+def call_item(arguments):
+    item = {"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments.decode()}
+    return json.dumps({"input": [{"role": "user", "content": "x"}, item]}).encode()
+
+
+OBJECTS = b'{"a":%s' % many(b"{}", 1_000_000)
+DEEP = b'{"a":' * 100 + b"0" + b"}" * 100
 BODIES = {
     "zeros for parts": (CHAT, chat(many(b"0", 1_500_000)), "messages.0.content", None),
     "zeros for messages": (CHAT, b'{"messages":%s}' % many(b"0", 1_500_000), "messages.0", None),
@@ -52,6 +71,13 @@ BODIES = {
         "guided_choice.0",
         None,
     ),
+    "arguments": (CHAT, calls(OBJECTS + b"}"), None, "json_too_complex"),
+    "arguments that were cut": (CHAT, calls(OBJECTS), None, "json_too_complex"),
+    "arguments with keys": (CHAT, calls(keys(300_000)), None, "json_too_complex"),
+    "arguments of many calls": (CHAT, calls(keys(1000), 256), None, "json_too_complex"),
+    "deep arguments": (CHAT, calls(DEEP), None, "json_too_deep"),
+    "arguments of an item": (RESPONSES, call_item(OBJECTS + b"}"), None, "json_too_complex"),
+    "deep arguments of an item": (RESPONSES, call_item(DEEP), None, "json_too_deep"),
     "a long name": (CHAT, b'{"%s":1}' % (b"k" * 3_000_000), "messages", None),
 }
 

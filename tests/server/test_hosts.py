@@ -10,6 +10,14 @@ from tests.server.serving import QUESTION
 
 LOOPBACK = ["localhost", "localhost:8000", "LocalHost.", "127.0.0.1:80", "[::1]:8000", "10.1.2.3"]
 OTHERS = ["elsewhere.org", "elsewhere.org:8000", "localhost.elsewhere.org", "127.0.0.1.nip.io", ""]
+DISGUISED = [
+    "[::1].elsewhere.org",
+    "[::1]elsewhere.org:8000",
+    "[::1",
+    "127.0.0.1:80.elsewhere.org",
+    "localhost:elsewhere.org",
+    "localhost..",
+]
 
 
 def takes(settings, host, has_keys=False):
@@ -20,11 +28,11 @@ def takes(settings, host, has_keys=False):
     return True
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.1.2.3"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.1.2.3", "127.1"])
 def test_on_the_loopback_without_keys_only_its_own_names(host) -> None:
     settings = Settings(host=host)
     assert [name for name in LOOPBACK if not takes(settings, name)] == []
-    assert [name for name in OTHERS if takes(settings, name)] == []
+    assert [name for name in OTHERS + DISGUISED if takes(settings, name)] == []
 
 
 def test_with_keys_or_on_a_network_any_name() -> None:
@@ -42,12 +50,14 @@ def test_names_that_were_allowed() -> None:
         assert not takes(settings, "third.org", has_keys=True)
 
 
-def test_each_of_two_hosts_is_checked_and_none_is_taken() -> None:
-    hosts = Hosts(Settings(), has_keys=False)
+@pytest.mark.parametrize("settings", [Settings(), Settings(allowed_hosts=("*",))])
+def test_two_hosts_are_refused_and_none_is_taken(settings) -> None:
+    hosts = Hosts(settings, has_keys=False)
     hosts.check([])
-    with pytest.raises(ApiError) as caught:
-        hosts.check([(b"host", b"localhost"), (b"host", b"elsewhere.org")])
-    assert (caught.value.status_code, caught.value.code) == (403, "host_not_allowed")
+    for second in (b"elsewhere.org", b"localhost"):
+        with pytest.raises(ApiError) as caught:
+            hosts.check([(b"host", b"localhost"), (b"host", second)])
+        assert (caught.value.status_code, caught.value.code) == (400, "invalid_http")
 
 
 @pytest.mark.parametrize("path", ["/", "/gauges", "/v1/models", "/v1/completions", "/nothing"])

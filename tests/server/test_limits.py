@@ -8,6 +8,7 @@ import pytest
 
 from glm_engine.server.settings import FREE_BODY_BYTES, Settings
 from tests.server.raw import (
+    JSON,
     SMALL_BUFFER,
     connect,
     head,
@@ -65,6 +66,16 @@ def test_a_long_body_without_a_stated_length(server) -> None:
     answer = server.http.post(COMPLETIONS, content=pieces, headers=headers)
     assert answer.status_code == 413
     assert works(server)
+
+
+@pytest.mark.parametrize("digits", ["0" * 5000 + "2", "9" * 5000, "0" * 19 + "2"])
+def test_a_length_of_many_digits(server, digits) -> None:
+    with connect(server) as connection:
+        connection.sendall(head(COMPLETIONS, JSON, f"content-length: {digits}") + b"{}")
+        answer = read_until(connection, b"}}")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b'"code":"invalid_http"' in answer
+    assert "Traceback" not in server.log()
 
 
 def test_headers_without_an_end(server) -> None:

@@ -26,7 +26,7 @@ class NumberList(click.ParamType):
         return tuple(options.POSITIVE.convert(text, param, ctx) for text in texts)
 
 
-@click.command("bench")
+@options.command("bench")
 @click.option("--model", "model_dir", envvar="GLM_MODEL", help="Folder of a checkpoint.")
 @click.option(
     "--synthetic",

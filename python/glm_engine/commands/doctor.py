@@ -1,13 +1,12 @@
 """`glm doctor`: what this machine has, where it was found, and what is missing."""
 
-import click
-
+from glm_engine import options
 from glm_engine.console import make_table, print_json, print_table
 from glm_engine.errors import ExitCode
 
 
-@click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@options.command("doctor")
+@options.JSON
 def command(as_json):
     """Show the toolchain, devices and libraries found, and how.
 

@@ -23,7 +23,7 @@ FACT_KEYS = ("country", "capital", "prompt")
 MAX_TOKENS = 16
 
 
-@click.command("evaluate")
+@options.command("evaluate")
 @options.MODEL
 @click.option("--facts", type=click.Path(), help=f"Facts to ask [default: MODEL/{FACTS_FILE}].")
 @click.option(

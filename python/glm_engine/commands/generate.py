@@ -9,7 +9,7 @@ from glm_engine.console import human_rate, print_json
 from glm_engine.errors import BadInputError
 
 
-@click.command("generate")
+@options.command("generate")
 @click.argument("prompt", required=False)
 @options.MODEL
 @click.option("--max-tokens", type=options.POSITIVE, default=128, show_default=True)
@@ -76,8 +76,6 @@ def make_prompt(
     from glm_engine.engine import Request
     from glm_engine.generation import Prompt
 
-    if not all(stop_texts):
-        raise click.BadParameter("expected a text that is not empty", param_hint="--stop")
     request = Request(
         tokens,
         max_tokens=max_tokens,

@@ -19,7 +19,7 @@ from glm_engine.errors import ExitCode
 TENSOR_COLUMNS = ("tensor", "dtype", ">shape", ">bytes", "file", "used")
 
 
-@click.command("inspect")
+@options.command("inspect")
 @options.MODEL_ARGUMENT
 @click.option("--match", "pattern", default="", help="Only tensors whose name this finds.")
 @click.option("--summary", is_flag=True, help="Leave the list of tensors out.")

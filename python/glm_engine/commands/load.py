@@ -1,6 +1,5 @@
 """`glm load`: requests that arrive on their own clock, at a server or straight in an engine."""
 
-import os
 import secrets
 import sys
 
@@ -11,6 +10,7 @@ from glm_engine.bench.costs import SYNTHETIC
 from glm_engine.console import print_json
 from glm_engine.errors import BadInputError, ExitCode
 from glm_engine.load.records import LOST
+from glm_engine.values import variable
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_REQUESTS = 100
@@ -19,7 +19,7 @@ LONGEST_TIMEOUT = 10_000_000.0
 LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 
 
-@click.command("load")
+@options.command("load")
 @click.argument("url", metavar="[URL]", default=DEFAULT_URL)
 @click.option("--rate", "rates", default="inf", show_default=True, help="1/s, such as 1,2,4,inf.")
 @click.option(
@@ -204,7 +204,7 @@ def run_at_server(schedule, values):
     from glm_engine.server.lifecycle import raise_file_limit
 
     raise_file_limit()
-    address = parse_address(values["url"], os.environ.get(target.KEY_VARIABLE))
+    address = parse_address(values["url"], variable(target.KEY_VARIABLE))
     names = ("endpoint", "is_streaming", "temperature", "ignore_eos")
     model = target.chosen_model(address, values["served_model"])
     chosen = target.Target(address, model, **{name: values[name] for name in names})

@@ -24,7 +24,7 @@ RANK_COLUMNS = (
 )
 
 
-@click.command("plan")
+@options.command("plan")
 @options.MODEL_ARGUMENT
 @click.option("--buffers", is_flag=True, help="List every buffer of the workspace.")
 @options.engine_options

@@ -6,7 +6,6 @@ import click
 
 from glm_engine import options
 from glm_engine.bench.costs import SYNTHETIC, config_of, config_path
-from glm_engine.errors import BadInputError
 from glm_engine.server.settings import Settings
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -23,7 +22,7 @@ def setting(flag, name, kind, help_text):
     return click.option(flag, name, type=kind, default=default, show_default=shown, help=help_text)
 
 
-@click.command("serve")
+@options.command("serve")
 @click.option(
     "--model",
     "model_dir",
@@ -122,7 +121,7 @@ def setting(flag, name, kind, help_text):
 @setting("--log-level", "log_level", click.Choice(LOG_LEVELS), "")
 @options.engine_options
 def command(model_dir, synthetic, tokenizer_dir, api_key_file, served_names, **values):
-    """Serve completions and chat until SIGTERM or Ctrl-C, which finish what runs first."""
+    """Serve completions and chat until SIGTERM, SIGHUP or Ctrl-C, which finish what runs first."""
     from glm_engine.server import lifecycle, logs
     from glm_engine.server.auth import KeyRing
 
@@ -152,8 +151,6 @@ def chosen_engine(model_dir, synthetic, num_layers, engine_values, max_queue):
 
 def names_of(served_names, source):
     """Return the names in requests, each once; answers carry the first."""
-    if not all(served_names):
-        raise BadInputError("--served-name: expected a name, not an empty text")
     return tuple(dict.fromkeys(served_names)) or (name_of(source),)
 
 

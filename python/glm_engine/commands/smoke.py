@@ -12,7 +12,7 @@ MAX_TOKENS = 8
 TIMED_TOKENS = 64
 
 
-@click.command("smoke")
+@options.command("smoke")
 @options.MODEL
 @options.engine_options
 @click.option(

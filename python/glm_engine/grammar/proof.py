@@ -52,6 +52,7 @@ class Proof:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         bounds = {"memory_bytes": self.limits.memory_bytes, "seconds": self.limits.seconds}
         self.send({**PARSER_LIMITS, **bounds})

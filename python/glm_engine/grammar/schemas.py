@@ -99,12 +99,17 @@ def children(schema):
             yield pointer_step(word) + pointer_step(name), row
 
 
+def is_place(name, length):
+    """Say whether a step of a pointer is the number of an item of a list of this length."""
+    return name.isdecimal() and len(name) <= len(str(length)) and int(name) < length
+
+
 def resolved(root, pointer):
     """Return what a pointer such as `/$defs/city` points at, None where that is nothing."""
     place = root
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(place, list) and name.isdecimal() and int(name) < len(place):
+        if isinstance(place, list) and is_place(name, len(place)):
             place = place[int(name)]
         elif isinstance(place, dict):
             place = place.get(name)

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from glm_engine.errors import BadInputError
 from glm_engine.server.errors import ApiError
+from glm_engine.values import variable
 
 VARIABLE = "GLM_API_KEYS"
+BYTE_ORDER_MARK = "\ufeff"
 HASHED = "sha256:"
 NOTE = "#"
 BEARER = "bearer "
@@ -21,11 +23,12 @@ def digest_of(key):
 
 
 def digest_of_line(line, source):
-    """Return the digest of a key, or the one that the line states as sha256:HEX."""
-    if not line.startswith(HASHED):
+    """Return the digest of a key, or the one that the line states as sha256:HEX, in either case."""
+    kind, stated = line[: len(HASHED)], line[len(HASHED) :]
+    if kind.lower() != HASHED:
         return digest_of(line)
     try:
-        digest = bytes.fromhex(line.removeprefix(HASHED))
+        digest = bytes.fromhex(stated)
     except ValueError:
         digest = b""
     if len(digest) != hashlib.sha256().digest_size:
@@ -38,22 +41,35 @@ def digest_of_line(line, source):
 def read_lines(path):
     """Return the lines that hold a key; those that begin with # are notes of whoever wrote them."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError(f"{path}: not a readable file of API keys: {error}") from error
-    found = [line.strip() for line in lines]
+    found = [line.strip() for line in without_marks(text).splitlines()]
     return [line for line in found if line and not line.startswith(NOTE)]
+
+
+def without_marks(text):
+    """Leave out byte-order marks: editors and concatenated files put them before any line."""
+    return text.replace(BYTE_ORDER_MARK, "")
+
+
+def stated_lines(path, environment):
+    """Yield (source, lines) of the file and of the variable, where there are such."""
+    if path is not None:
+        yield str(path), read_lines(path)
+    if (keys := variable(VARIABLE, environment)) is not None:
+        yield VARIABLE, without_marks(keys).split()
 
 
 class KeyRing:
     """The digests of the keys that open the server; without any, all are let in."""
 
     def __init__(self, path=None, environment=os.environ):
-        lines = [(line, str(path)) for line in (read_lines(path) if path else [])]
-        lines += [(key, VARIABLE) for key in environment.get(VARIABLE, "").split()]
-        self.digests = [digest_of_line(line, source) for line, source in lines]
-        if path and not self.digests:
-            raise BadInputError(f"{path}: holds no API key; expected one on a line")
+        self.digests = []
+        for source, lines in stated_lines(path, environment):
+            if not lines:
+                raise BadInputError(f"{source}: holds no API key, expected at least one")
+            self.digests += [digest_of_line(line, source) for line in lines]
 
     def check(self, path, headers):
         """Return how the log names the key; ApiError 401 where there is none that fits."""

@@ -5,6 +5,7 @@ field that nobody knows is refused by name.
 """
 
 import operator
+import re
 from functools import reduce
 from typing import Annotated, Any
 
@@ -27,6 +28,7 @@ MAX_TOKENS = 2**31 - 1
 MAX_MESSAGES = 4096
 MAX_TOOLS = 256
 SEED_MASK = 2**64 - 1
+TOKEN_ID = re.compile("[0-9]{1,10}")
 
 
 class LenientModel(BaseModel):
@@ -136,7 +138,7 @@ def bias_table(value):
         return value
     if len(value) > MAX_BIASES:
         raise ValueError(f"holds {len(value)} token ids, at most {MAX_BIASES} are taken")
-    wrong = [key for key in value if not (isinstance(key, str) and key.isascii() and key.isdigit())]
+    wrong = [key for key in value if not (isinstance(key, str) and TOKEN_ID.fullmatch(key))]
     if wrong:
         raise ValueError(f"key {wrong[0]!r} is no token id")
     return {int(key): bias for key, bias in value.items()}
@@ -149,7 +151,7 @@ Biases = Annotated[
         {
             "type": "object",
             "maxProperties": MAX_BIASES,
-            "propertyNames": {"pattern": "^[0-9]{1,9}$"},
+            "propertyNames": {"pattern": f"^{TOKEN_ID.pattern}$"},
             "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
         }
     ),

@@ -4,12 +4,15 @@ Who owns a domain can let it stand for 127.0.0.1, and a browser then takes answe
 the loopback for that page's own (DNS rebinding). An address in `Host` cannot be had that way.
 """
 
+import re
+import socket
 from ipaddress import ip_address
 
 from glm_engine.server.errors import ApiError
 
 LOOPBACK = "localhost"
 ANY = "*"
+HOST = re.compile(r"(?:\[([^\[\]]*)\]|([^:]*))(?::[0-9]*)?")
 
 
 def is_address(name):
@@ -21,14 +24,15 @@ def is_address(name):
 
 
 def is_loopback(host):
-    return host == LOOPBACK or (is_address(host) and ip_address(host).is_loopback)
+    """Say whether a name or an address can be reached from this machine alone."""
+    found = socket.getaddrinfo(host, None)
+    return all(ip_address(address[0]).is_loopback for *_, address in found)
 
 
 def name_of(host):
-    """Return the name or address of a Host header, without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].rstrip(".").lower()
+    """Return the name or address of a Host header, without its port; "" where it is no host."""
+    found = HOST.fullmatch(host)
+    return (found[1] or found[2] or "").removesuffix(".").lower() if found else ""
 
 
 class Hosts:
@@ -40,12 +44,15 @@ class Hosts:
         self.names = {*named, settings.host, LOOPBACK} if named or is_private else {ANY}
 
     def check(self, headers):
-        """Raise ApiError 403 for a Host that is no address and not among the names."""
+        """Raise ApiError 403 for a Host that is no address and not among the names, 400 for two."""
+        hosts = [value.decode("latin-1") for field, value in headers if field == b"host"]
+        if len(hosts) > 1:
+            message = f"{len(hosts)} Host headers, expected one"
+            raise ApiError(400, message, code="invalid_http")
         if ANY in self.names:
             return
-        for field, value in headers:
-            if field == b"host":
-                name = name_of(value.decode("latin-1"))
-                if name not in self.names and not is_address(name):
-                    message = f"the host {name!r} is not served here; --allowed-host adds one"
-                    raise ApiError(403, message, code="host_not_allowed")
+        for host in hosts:
+            name = name_of(host)
+            if name not in self.names and not is_address(name):
+                message = f"the host {host!r} is not served here; --allowed-host adds one"
+                raise ApiError(403, message, code="host_not_allowed")

@@ -16,20 +16,23 @@ import uvicorn
 from glm_engine.errors import BadInputError, ExitCode
 from glm_engine.server.connection import bounded
 from glm_engine.server.entry import refusal
+from glm_engine.server.hosts import is_loopback
 from glm_engine.server.logs import error_output
 from glm_engine.server.streaming import look_after_streams
 
 log = structlog.get_logger("server")
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LAST_WRITES_SECONDS = 2
 MILLISECONDS = 1000
 COLLECTION_THRESHOLDS = (20_000, 20, 20)
+BACKLOG = 2048
 
 
 def bind(settings):
-    """Return a listening socket; a port in use is one clear line."""
-    if not settings.host:
-        raise BadInputError("--host: expected an address, not an empty text")
+    """Return a listening socket; a port in use is one clear line.
+
+    Who has bound a port and does not listen yet shares it with others that do the same.
+    """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -38,6 +41,7 @@ def bind(settings):
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, patience)
     try:
         listener.bind((settings.host, settings.port))
+        listener.listen(BACKLOG)
     except (OSError, OverflowError) as error:
         listener.close()
         reason = getattr(error, "strerror", None) or error
@@ -68,6 +72,7 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
+                backlog=BACKLOG,
                 timeout_keep_alive=settings.idle_seconds,
                 timeout_graceful_shutdown=LAST_WRITES_SECONDS,
             )
@@ -81,8 +86,17 @@ class Server(uvicorn.Server):
         self.service.bridge.open()
         self.care = asyncio.create_task(look_after_streams(self.service))
         await super().startup(sockets)
-        line = f"glm: serving {self.service.model_name} on {address_of(self.listener)}\n"
-        error_output.write(line.encode())
+        error_output.write(self.greeting().encode())
+
+    def greeting(self):
+        """Return what is said once all is ready, at any log level."""
+        address = address_of(self.listener)
+        line = f"glm: serving {self.service.model_name} on {address}\n"
+        if self.service.keys.digests or is_loopback(self.listener.getsockname()[0]):
+            return line
+        return (
+            f"{line}glm: open to all who reach {address}: it is no loopback and has no API keys\n"
+        )
 
     async def shutdown(self, sockets=None):
         await super().shutdown(sockets)
@@ -94,20 +108,25 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self):
+        """Drain at these signals; SIGHUP stays ignored where it was from the start (nohup)."""
         loop = asyncio.get_running_loop()
-        for number in SIGNALS:
+        is_kept = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        numbers = [number for number in SIGNALS if not (is_kept and number is signal.SIGHUP)]
+        for number in numbers:
             loop.add_signal_handler(number, self.take_signal, number)
         yield
-        for number in SIGNALS:
+        for number in numbers:
             loop.remove_signal_handler(number)
 
     def take_signal(self, number):
-        if self.draining is not None:
+        """Drain; a second signal ends at once, but for SIGHUP: shell and terminal both send it."""
+        if self.draining is None:
+            self.draining = asyncio.get_running_loop().create_task(self.drain(number))
+        elif number != signal.SIGHUP:
             try:
                 log.warning("second signal, ending at once", signal=signal.Signals(number).name)
             finally:
                 os._exit(ExitCode.INTERRUPTED)
-        self.draining = asyncio.get_running_loop().create_task(self.drain(number))
 
     async def drain(self, number):
         """Finish what runs within the time for it, cut the rest off, then stop, whatever fails.

@@ -10,6 +10,7 @@ from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError
 from glm_engine.server.settings import FREE_BODY_BYTES
 
 CONTAINERS = frozenset({dict, list})
+MAX_LENGTH_DIGITS = 19
 
 
 def too_large(settings):
@@ -18,8 +19,11 @@ def too_large(settings):
 
 
 def declared_length(headers):
-    """Return the content-length that a request states, or 0."""
+    """Return the content-length that a request states, or 0; ApiError 400 for too many digits."""
     text = next((value for name, value in headers if name == b"content-length"), b"0")
+    if len(text) > MAX_LENGTH_DIGITS:
+        message = f"content-length has {len(text)} digits, expected at most {MAX_LENGTH_DIGITS}"
+        raise ApiError(400, message, code="invalid_http")
     return int(text) if text.isdigit() else 0
 
 
@@ -69,29 +73,31 @@ class BoundedReceive:
         self.hold(0)
 
 
-def check_shape(value, settings):
+def check_shape(value, settings, noun="the JSON"):
     """Refuse JSON that is nested too deep, or costs more to look through than its text says.
 
     Members are objects, lists, and the keys of objects; numbers and texts in lists are none.
+    Returns the number of all items of lists and keys of objects.
     """
     level = [value] if type(value) in CONTAINERS else []
-    num_members = 0
+    num_members = num_items = 0
     for _ in range(settings.max_json_depth):
-        num_members += len(level) + num_keys(level, settings.max_object_members)
+        num_members += len(level) + num_keys(level, settings.max_object_members, noun)
         if num_members > settings.max_json_members:
             most = settings.max_json_members
-            raise too_complex(f"the JSON has more than {most} objects, lists and keys")
+            raise too_complex(f"{noun} has more than {most} objects, lists and keys")
+        num_items += sum(map(len, level))
         level = [child for one in level for child in children(one)]
         if not level:
-            return
-    message = f"the JSON is nested more than {settings.max_json_depth} levels deep"
+            return num_items
+    message = f"{noun} is nested more than {settings.max_json_depth} levels deep"
     raise ApiError(400, message, code="json_too_deep")
 
 
-def num_keys(level, most):
+def num_keys(level, most, noun):
     sizes = [len(one) for one in level if type(one) is dict]
     if sizes and max(sizes) > most:
-        raise too_complex(f"an object of the JSON has {max(sizes)} keys, at most {most} are taken")
+        raise too_complex(f"an object of {noun} has {max(sizes)} keys, at most {most} are taken")
     return sum(sizes)
 
 

@@ -11,7 +11,8 @@ FOLDER = Path(__file__).parent / "page"
 INDEX = "index.html"
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
 HEADERS = {
-    "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'",
+    "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "x-content-type-options": "nosniff",
     "cache-control": "no-cache",
 }

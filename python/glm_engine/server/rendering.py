@@ -4,8 +4,9 @@ from functools import partial
 
 from glm_engine.errors import BadInputError
 from glm_engine.server.errors import ApiError
+from glm_engine.server.limits import check_shape
 
-CHARACTERS_OF_MESSAGE = 8
+CHARACTERS_OF_ITEM = 2
 
 
 async def encoded(service, text, param="messages"):
@@ -16,11 +17,15 @@ async def encoded(service, text, param="messages"):
 
 
 async def rendered(service, messages, adds_turn, tools, variables, param="messages"):
-    """Return the text of plain messages; ApiError 400 where the template takes offence."""
+    """Return the text of plain messages; ApiError 400 where the template takes offence.
+
+    Arguments of calls came as texts: only here does their JSON show its shape, all calls together.
+    """
     if service.template is None:
         raise ApiError(422, "this checkpoint has no chat template", code="no_chat_template")
+    noun = f"the JSON of {param}, arguments and tools"
+    size = CHARACTERS_OF_ITEM * check_shape([messages, tools, variables], service.settings, noun)
     render_plain = partial(service.template.render, tools=tools or None, **variables)
-    size = CHARACTERS_OF_MESSAGE * (len(messages) + len(tools))
     try:
         return await service.encoder.in_thread(size, render_plain, messages, adds_turn)
     except BadInputError as error:

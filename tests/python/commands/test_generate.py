@@ -93,8 +93,8 @@ def test_bad_options_are_named(arguments, words):
     assert all(word in line for word in words), line
 
 
-def test_empty_prompt():
-    assert "prompt" in refused("generate", "", *CPU)
+def test_empty_standard_input():
+    assert "prompt" in refused("generate", *CPU)
 
 
 def test_prompt_too_long():

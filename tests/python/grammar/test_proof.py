@@ -1,6 +1,7 @@
 """The process that compiles grammars first: what it answers, and that it ends with its parent."""
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -70,6 +71,12 @@ def test_who_never_answers_is_ended():
     with pytest.raises(CostlyGrammarError):
         proof.problem_of("start: /a/")
     assert proof.process is None
+
+
+def test_what_a_terminal_sends_its_commands_does_not_reach_it(proof):
+    assert proof.problem_of("start: /a/") == ""
+    assert os.getsid(proof.process.pid) != os.getsid(0)
+    assert os.getpgid(proof.process.pid) != os.getpgid(0)
 
 
 def test_closing_ends_the_question_that_is_asked(proof):

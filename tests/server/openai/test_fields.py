@@ -49,6 +49,13 @@ def test_whole_numbers_however_they_are_written() -> None:
             request_of(top_k=wrong)
 
 
+def test_keys_of_biases_are_token_ids() -> None:
+    assert request_of(logit_bias={"0000000007": 1}).logit_bias == {7: 1}
+    for wrong in ("x", "", "-1", "1.0", "\u0661", "0" * 5000 + "1"):
+        with pytest.raises(pydantic.ValidationError, match=r"logit_bias\n.*is no token id"):
+            request_of(logit_bias={wrong: 1})
+
+
 def test_marks_of_caches_do_not_reach_the_template() -> None:
     mark = {"type": "ephemeral"}
     part = {"type": "text", "text": "Hi", "cache_control": mark}

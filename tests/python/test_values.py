@@ -1,0 +1,67 @@
+"""Values that are stated and empty: refused by every command, for every option and variable."""
+
+import click
+import pytest
+
+from glm_engine import cli
+from glm_engine.errors import BadInputError
+from glm_engine.values import variable
+from tests.python.commands.running import ENVIRONMENT, refused
+
+VARIABLES = {
+    "GLM_MODEL": ("smoke", "generate", "inspect", "plan", "evaluate", "bench", "serve", "load"),
+    "GLM_API_KEYS": ("serve",),
+    "GLM_API_KEY": ("load",),
+    "GLM_ENGINE_LIBRARY": ("plan",),
+    "GLM_ROOT": ("smoke",),
+    "GLM_TRACEBACK": ("plan",),
+}
+
+
+def takes_a_value(param):
+    return isinstance(param, click.Argument) or not param.is_flag
+
+
+def named(param):
+    return param.opts[0] if isinstance(param, click.Option) else param.metavar or param.name.upper()
+
+
+def stated_in(name):
+    params = cli.commands.get_command(None, name).params
+    return [(name, param) for param in params if takes_a_value(param)]
+
+
+STATED = [pair for name in cli.COMMANDS for pair in stated_in(name)]
+
+
+@pytest.mark.parametrize(("name", "param"), STATED, ids=lambda one: getattr(one, "name", one))
+def test_no_option_and_no_argument_is_empty(name, param, capsys):
+    stated = [param.opts[0], ""] if isinstance(param, click.Option) else [""]
+    assert cli.main([name, *stated]) == 2
+    expected = f"glm: {named(param).strip('[]')}: expected a value, not an empty text\n"
+    assert capsys.readouterr() == ("", expected)
+
+
+@pytest.mark.parametrize(
+    "stated", [["--allowed-host="], ["--allowed-host", "a.org", "--allowed-host", ""]]
+)
+def test_however_it_is_stated(stated, capsys):
+    assert cli.main(["serve", *stated]) == 2
+    assert capsys.readouterr().err.startswith("glm: --allowed-host: expected a value")
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), [(name, one) for name, found in VARIABLES.items() for one in found]
+)
+def test_no_variable_is_empty(name, command, monkeypatch):
+    monkeypatch.setitem(ENVIRONMENT, name, "")
+    arguments = {"generate": ("x",), "bench": ("--synthetic", "x"), "serve": ("--port", "0")}
+    line = refused(command, *arguments.get(command, ()))
+    assert line == f"glm: {name}: expected a value, not an empty text\n"
+
+
+def test_a_variable_is_what_it_says_or_nothing():
+    assert variable("NAME", {"NAME": " "}) == " "
+    assert variable("NAME", {}) is None
+    with pytest.raises(BadInputError, match="NAME: expected a value"):
+        variable("NAME", {"NAME": ""})
