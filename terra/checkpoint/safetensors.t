@@ -2,6 +2,7 @@ local abi = require("terra.base.abi")
 local files = require("terra.base.files")
 local header = require("terra.checkpoint.safetensors_header")
 local json = require("terra.base.json")
+local printable = require("terra.base.printable")
 local problems = require("terra.checkpoint.problems")
 local safetensors = require("terra.checkpoint.safetensors_shards")
 local status = require("terra.base.status")
@@ -15,11 +16,11 @@ local complain = safetensors.complain
 
 local terra is_plain_file_name(name : Slice) : bool
   for i = 0, name.size do
-    if name.data[i] == [string.byte("/")] or name.data[i] == 0 then
+    if name.data[i] == [string.byte("/")] then
       return false
     end
   end
-  return name.size > 0 and not text.equals(name, "..") and not text.equals(name, ".")
+  return printable.holds(name) and name.size > 0 and not text.equals(name, "..") and not text.equals(name, ".")
 end
 
 terra safetensors.weight_map(document : &json.Document, contents : Slice, message : &C.glm_message) : &json.Node
@@ -127,8 +128,8 @@ terra Checkpoint:read_indexed(document : &json.Document, contents : Slice, messa
 end
 
 terra Checkpoint:read_index(path : rawstring, message : &C.glm_message) : int32
-  var index : files.MappedFile
-  status.try(index:open(path, message))
+  var index : files.ReadFile
+  status.try(index:open(path, json.max_bytes, message))
   var document : json.Document
   document:init()
   var code = self:read_indexed(&document, index:contents(), message)
