@@ -13,6 +13,7 @@ local Shard = safetensors.Shard
 local Slice = text.Slice
 
 local complain = safetensors.complain
+local max_shards = 10000
 
 local terra is_plain_file_name(name : Slice) : bool
   for i = 0, name.size do
@@ -50,15 +51,18 @@ terra safetensors.weight_map(document : &json.Document, contents : Slice, messag
   return map
 end
 
-terra Checkpoint:collect_shards(document : &json.Document, map : &json.Node) : bool
+terra Checkpoint:collect_shards(document : &json.Document, map : &json.Node, message : &C.glm_message) : int32
   var entry = document:child(map)
   while entry ~= nil do
     if self:add_shard(entry.string) < 0 then
-      return false
+      return self:out_of_memory(message)
+    end
+    if self.shards.size > max_shards then
+      return status.fail(message, C.GLM_NOT_SUPPORTED, "%s: weight_map names more than %d files", safetensors.index_name, [int32](max_shards))
     end
     entry = document:next(entry)
   end
-  return true
+  return C.GLM_OK
 end
 
 local terra compare_files(left : &opaque, right : &opaque) : int32
@@ -119,7 +123,8 @@ terra Checkpoint:read_indexed(document : &json.Document, contents : Slice, messa
   if map == nil then
     return C.GLM_INVALID_CHECKPOINT
   end
-  if not self:collect_shards(document, map) or not self:sort_shards() then
+  status.try(self:collect_shards(document, map, message))
+  if not self:sort_shards() then
     return self:out_of_memory(message)
   end
   status.try(self:read_shards(message))

@@ -197,6 +197,12 @@ def test_an_index_that_is_missing_is_a_problem(leaves_link, checkpoint):
         plan(EngineOptions(checkpoint, device="cpu", max_seq=64))
 
 
+def test_an_index_of_too_many_files_is_refused(checkpoint):
+    files = {str(number): f"{number}.safetensors" for number in range(10_001)}
+    tamper.change_index(checkpoint, lambda weight_map: weight_map.update(files))
+    assert f"{INDEX_NAME}: weight_map names more than 10000 files" in str(failure(checkpoint))
+
+
 def test_a_config_alone_has_no_problem(checkpoint):
     for path in checkpoint.glob("*.safetensors*"):
         path.unlink()

@@ -496,347 +496,348 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.339" = private unnamed_addr constant [3 x i8] c"..\00", align 1
 @"$string.340" = private unnamed_addr constant [2 x i8] c".\00", align 1
 @"$string.341" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
-@"$string.344" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
-@"$string.345" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.346" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.347" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.348" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
-@"$string.349" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.350" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.351" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.352" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
-@"$string.353" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
-@"$string.354" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.355" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
-@"$string.356" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.357" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.358" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.359" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.360" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.361" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.362" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.363" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.364" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.365" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.366" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.367" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.368" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.369" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.370" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.371" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.372" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.373" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.374" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.375" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.376" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
-@"$string.377" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.378" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
-@"$string.379" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.380" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.381" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
-@"$string.382" = private unnamed_addr constant [2 x i8] c"[\00", align 1
-@"$string.383" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.384" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.385" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.386" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
-@"$string.387" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
-@"$string.391" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.392" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
-@"$string.393" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.394" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.395" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.396" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
-@"$string.397" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.398" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
-@"$string.399" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.400" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.401" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.402" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
-@"$string.403" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
-@"$string.404" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.405" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.406" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
-@"$string.407" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.408" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.409" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.410" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
-@"$string.411" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.412" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.413" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
-@"$string.414" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
-@"$string.415" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
-@"$string.416" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
-@"$string.417" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
-@"$string.419" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
-@"$string.420" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
-@"$string.421" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
-@"$string.422" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.423" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.424" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.425" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.427" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.428" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.429" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.430" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
-@"$string.431" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
-@"$string.432" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.437" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
-@"$string.438" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.439" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.440" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
-@"$string.441" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.442" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.443" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.444" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.445" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.446" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.447" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.448" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.449" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.450" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.451" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.452" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.453" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.454" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.455" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.457" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.458" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.460" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
-@"$string.465" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.466" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.467" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
-@"$string.468" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.469" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.470" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.471" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.472" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.473" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.474" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.475" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.476" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
-@"$string.477" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
-@"$string.478" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.479" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.480" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.481" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.482" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.483" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.484" = private unnamed_addr constant [81 x i8] c"%sthe library of device %s cannot be opened: %.700s; `scons engine %s` builds it\00", align 1
-@"$string.485" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.486" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.487" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.488" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.489" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.490" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.491" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.492" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.493" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.494" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.495" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.496" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.497" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.498" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.499" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.500" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.501" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.502" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.503" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.504" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.505" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.506" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.507" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.508" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.509" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.510" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.511" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.512" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.513" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.514" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.515" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.516" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.517" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.518" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.519" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.522" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.523" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.524" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.525" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.526" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.527" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.528" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.529" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.530" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.531" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.532" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.533" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.534" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.535" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.536" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.537" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.538" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.539" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.540" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.541" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.542" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.543" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.544" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.545" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.546" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.547" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.548" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.549" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.550" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.551" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.552" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.553" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.554" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.555" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.556" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.557" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.558" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.559" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.560" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.561" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.562" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.563" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.564" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.565" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.566" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.567" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.568" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.569" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.570" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.571" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.572" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.573" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.574" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.575" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.576" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.577" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.578" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.579" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.580" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.581" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.582" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.583" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.584" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.585" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.586" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.587" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.588" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.589" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.590" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.591" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.592" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.593" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.594" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.595" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.596" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.597" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.598" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.599" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.600" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.601" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.602" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.603" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.604" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.605" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.606" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.607" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.608" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.609" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.610" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.611" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.612" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.613" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.614" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.615" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.616" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.617" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.618" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.619" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.620" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.621" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.622" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.623" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.624" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.625" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.626" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.627" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.628" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.629" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.630" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.631" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.632" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.633" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.634" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.635" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.636" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.637" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.638" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.639" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.640" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.641" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.642" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.643" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.644" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.645" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.648" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.649" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.650" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.651" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.652" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.653" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.654" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.655" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.656" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.657" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.664" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.665" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.666" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.667" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.668" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.669" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.670" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.671" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.672" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.673" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.674" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.675" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.676" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.677" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.679" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.680" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.685" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.686" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.687" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.688" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.689" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.690" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.692" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.693" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.694" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.695" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.696" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.699" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.700" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.721" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.745" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.756" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.758" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.759" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.766" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.767" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.768" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.769" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.770" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.771" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.772" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.794" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.808" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.809" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.810" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.826" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.344" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
+@"$string.345" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
+@"$string.346" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
+@"$string.347" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
+@"$string.348" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
+@"$string.349" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.350" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.351" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.352" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.353" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
+@"$string.354" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
+@"$string.355" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
+@"$string.356" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.357" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.358" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.359" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.360" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.361" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.362" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.363" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.364" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.365" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.366" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.367" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.368" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.369" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.370" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.371" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.372" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.373" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.374" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.375" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
+@"$string.376" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
+@"$string.377" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.378" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.379" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.380" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.381" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
+@"$string.382" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.383" = private unnamed_addr constant [2 x i8] c"[\00", align 1
+@"$string.384" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.385" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.386" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.387" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.388" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
+@"$string.392" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.393" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.394" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
+@"$string.395" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
+@"$string.396" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
+@"$string.397" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.398" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.399" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.400" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.401" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
+@"$string.402" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
+@"$string.403" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.404" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
+@"$string.405" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.406" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.407" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.408" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
+@"$string.409" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
+@"$string.410" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
+@"$string.411" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
+@"$string.412" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.413" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.414" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
+@"$string.415" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
+@"$string.416" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
+@"$string.417" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
+@"$string.418" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
+@"$string.420" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
+@"$string.421" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
+@"$string.422" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
+@"$string.423" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.424" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.425" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.426" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.428" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.429" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.430" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.431" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
+@"$string.432" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
+@"$string.433" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.438" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
+@"$string.439" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.440" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.441" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
+@"$string.442" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.443" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.444" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.445" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.446" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.447" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.448" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.449" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.450" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.451" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.452" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.453" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.454" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.455" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.456" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.458" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.459" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.461" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
+@"$string.466" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.467" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.468" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
+@"$string.469" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.470" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.471" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.472" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.473" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.474" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.475" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
+@"$string.476" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
+@"$string.477" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
+@"$string.478" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
+@"$string.479" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.480" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.481" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.482" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.483" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.484" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.485" = private unnamed_addr constant [81 x i8] c"%sthe library of device %s cannot be opened: %.700s; `scons engine %s` builds it\00", align 1
+@"$string.486" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.487" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.488" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.489" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.490" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.491" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.492" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.493" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.494" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.495" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.496" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.497" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.498" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.499" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.500" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.501" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.502" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.503" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.504" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.505" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.506" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.507" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.508" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.509" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.510" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.511" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.512" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.513" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.514" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.515" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.516" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.517" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.518" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.519" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.520" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.523" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.524" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.525" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.526" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.527" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.528" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.529" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.530" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.531" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.532" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.533" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.534" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.535" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.536" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.537" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.538" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.539" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.540" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.541" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.542" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.543" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.544" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.545" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.546" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.547" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.548" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.549" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.550" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.551" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.552" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.553" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.554" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.555" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.556" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.557" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.558" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.559" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.560" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.561" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.562" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.563" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.564" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.565" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.566" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.567" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.568" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.569" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.570" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.571" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.572" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.573" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.574" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.575" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.576" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.577" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.578" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.579" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.580" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.581" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.582" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.583" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.584" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.585" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.586" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.587" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.588" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.589" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.590" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.591" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.592" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.593" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.594" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.595" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.596" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.597" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.598" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.599" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.600" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.601" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.602" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.603" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.604" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.605" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.606" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.607" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.608" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.609" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.610" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.611" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.612" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.613" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.614" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.615" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.616" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.617" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.618" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.619" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.620" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.621" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.622" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.623" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.624" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.625" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.626" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.627" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.628" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.629" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.630" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.631" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.632" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.633" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.634" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.635" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.636" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.637" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.638" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.639" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.640" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.641" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.642" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.643" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.644" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.645" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.646" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.649" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.650" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.651" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.652" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.653" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.654" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.655" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.656" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.657" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.658" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.665" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.666" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.667" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.668" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.669" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.670" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.671" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.672" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.673" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.674" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.675" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.676" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.677" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.678" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.680" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.681" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.686" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.687" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.688" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.689" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.690" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.691" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.693" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.694" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.695" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.696" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.697" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.700" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.701" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.722" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.746" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.757" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.759" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.760" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.767" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.768" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.769" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.770" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.771" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.772" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.773" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.795" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.809" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.810" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.811" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.827" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -37426,7 +37427,7 @@ then13:                                           ; preds = %merge5
   %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
   %73 = getelementptr i8, ptr %72, i64 0
   %74 = load ptr, ptr %directory, align 8
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.398", ptr %74, ptr @"$string.110", ptr @"$string.111")
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.399", ptr %74, ptr @"$string.110", ptr @"$string.111")
   %76 = load ptr, ptr %target, align 8
   %77 = getelementptr %4, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -37553,6 +37554,7 @@ dead2:                                            ; No predecessors!
 define internal i32 @"$Checkpoint.read_indexed"(ptr %0, ptr %1, i64 %2, i64 %3, ptr %4) {
 entry:
   %5 = alloca %3, align 8
+  %code9 = alloca i32, align 4
   %code = alloca i32, align 4
   %map = alloca ptr, align 8
   %6 = alloca %53, align 8
@@ -37595,44 +37597,37 @@ merge:                                            ; preds = %else, %dead
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %document, align 8
   %22 = load ptr, ptr %map, align 8
-  %23 = call zeroext i1 @"$Checkpoint.collect_shards"(ptr %20, ptr %21, ptr %22)
-  %24 = zext i1 %23 to i8
-  %25 = trunc i8 %24 to i1
-  br i1 %25, label %or.lhs.false, label %then2
+  %23 = load ptr, ptr %message, align 8
+  %24 = call i32 @"$Checkpoint.collect_shards"(ptr %20, ptr %21, ptr %22, ptr %23)
+  store i32 %24, ptr %code, align 4
+  %25 = load i32, ptr %code, align 4
+  %26 = icmp ne i32 %25, 0
+  %27 = zext i1 %26 to i8
+  %28 = trunc i8 %27 to i1
+  br i1 %28, label %then2, label %else3
 
-then2:                                            ; preds = %or.lhs.false, %merge
-  %26 = load ptr, ptr %self, align 8
-  %27 = load ptr, ptr %message, align 8
-  %28 = call i32 @"$Checkpoint.out_of_memory"(ptr %26, ptr %27)
-  ret i32 %28
-
-or.lhs.false:                                     ; preds = %merge
-  %29 = load ptr, ptr %self, align 8
-  %30 = call zeroext i1 @"$Checkpoint.sort_shards"(ptr %29)
-  %31 = zext i1 %30 to i8
-  %32 = trunc i8 %31 to i1
-  br i1 %32, label %else3, label %then2
+then2:                                            ; preds = %merge
+  %29 = load i32, ptr %code, align 4
+  ret i32 %29
 
 dead4:                                            ; No predecessors!
   br label %merge1
 
-else3:                                            ; preds = %or.lhs.false
+else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  %33 = load ptr, ptr %self, align 8
-  %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Checkpoint.read_shards"(ptr %33, ptr %34)
-  store i32 %35, ptr %code, align 4
-  %36 = load i32, ptr %code, align 4
-  %37 = icmp ne i32 %36, 0
-  %38 = zext i1 %37 to i8
-  %39 = trunc i8 %38 to i1
-  br i1 %39, label %then6, label %else7
+  %30 = load ptr, ptr %self, align 8
+  %31 = call zeroext i1 @"$Checkpoint.sort_shards"(ptr %30)
+  %32 = zext i1 %31 to i8
+  %33 = trunc i8 %32 to i1
+  br i1 %33, label %else7, label %then6
 
 then6:                                            ; preds = %merge1
-  %40 = load i32, ptr %code, align 4
-  ret i32 %40
+  %34 = load ptr, ptr %self, align 8
+  %35 = load ptr, ptr %message, align 8
+  %36 = call i32 @"$Checkpoint.out_of_memory"(ptr %34, ptr %35)
+  ret i32 %36
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -37641,14 +37636,35 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %41 = load ptr, ptr %self, align 8
-  %42 = load ptr, ptr %document, align 8
-  %43 = load ptr, ptr %map, align 8
-  call void @"$Checkpoint.match_index"(ptr %41, ptr %42, ptr %43)
-  %44 = load %3, ptr %5, align 1
+  %37 = load ptr, ptr %self, align 8
+  %38 = load ptr, ptr %message, align 8
+  %39 = call i32 @"$Checkpoint.read_shards"(ptr %37, ptr %38)
+  store i32 %39, ptr %code9, align 4
+  %40 = load i32, ptr %code9, align 4
+  %41 = icmp ne i32 %40, 0
+  %42 = zext i1 %41 to i8
+  %43 = trunc i8 %42 to i1
+  br i1 %43, label %then11, label %else12
+
+then11:                                           ; preds = %merge5
+  %44 = load i32, ptr %code9, align 4
+  ret i32 %44
+
+dead13:                                           ; No predecessors!
+  br label %merge10
+
+else12:                                           ; preds = %merge5
+  br label %merge10
+
+merge10:                                          ; preds = %else12, %dead13
+  %45 = load ptr, ptr %self, align 8
+  %46 = load ptr, ptr %document, align 8
+  %47 = load ptr, ptr %map, align 8
+  call void @"$Checkpoint.match_index"(ptr %45, ptr %46, ptr %47)
+  %48 = load %3, ptr %5, align 1
   ret i32 0
 
-dead9:                                            ; No predecessors!
+dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -38022,46 +38038,53 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Checkpoint.collect_shards"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Checkpoint.collect_shards"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %3 = alloca %53, align 8
+  %4 = alloca %3, align 8
+  %target = alloca ptr, align 8
+  %5 = alloca %53, align 8
   %entry1 = alloca ptr, align 8
+  %message = alloca ptr, align 8
   %map = alloca ptr, align 8
   %document = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %document, align 8
   store ptr %2, ptr %map, align 8
-  %4 = load ptr, ptr %document, align 8
-  %5 = load ptr, ptr %map, align 8
-  %6 = call ptr @"$Document.child"(ptr %4, ptr %5)
-  store ptr %6, ptr %entry1, align 8
+  store ptr %3, ptr %message, align 8
+  %6 = load ptr, ptr %document, align 8
+  %7 = load ptr, ptr %map, align 8
+  %8 = call ptr @"$Document.child"(ptr %6, ptr %7)
+  store ptr %8, ptr %entry1, align 8
   br label %condition
 
-condition:                                        ; preds = %merge2, %entry
-  %7 = load ptr, ptr %entry1, align 8
-  %8 = icmp ne ptr %7, null
-  %9 = zext i1 %8 to i8
-  %10 = trunc i8 %9 to i1
-  br i1 %10, label %whilebody, label %merge
+condition:                                        ; preds = %merge3, %entry
+  %9 = load ptr, ptr %entry1, align 8
+  %10 = icmp ne ptr %9, null
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %whilebody, label %merge
 
 whilebody:                                        ; preds = %condition
-  %11 = load ptr, ptr %self, align 8
-  %12 = load ptr, ptr %entry1, align 8
-  %13 = getelementptr %108, ptr %12, i32 0, i32 7
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %13, i64 16, i1 false)
-  %14 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
-  %15 = load i64, ptr %14, align 8
-  %16 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
+  %13 = load ptr, ptr %self, align 8
+  %14 = load ptr, ptr %entry1, align 8
+  %15 = getelementptr %108, ptr %14, i32 0, i32 7
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %15, i64 16, i1 false)
+  %16 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
   %17 = load i64, ptr %16, align 8
-  %18 = call i32 @"$Checkpoint.add_shard"(ptr %11, i64 %15, i64 %17)
-  %19 = icmp slt i32 %18, 0
-  %20 = zext i1 %19 to i8
-  %21 = trunc i8 %20 to i1
-  br i1 %21, label %then, label %else
+  %18 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
+  %19 = load i64, ptr %18, align 8
+  %20 = call i32 @"$Checkpoint.add_shard"(ptr %13, i64 %17, i64 %19)
+  %21 = icmp slt i32 %20, 0
+  %22 = zext i1 %21 to i8
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %then, label %else
 
 then:                                             ; preds = %whilebody
-  ret i1 false
+  %24 = load ptr, ptr %self, align 8
+  %25 = load ptr, ptr %message, align 8
+  %26 = call i32 @"$Checkpoint.out_of_memory"(ptr %24, ptr %25)
+  ret i32 %26
 
 dead:                                             ; No predecessors!
   br label %merge2
@@ -38070,17 +38093,62 @@ else:                                             ; preds = %whilebody
   br label %merge2
 
 merge2:                                           ; preds = %else, %dead
-  %22 = load ptr, ptr %document, align 8
-  %23 = load ptr, ptr %entry1, align 8
-  %24 = call ptr @"$Document.next"(ptr %22, ptr %23)
-  store ptr %24, ptr %entry1, align 8
+  %27 = load ptr, ptr %self, align 8
+  %28 = getelementptr %21, ptr %27, i32 0, i32 2
+  %29 = getelementptr %22, ptr %28, i32 0, i32 1
+  %30 = load i64, ptr %29, align 8
+  %31 = icmp sgt i64 %30, 10000
+  %32 = zext i1 %31 to i8
+  %33 = trunc i8 %32 to i1
+  br i1 %33, label %then4, label %else5
+
+then4:                                            ; preds = %merge2
+  %34 = load ptr, ptr %message, align 8
+  store ptr %34, ptr %target, align 8
+  %35 = load ptr, ptr %target, align 8
+  %36 = icmp ne ptr %35, null
+  %37 = zext i1 %36 to i8
+  %38 = trunc i8 %37 to i1
+  br i1 %38, label %then7, label %else8
+
+then7:                                            ; preds = %then4
+  %39 = load ptr, ptr %target, align 8
+  %40 = getelementptr %4, ptr %39, i32 0, i32 0
+  %41 = getelementptr [1024 x i8], ptr %40, i32 0, i32 0
+  %42 = getelementptr i8, ptr %41, i64 0
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.344", ptr @"$string.110", i32 10000)
+  %44 = load ptr, ptr %target, align 8
+  %45 = getelementptr %4, ptr %44, i32 0, i32 0
+  %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
+  %47 = getelementptr i8, ptr %46, i64 0
+  call void @"$printable.clean"(ptr %47, i64 1024)
+  %48 = load %3, ptr %4, align 1
+  br label %merge6
+
+else8:                                            ; preds = %then4
+  br label %merge6
+
+merge6:                                           ; preds = %else8, %then7
+  ret i32 4
+
+dead9:                                            ; No predecessors!
+  br label %merge3
+
+else5:                                            ; preds = %merge2
+  br label %merge3
+
+merge3:                                           ; preds = %else5, %dead9
+  %49 = load ptr, ptr %document, align 8
+  %50 = load ptr, ptr %entry1, align 8
+  %51 = call ptr @"$Document.next"(ptr %49, ptr %50)
+  store ptr %51, ptr %entry1, align 8
   br label %condition
 
 merge:                                            ; preds = %condition
-  ret i1 true
+  ret i32 0
 
-dead3:                                            ; No predecessors!
-  ret i1 undef
+dead10:                                           ; No predecessors!
+  ret i32 undef
 }
 
 define internal i32 @"$Checkpoint.add_shard"(ptr %0, i64 %1, i64 %2) {
@@ -38785,7 +38853,7 @@ then9:                                            ; preds = %then5
   %63 = getelementptr %4, ptr %message, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
   %65 = getelementptr i8, ptr %64, i64 0
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 512, ptr @"$string.345", ptr %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 512, ptr @"$string.346", ptr %65)
   %67 = load ptr, ptr %problem7, align 8
   %68 = getelementptr %131, ptr %67, i32 0, i32 3
   %69 = getelementptr [512 x i8], ptr %68, i32 0, i32 0
@@ -38932,7 +39000,7 @@ then2:                                            ; preds = %merge
   %21 = load ptr, ptr %path, align 8
   %22 = call i32 @"$error_number"()
   %23 = load ptr, ptr %message, align 8
-  %24 = call i32 @"$fail_call"(ptr %21, ptr @"$string.344", i32 %22, ptr %23)
+  %24 = call i32 @"$fail_call"(ptr %21, ptr @"$string.345", i32 %22, ptr %23)
   ret i32 %24
 
 dead4:                                            ; No predecessors!
@@ -39290,7 +39358,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %146, ptr %29, i32 0, i32 5
   %31 = getelementptr %53, ptr %30, i32 0, i32 1
   %32 = load i64, ptr %31, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 512, ptr @"$string.346", i64 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 512, ptr @"$string.347", i64 %32)
   %34 = load ptr, ptr %problem, align 8
   %35 = getelementptr %131, ptr %34, i32 0, i32 3
   %36 = getelementptr [512 x i8], ptr %35, i32 0, i32 0
@@ -39376,7 +39444,7 @@ then10:                                           ; preds = %then6
   %80 = getelementptr i8, ptr %79, i64 0
   %81 = load i64, ptr %length, align 8
   %82 = load i64, ptr %available, align 8
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %80, i64 512, ptr @"$string.347", i64 %81, i64 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %80, i64 512, ptr @"$string.348", i64 %81, i64 %82)
   %84 = load ptr, ptr %problem8, align 8
   %85 = getelementptr %131, ptr %84, i32 0, i32 3
   %86 = getelementptr [512 x i8], ptr %85, i32 0, i32 0
@@ -39425,7 +39493,7 @@ then18:                                           ; preds = %then14
   %106 = getelementptr [512 x i8], ptr %105, i32 0, i32 0
   %107 = getelementptr i8, ptr %106, i64 0
   %108 = load i64, ptr %length, align 8
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 512, ptr @"$string.348", i64 %108, i64 100000000)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 512, ptr @"$string.349", i64 %108, i64 100000000)
   %110 = load ptr, ptr %problem16, align 8
   %111 = getelementptr %131, ptr %110, i32 0, i32 3
   %112 = getelementptr [512 x i8], ptr %111, i32 0, i32 0
@@ -39505,7 +39573,7 @@ entry:
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i32 @"$Document.parse"(ptr %27, i64 %29, i64 %31, ptr @"$string.349", ptr %message)
+  %32 = call i32 @"$Document.parse"(ptr %27, i64 %29, i64 %31, ptr @"$string.350", ptr %message)
   %33 = icmp ne i32 %32, 0
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
@@ -39594,7 +39662,7 @@ then9:                                            ; preds = %then5
   %88 = getelementptr %108, ptr %87, i32 0, i32 0
   %89 = load i32, ptr %88, align 4
   %90 = call ptr @"$json.kind_name"(i32 %89)
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %83, i64 512, ptr @"$string.350", ptr %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %83, i64 512, ptr @"$string.351", ptr %90)
   %92 = load ptr, ptr %problem7, align 8
   %93 = getelementptr %131, ptr %92, i32 0, i32 3
   %94 = getelementptr [512 x i8], ptr %93, i32 0, i32 0
@@ -39652,7 +39720,7 @@ entry:
   %6 = load i64, ptr %5, align 8
   %7 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %8 = load i64, ptr %7, align 8
-  %9 = call zeroext i1 @"$text.equals"(i64 %6, i64 %8, ptr @"$string.351")
+  %9 = call zeroext i1 @"$text.equals"(i64 %6, i64 %8, ptr @"$string.352")
   %10 = zext i1 %9 to i8
   %11 = trunc i8 %10 to i1
   br i1 %11, label %then, label %else
@@ -39759,7 +39827,7 @@ then4:                                            ; preds = %or.lhs.false, %merg
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %146, ptr %38, i32 0, i32 4
   %40 = load ptr, ptr %39, align 8
-  %41 = call ptr @"$Problems.next"(ptr %37, i32 2, ptr %40, ptr @"$string.351")
+  %41 = call ptr @"$Problems.next"(ptr %37, i32 2, ptr %40, ptr @"$string.352")
   store ptr %41, ptr %problem, align 8
   %42 = load ptr, ptr %problem, align 8
   %43 = icmp ne ptr %42, null
@@ -39779,7 +39847,7 @@ then7:                                            ; preds = %then4
   %51 = getelementptr %131, ptr %50, i32 0, i32 3
   %52 = getelementptr [512 x i8], ptr %51, i32 0, i32 0
   %53 = getelementptr i8, ptr %52, i64 0
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.352")
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.353")
   %55 = load ptr, ptr %problem, align 8
   %56 = getelementptr %131, ptr %55, i32 0, i32 3
   %57 = getelementptr [512 x i8], ptr %56, i32 0, i32 0
@@ -39927,7 +39995,7 @@ then10:                                           ; preds = %then6
   %74 = getelementptr %131, ptr %73, i32 0, i32 3
   %75 = getelementptr [512 x i8], ptr %74, i32 0, i32 0
   %76 = getelementptr i8, ptr %75, i64 0
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.353")
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.354")
   %78 = load ptr, ptr %problem8, align 8
   %79 = getelementptr %131, ptr %78, i32 0, i32 3
   %80 = getelementptr [512 x i8], ptr %79, i32 0, i32 0
@@ -39983,7 +40051,7 @@ then18:                                           ; preds = %then14
   %107 = getelementptr %108, ptr %106, i32 0, i32 0
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @"$json.kind_name"(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %105, i64 512, ptr @"$string.354", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %105, i64 512, ptr @"$string.355", ptr %109)
   %111 = load ptr, ptr %problem16, align 8
   %112 = getelementptr %131, ptr %111, i32 0, i32 3
   %113 = getelementptr [512 x i8], ptr %112, i32 0, i32 0
@@ -40042,7 +40110,7 @@ merge21:                                          ; preds = %else23, %dead25
   %132 = getelementptr %146, ptr %131, i32 0, i32 2
   %133 = load ptr, ptr %132, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %view, i64 112, i1 false)
-  %134 = call zeroext i1 @"$Vector.push.388"(ptr %133, ptr byval(%149) %3)
+  %134 = call zeroext i1 @"$Vector.push.389"(ptr %133, ptr byval(%149) %3)
   %135 = zext i1 %134 to i8
   %136 = trunc i8 %135 to i1
   br i1 %136, label %else28, label %then27
@@ -40155,7 +40223,7 @@ then3:                                            ; preds = %then
   %36 = getelementptr %131, ptr %35, i32 0, i32 3
   %37 = getelementptr [512 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 512, ptr @"$string.355")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 512, ptr @"$string.356")
   %40 = load ptr, ptr %problem, align 8
   %41 = getelementptr %131, ptr %40, i32 0, i32 3
   %42 = getelementptr [512 x i8], ptr %41, i32 0, i32 0
@@ -40228,7 +40296,7 @@ then10:                                           ; preds = %then6
   %84 = getelementptr %108, ptr %83, i32 0, i32 7
   %85 = getelementptr %53, ptr %84, i32 0, i32 0
   %86 = load ptr, ptr %85, align 8
-  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 512, ptr @"$string.372", i32 %82, ptr %86)
+  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 512, ptr @"$string.373", i32 %82, ptr %86)
   %88 = load ptr, ptr %problem8, align 8
   %89 = getelementptr %131, ptr %88, i32 0, i32 3
   %90 = getelementptr [512 x i8], ptr %89, i32 0, i32 0
@@ -40284,7 +40352,7 @@ entry:
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %17, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.356")
+  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.357")
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %then, label %else
@@ -40304,7 +40372,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %16, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.357")
+  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.358")
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %then2, label %else3
@@ -40324,7 +40392,7 @@ merge1:                                           ; preds = %else3, %dead4
   %35 = load i64, ptr %34, align 8
   %36 = getelementptr { i64, i64 }, ptr %15, i32 0, i32 1
   %37 = load i64, ptr %36, align 8
-  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.358")
+  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.359")
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
   br i1 %40, label %then6, label %else7
@@ -40344,7 +40412,7 @@ merge5:                                           ; preds = %else7, %dead8
   %42 = load i64, ptr %41, align 8
   %43 = getelementptr { i64, i64 }, ptr %14, i32 0, i32 1
   %44 = load i64, ptr %43, align 8
-  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.359")
+  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.360")
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %then10, label %else11
@@ -40364,7 +40432,7 @@ merge9:                                           ; preds = %else11, %dead12
   %49 = load i64, ptr %48, align 8
   %50 = getelementptr { i64, i64 }, ptr %13, i32 0, i32 1
   %51 = load i64, ptr %50, align 8
-  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.360")
+  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.361")
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %then14, label %else15
@@ -40384,7 +40452,7 @@ merge13:                                          ; preds = %else15, %dead16
   %56 = load i64, ptr %55, align 8
   %57 = getelementptr { i64, i64 }, ptr %12, i32 0, i32 1
   %58 = load i64, ptr %57, align 8
-  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.361")
+  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.362")
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %then18, label %else19
@@ -40404,7 +40472,7 @@ merge17:                                          ; preds = %else19, %dead20
   %63 = load i64, ptr %62, align 8
   %64 = getelementptr { i64, i64 }, ptr %11, i32 0, i32 1
   %65 = load i64, ptr %64, align 8
-  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.362")
+  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.363")
   %67 = zext i1 %66 to i8
   %68 = trunc i8 %67 to i1
   br i1 %68, label %then22, label %else23
@@ -40424,7 +40492,7 @@ merge21:                                          ; preds = %else23, %dead24
   %70 = load i64, ptr %69, align 8
   %71 = getelementptr { i64, i64 }, ptr %10, i32 0, i32 1
   %72 = load i64, ptr %71, align 8
-  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.363")
+  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.364")
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %then26, label %else27
@@ -40444,7 +40512,7 @@ merge25:                                          ; preds = %else27, %dead28
   %77 = load i64, ptr %76, align 8
   %78 = getelementptr { i64, i64 }, ptr %9, i32 0, i32 1
   %79 = load i64, ptr %78, align 8
-  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.364")
+  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.365")
   %81 = zext i1 %80 to i8
   %82 = trunc i8 %81 to i1
   br i1 %82, label %then30, label %else31
@@ -40464,7 +40532,7 @@ merge29:                                          ; preds = %else31, %dead32
   %84 = load i64, ptr %83, align 8
   %85 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %86 = load i64, ptr %85, align 8
-  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.365")
+  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.366")
   %88 = zext i1 %87 to i8
   %89 = trunc i8 %88 to i1
   br i1 %89, label %then34, label %else35
@@ -40484,7 +40552,7 @@ merge33:                                          ; preds = %else35, %dead36
   %91 = load i64, ptr %90, align 8
   %92 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %93 = load i64, ptr %92, align 8
-  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.366")
+  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.367")
   %95 = zext i1 %94 to i8
   %96 = trunc i8 %95 to i1
   br i1 %96, label %then38, label %else39
@@ -40504,7 +40572,7 @@ merge37:                                          ; preds = %else39, %dead40
   %98 = load i64, ptr %97, align 8
   %99 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %100 = load i64, ptr %99, align 8
-  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.367")
+  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.368")
   %102 = zext i1 %101 to i8
   %103 = trunc i8 %102 to i1
   br i1 %103, label %then42, label %else43
@@ -40524,7 +40592,7 @@ merge41:                                          ; preds = %else43, %dead44
   %105 = load i64, ptr %104, align 8
   %106 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %107 = load i64, ptr %106, align 8
-  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.368")
+  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.369")
   %109 = zext i1 %108 to i8
   %110 = trunc i8 %109 to i1
   br i1 %110, label %then46, label %else47
@@ -40544,7 +40612,7 @@ merge45:                                          ; preds = %else47, %dead48
   %112 = load i64, ptr %111, align 8
   %113 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %114 = load i64, ptr %113, align 8
-  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.369")
+  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.370")
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %then50, label %else51
@@ -40564,7 +40632,7 @@ merge49:                                          ; preds = %else51, %dead52
   %119 = load i64, ptr %118, align 8
   %120 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %121 = load i64, ptr %120, align 8
-  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.370")
+  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.371")
   %123 = zext i1 %122 to i8
   %124 = trunc i8 %123 to i1
   br i1 %124, label %then54, label %else55
@@ -40584,7 +40652,7 @@ merge53:                                          ; preds = %else55, %dead56
   %126 = load i64, ptr %125, align 8
   %127 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %128 = load i64, ptr %127, align 8
-  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.371")
+  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.372")
   %130 = zext i1 %129 to i8
   %131 = trunc i8 %130 to i1
   br i1 %131, label %then58, label %else59
@@ -40626,7 +40694,7 @@ entry:
   %7 = getelementptr %146, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
   %9 = load ptr, ptr %entry1, align 8
-  %10 = call ptr @"$Document.find"(ptr %8, ptr %9, ptr @"$string.373")
+  %10 = call ptr @"$Document.find"(ptr %8, ptr %9, ptr @"$string.374")
   store ptr %10, ptr %node, align 8
   %11 = load ptr, ptr %node, align 8
   %12 = icmp eq ptr %11, null
@@ -40666,7 +40734,7 @@ then3:                                            ; preds = %then
   %36 = getelementptr %131, ptr %35, i32 0, i32 3
   %37 = getelementptr [512 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 512, ptr @"$string.374")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 512, ptr @"$string.375")
   %40 = load ptr, ptr %problem, align 8
   %41 = getelementptr %131, ptr %40, i32 0, i32 3
   %42 = getelementptr [512 x i8], ptr %41, i32 0, i32 0
@@ -40722,7 +40790,7 @@ then10:                                           ; preds = %then6
   %69 = load ptr, ptr %node, align 8
   %70 = getelementptr %108, ptr %69, i32 0, i32 2
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 512, ptr @"$string.375", i32 %71, i32 8)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 512, ptr @"$string.376", i32 %71, i32 8)
   %73 = load ptr, ptr %problem8, align 8
   %74 = getelementptr %131, ptr %73, i32 0, i32 3
   %75 = getelementptr [512 x i8], ptr %74, i32 0, i32 0
@@ -40831,7 +40899,7 @@ then22:                                           ; preds = %then15
   %135 = load ptr, ptr %view, align 8
   %136 = getelementptr %149, ptr %135, i32 0, i32 2
   %137 = load i32, ptr %136, align 4
-  %138 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.376", i32 %137)
+  %138 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.377", i32 %137)
   %139 = load ptr, ptr %problem20, align 8
   %140 = getelementptr %131, ptr %139, i32 0, i32 3
   %141 = getelementptr [512 x i8], ptr %140, i32 0, i32 0
@@ -40912,7 +40980,7 @@ entry:
   %6 = getelementptr %146, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = load ptr, ptr %entry1, align 8
-  %9 = call ptr @"$Document.find"(ptr %7, ptr %8, ptr @"$string.377")
+  %9 = call ptr @"$Document.find"(ptr %7, ptr %8, ptr @"$string.378")
   store ptr %9, ptr %node, align 8
   %10 = load ptr, ptr %node, align 8
   %11 = icmp eq ptr %10, null
@@ -40961,7 +41029,7 @@ then4:                                            ; preds = %then
   %41 = getelementptr %131, ptr %40, i32 0, i32 3
   %42 = getelementptr [512 x i8], ptr %41, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 512, ptr @"$string.378")
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 512, ptr @"$string.379")
   %45 = load ptr, ptr %problem, align 8
   %46 = getelementptr %131, ptr %45, i32 0, i32 3
   %47 = getelementptr [512 x i8], ptr %46, i32 0, i32 0
@@ -41031,7 +41099,7 @@ then12:                                           ; preds = %then7
   %83 = getelementptr %131, ptr %82, i32 0, i32 3
   %84 = getelementptr [512 x i8], ptr %83, i32 0, i32 0
   %85 = getelementptr i8, ptr %84, i64 0
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 512, ptr @"$string.379")
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 512, ptr @"$string.380")
   %87 = load ptr, ptr %problem10, align 8
   %88 = getelementptr %131, ptr %87, i32 0, i32 3
   %89 = getelementptr [512 x i8], ptr %88, i32 0, i32 0
@@ -41173,7 +41241,7 @@ then2:                                            ; preds = %then
   %35 = getelementptr i8, ptr %34, i64 0
   %36 = load i64, ptr %first, align 8
   %37 = load i64, ptr %last, align 8
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.380", i64 %36, i64 %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.381", i64 %36, i64 %37)
   %39 = load ptr, ptr %problem, align 8
   %40 = getelementptr %131, ptr %39, i32 0, i32 3
   %41 = getelementptr [512 x i8], ptr %40, i32 0, i32 0
@@ -41232,7 +41300,7 @@ then9:                                            ; preds = %then5
   %71 = load ptr, ptr %self, align 8
   %72 = getelementptr %146, ptr %71, i32 0, i32 9
   %73 = load i64, ptr %72, align 8
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 512, ptr @"$string.381", i64 %69, i64 %70, i64 %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 512, ptr @"$string.382", i64 %69, i64 %70, i64 %73)
   %75 = load ptr, ptr %problem7, align 8
   %76 = getelementptr %131, ptr %75, i32 0, i32 3
   %77 = getelementptr [512 x i8], ptr %76, i32 0, i32 0
@@ -41311,7 +41379,7 @@ then17:                                           ; preds = %then13
   %125 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %126 = getelementptr i8, ptr %125, i64 0
   %127 = load i64, ptr %expected, align 8
-  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %115, i64 512, ptr @"$string.386", i64 %116, i64 %117, i64 %120, ptr %124, ptr %126, i64 %127)
+  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %115, i64 512, ptr @"$string.387", i64 %116, i64 %117, i64 %120, ptr %124, ptr %126, i64 %127)
   %129 = load ptr, ptr %problem15, align 8
   %130 = getelementptr %131, ptr %129, i32 0, i32 3
   %131 = getelementptr [512 x i8], ptr %130, i32 0, i32 0
@@ -41372,7 +41440,7 @@ then25:                                           ; preds = %then21
   %163 = getelementptr %149, ptr %162, i32 0, i32 1
   %164 = load i32, ptr %163, align 4
   %165 = call ptr @"$dtypes.name"(i32 %164)
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %160, i64 512, ptr @"$string.387", i64 %161, ptr %165)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %160, i64 512, ptr @"$string.388", i64 %161, ptr %165)
   %167 = load ptr, ptr %problem23, align 8
   %168 = getelementptr %131, ptr %167, i32 0, i32 3
   %169 = getelementptr [512 x i8], ptr %168, i32 0, i32 0
@@ -41458,7 +41526,7 @@ entry:
   store i64 %2, ptr %capacity, align 8
   %3 = load ptr, ptr %target, align 8
   %4 = load i64, ptr %capacity, align 8
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.382")
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.383")
   %6 = sext i32 %5 to i64
   store i64 %6, ptr %used, align 8
   %7 = load ptr, ptr %self, align 8
@@ -41477,7 +41545,7 @@ forcond:                                          ; preds = %merge2, %entry
   br i1 %15, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  store ptr @"$string.383", ptr %separator, align 8
+  store ptr @"$string.384", ptr %separator, align 8
   %16 = load i32, ptr %i, align 4
   %17 = icmp eq i32 %16, 0
   %18 = zext i1 %17 to i8
@@ -41515,7 +41583,7 @@ then3:                                            ; preds = %merge1
   %37 = sext i32 %36 to i64
   %38 = getelementptr i64, ptr %35, i64 %37
   %39 = load i64, ptr %38, align 8
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.384", ptr %32, i64 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.385", ptr %32, i64 %39)
   %41 = sext i32 %40 to i64
   %42 = add i64 %25, %41
   store i64 %42, ptr %used, align 8
@@ -41544,7 +41612,7 @@ then6:                                            ; preds = %merge
   %52 = load i64, ptr %capacity, align 8
   %53 = load i64, ptr %used, align 8
   %54 = sub i64 %52, %53
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.385")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.386")
   br label %merge5
 
 else7:                                            ; preds = %merge
@@ -41565,7 +41633,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.356"
+  ret ptr @"$string.357"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -41581,7 +41649,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.357"
+  ret ptr @"$string.358"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -41597,7 +41665,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.358"
+  ret ptr @"$string.359"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -41613,7 +41681,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.359"
+  ret ptr @"$string.360"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -41629,7 +41697,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.360"
+  ret ptr @"$string.361"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -41645,7 +41713,7 @@ merge13:                                          ; preds = %else15, %dead16
   br i1 %24, label %then18, label %else19
 
 then18:                                           ; preds = %merge13
-  ret ptr @"$string.361"
+  ret ptr @"$string.362"
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -41661,7 +41729,7 @@ merge17:                                          ; preds = %else19, %dead20
   br i1 %28, label %then22, label %else23
 
 then22:                                           ; preds = %merge17
-  ret ptr @"$string.362"
+  ret ptr @"$string.363"
 
 dead24:                                           ; No predecessors!
   br label %merge21
@@ -41677,7 +41745,7 @@ merge21:                                          ; preds = %else23, %dead24
   br i1 %32, label %then26, label %else27
 
 then26:                                           ; preds = %merge21
-  ret ptr @"$string.363"
+  ret ptr @"$string.364"
 
 dead28:                                           ; No predecessors!
   br label %merge25
@@ -41693,7 +41761,7 @@ merge25:                                          ; preds = %else27, %dead28
   br i1 %36, label %then30, label %else31
 
 then30:                                           ; preds = %merge25
-  ret ptr @"$string.364"
+  ret ptr @"$string.365"
 
 dead32:                                           ; No predecessors!
   br label %merge29
@@ -41709,7 +41777,7 @@ merge29:                                          ; preds = %else31, %dead32
   br i1 %40, label %then34, label %else35
 
 then34:                                           ; preds = %merge29
-  ret ptr @"$string.365"
+  ret ptr @"$string.366"
 
 dead36:                                           ; No predecessors!
   br label %merge33
@@ -41725,7 +41793,7 @@ merge33:                                          ; preds = %else35, %dead36
   br i1 %44, label %then38, label %else39
 
 then38:                                           ; preds = %merge33
-  ret ptr @"$string.366"
+  ret ptr @"$string.367"
 
 dead40:                                           ; No predecessors!
   br label %merge37
@@ -41741,7 +41809,7 @@ merge37:                                          ; preds = %else39, %dead40
   br i1 %48, label %then42, label %else43
 
 then42:                                           ; preds = %merge37
-  ret ptr @"$string.367"
+  ret ptr @"$string.368"
 
 dead44:                                           ; No predecessors!
   br label %merge41
@@ -41757,7 +41825,7 @@ merge41:                                          ; preds = %else43, %dead44
   br i1 %52, label %then46, label %else47
 
 then46:                                           ; preds = %merge41
-  ret ptr @"$string.368"
+  ret ptr @"$string.369"
 
 dead48:                                           ; No predecessors!
   br label %merge45
@@ -41773,7 +41841,7 @@ merge45:                                          ; preds = %else47, %dead48
   br i1 %56, label %then50, label %else51
 
 then50:                                           ; preds = %merge45
-  ret ptr @"$string.369"
+  ret ptr @"$string.370"
 
 dead52:                                           ; No predecessors!
   br label %merge49
@@ -41789,7 +41857,7 @@ merge49:                                          ; preds = %else51, %dead52
   br i1 %60, label %then54, label %else55
 
 then54:                                           ; preds = %merge49
-  ret ptr @"$string.370"
+  ret ptr @"$string.371"
 
 dead56:                                           ; No predecessors!
   br label %merge53
@@ -41805,7 +41873,7 @@ merge53:                                          ; preds = %else55, %dead56
   br i1 %64, label %then58, label %else59
 
 then58:                                           ; preds = %merge53
-  ret ptr @"$string.371"
+  ret ptr @"$string.372"
 
 dead60:                                           ; No predecessors!
   br label %merge57
@@ -41820,7 +41888,7 @@ dead61:                                           ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.388"(ptr %0, ptr byval(%149) %1) {
+define internal zeroext i1 @"$Vector.push.389"(ptr %0, ptr byval(%149) %1) {
 entry:
   %value = alloca %149, align 8
   %self = alloca ptr, align 8
@@ -41831,7 +41899,7 @@ entry:
   %4 = getelementptr %23, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.389"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.390"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -41867,7 +41935,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.389"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.390"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -42047,7 +42115,7 @@ forbody:                                          ; preds = %forcond
   %47 = getelementptr %146, ptr %46, i32 0, i32 2
   %48 = load ptr, ptr %47, align 8
   %49 = load i64, ptr %i, align 8
-  %50 = call ptr @"$Vector.at.390"(ptr %48, i64 %49)
+  %50 = call ptr @"$Vector.at.391"(ptr %48, i64 %49)
   store ptr %50, ptr %view, align 8
   %51 = load ptr, ptr %view, align 8
   %52 = getelementptr %149, ptr %51, i32 0, i32 6
@@ -42100,7 +42168,7 @@ then6:                                            ; preds = %then3
   %92 = load i64, ptr %91, align 8
   %93 = add i64 %89, %92
   %94 = load ptr, ptr %previous, align 8
-  %95 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 512, ptr @"$string.391", i64 %82, i64 %93, ptr %94)
+  %95 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 512, ptr @"$string.392", i64 %82, i64 %93, ptr %94)
   %96 = load ptr, ptr %problem, align 8
   %97 = getelementptr %131, ptr %96, i32 0, i32 3
   %98 = getelementptr [512 x i8], ptr %97, i32 0, i32 0
@@ -42159,7 +42227,7 @@ then13:                                           ; preds = %then9
   %128 = load i64, ptr %127, align 8
   %129 = load i64, ptr %covered, align 8
   %130 = sub i64 %128, %129
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 512, ptr @"$string.392", i64 %130)
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 512, ptr @"$string.393", i64 %130)
   %132 = load ptr, ptr %problem11, align 8
   %133 = getelementptr %131, ptr %132, i32 0, i32 3
   %134 = getelementptr [512 x i8], ptr %133, i32 0, i32 0
@@ -42234,7 +42302,7 @@ then21:                                           ; preds = %then17
   %174 = load i64, ptr %173, align 8
   %175 = load i64, ptr %covered, align 8
   %176 = sub i64 %174, %175
-  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 512, ptr @"$string.393", i64 %176)
+  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 512, ptr @"$string.394", i64 %176)
   %178 = load ptr, ptr %problem19, align 8
   %179 = getelementptr %131, ptr %178, i32 0, i32 3
   %180 = getelementptr [512 x i8], ptr %179, i32 0, i32 0
@@ -42350,7 +42418,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.390"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.391"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %3, align 8
   %index = alloca i64, align 8
@@ -42448,7 +42516,7 @@ forbody:                                          ; preds = %forcond
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %21, ptr %25, i32 0, i32 4
   %27 = load i64, ptr %i, align 8
-  %28 = call ptr @"$Vector.at.390"(ptr %26, i64 %27)
+  %28 = call ptr @"$Vector.at.391"(ptr %26, i64 %27)
   store ptr %28, ptr %view, align 8
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %view, align 8
@@ -42487,7 +42555,7 @@ then6:                                            ; preds = %then3
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %other, align 8
   %57 = call ptr @"$Checkpoint.file_of"(ptr %55, ptr %56)
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.394", ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.395", ptr %57)
   %59 = load ptr, ptr %problem, align 8
   %60 = getelementptr %131, ptr %59, i32 0, i32 3
   %61 = getelementptr [512 x i8], ptr %60, i32 0, i32 0
@@ -42585,7 +42653,7 @@ merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %index, align 8
   %20 = load i32, ptr %19, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.390"(ptr %18, i64 %21)
+  %22 = call ptr @"$Vector.at.391"(ptr %18, i64 %21)
   ret ptr %22
 
 dead1:                                            ; No predecessors!
@@ -42672,7 +42740,7 @@ forbody:                                          ; preds = %forcond
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %21, ptr %28, i32 0, i32 4
   %30 = load i64, ptr %i, align 8
-  %31 = call ptr @"$Vector.at.390"(ptr %29, i64 %30)
+  %31 = call ptr @"$Vector.at.391"(ptr %29, i64 %30)
   store ptr %31, ptr %view, align 8
   %32 = load ptr, ptr %view, align 8
   %33 = getelementptr %149, ptr %32, i32 0, i32 8
@@ -42702,7 +42770,7 @@ then5:                                            ; preds = %then
   %50 = getelementptr %131, ptr %49, i32 0, i32 3
   %51 = getelementptr [512 x i8], ptr %50, i32 0, i32 0
   %52 = getelementptr i8, ptr %51, i64 0
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 512, ptr @"$string.397")
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 512, ptr @"$string.398")
   %54 = load ptr, ptr %problem, align 8
   %55 = getelementptr %131, ptr %54, i32 0, i32 3
   %56 = getelementptr [512 x i8], ptr %55, i32 0, i32 0
@@ -42823,7 +42891,7 @@ then6:                                            ; preds = %then3
   %63 = load ptr, ptr %shard, align 8
   %64 = getelementptr %135, ptr %63, i32 0, i32 0
   %65 = load ptr, ptr %64, align 8
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 512, ptr @"$string.395", ptr %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 512, ptr @"$string.396", ptr %65)
   %67 = load ptr, ptr %problem, align 8
   %68 = getelementptr %131, ptr %67, i32 0, i32 3
   %69 = getelementptr [512 x i8], ptr %68, i32 0, i32 0
@@ -42857,7 +42925,7 @@ merge:                                            ; preds = %else, %dead
   %75 = load ptr, ptr %index, align 8
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call ptr @"$Vector.at.390"(ptr %74, i64 %77)
+  %78 = call ptr @"$Vector.at.391"(ptr %74, i64 %77)
   store ptr %78, ptr %view, align 8
   %79 = load ptr, ptr %view, align 8
   %80 = getelementptr %149, ptr %79, i32 0, i32 8
@@ -42895,7 +42963,7 @@ then13:                                           ; preds = %then9
   %104 = load ptr, ptr %self, align 8
   %105 = load ptr, ptr %view, align 8
   %106 = call ptr @"$Checkpoint.file_of"(ptr %104, ptr %105)
-  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 512, ptr @"$string.396", ptr %103, ptr %106)
+  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 512, ptr @"$string.397", ptr %103, ptr %106)
   %108 = load ptr, ptr %problem11, align 8
   %109 = getelementptr %131, ptr %108, i32 0, i32 3
   %110 = getelementptr [512 x i8], ptr %109, i32 0, i32 0
@@ -43059,7 +43127,7 @@ forbody4:                                         ; preds = %forcond3
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr %21, ptr %55, i32 0, i32 4
   %57 = load i64, ptr %i2, align 8
-  %58 = call ptr @"$Vector.at.390"(ptr %56, i64 %57)
+  %58 = call ptr @"$Vector.at.391"(ptr %56, i64 %57)
   call void @"$Validator.account"(ptr %52, ptr %58)
   %59 = load %3, ptr %1, align 1
   %60 = add i64 %46, 1
@@ -43091,7 +43159,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load ptr, ptr %module, align 8
-  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.404")
+  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.405")
   %14 = load ptr, ptr %module, align 8
   %15 = getelementptr %130, ptr %14, i32 0, i32 4
   %16 = load i32, ptr %15, align 4
@@ -43113,7 +43181,7 @@ then1:                                            ; preds = %else
   %26 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %module, align 8
-  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.405")
+  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.406")
   %30 = load ptr, ptr %module, align 8
   %31 = getelementptr %130, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
@@ -43242,7 +43310,7 @@ then4:                                            ; preds = %then1
   %33 = getelementptr %131, ptr %32, i32 0, i32 3
   %34 = getelementptr [512 x i8], ptr %33, i32 0, i32 0
   %35 = getelementptr i8, ptr %34, i64 0
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.399")
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.400")
   %37 = load ptr, ptr %problem, align 8
   %38 = getelementptr %131, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
@@ -43443,7 +43511,7 @@ then11:                                           ; preds = %then8
   %84 = load i64, ptr %rows, align 8
   %85 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %86 = getelementptr i8, ptr %85, i64 0
-  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %83, i64 512, ptr @"$string.400", i64 %84, ptr %86)
+  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %83, i64 512, ptr @"$string.401", i64 %84, ptr %86)
   %88 = load ptr, ptr %problem, align 8
   %89 = getelementptr %131, ptr %88, i32 0, i32 3
   %90 = getelementptr [512 x i8], ptr %89, i32 0, i32 0
@@ -43488,7 +43556,7 @@ then15:                                           ; preds = %else9
   %115 = load i64, ptr %columns, align 8
   %116 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %117 = getelementptr i8, ptr %116, i64 0
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %113, i64 512, ptr @"$string.401", i64 %114, i64 %115, ptr %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %113, i64 512, ptr @"$string.402", i64 %114, i64 %115, ptr %117)
   %119 = load ptr, ptr %problem13, align 8
   %120 = getelementptr %131, ptr %119, i32 0, i32 3
   %121 = getelementptr [512 x i8], ptr %120, i32 0, i32 0
@@ -43574,7 +43642,7 @@ then2:                                            ; preds = %merge
   %37 = getelementptr %149, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
   %39 = call ptr @"$dtypes.name"(i32 %38)
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.402", ptr %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.403", ptr %39)
   %41 = load ptr, ptr %problem, align 8
   %42 = getelementptr %131, ptr %41, i32 0, i32 3
   %43 = getelementptr [512 x i8], ptr %42, i32 0, i32 0
@@ -43606,7 +43674,7 @@ entry:
   %5 = getelementptr %130, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %suffix, align 8
-  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.403", ptr %6, ptr %7)
+  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.404", ptr %6, ptr %7)
   %9 = load ptr, ptr %target, align 8
   ret ptr %9
 
@@ -43629,7 +43697,7 @@ entry:
   %5 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %6 = getelementptr i8, ptr %5, i64 0
   %7 = load ptr, ptr %module, align 8
-  %8 = call ptr @"$join"(ptr %6, ptr %7, ptr @"$string.404")
+  %8 = call ptr @"$join"(ptr %6, ptr %7, ptr @"$string.405")
   %9 = call ptr @"$Validator.take"(ptr %4, ptr %8)
   store ptr %9, ptr %view, align 8
   %10 = load ptr, ptr %view, align 8
@@ -43731,7 +43799,7 @@ then6:                                            ; preds = %merge
   %67 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %68 = getelementptr i8, ptr %67, i64 0
   %69 = load ptr, ptr %module, align 8
-  %70 = call ptr @"$join"(ptr %68, ptr %69, ptr @"$string.411")
+  %70 = call ptr @"$join"(ptr %68, ptr %69, ptr @"$string.412")
   %71 = load ptr, ptr %module, align 8
   %72 = getelementptr %130, ptr %71, i32 0, i32 4
   %73 = load i32, ptr %72, align 4
@@ -43754,7 +43822,7 @@ then9:                                            ; preds = %merge5
   %81 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
   %83 = load ptr, ptr %module, align 8
-  %84 = call ptr @"$join"(ptr %82, ptr %83, ptr @"$string.412")
+  %84 = call ptr @"$join"(ptr %82, ptr %83, ptr @"$string.413")
   %85 = load ptr, ptr %module, align 8
   %86 = getelementptr %130, ptr %85, i32 0, i32 4
   %87 = load i32, ptr %86, align 4
@@ -43832,7 +43900,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %131, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 512, ptr @"$string.406")
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 512, ptr @"$string.407")
   %42 = load ptr, ptr %problem, align 8
   %43 = getelementptr %131, ptr %42, i32 0, i32 3
   %44 = getelementptr [512 x i8], ptr %43, i32 0, i32 0
@@ -43890,7 +43958,7 @@ then10:                                           ; preds = %then5
   %70 = load ptr, ptr %module, align 8
   %71 = getelementptr %130, ptr %70, i32 0, i32 0
   %72 = load ptr, ptr %71, align 8
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 512, ptr @"$string.407", ptr %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 512, ptr @"$string.408", ptr %72)
   %74 = load ptr, ptr %problem8, align 8
   %75 = getelementptr %131, ptr %74, i32 0, i32 3
   %76 = getelementptr [512 x i8], ptr %75, i32 0, i32 0
@@ -43952,7 +44020,7 @@ then19:                                           ; preds = %then14
   %106 = load ptr, ptr %module, align 8
   %107 = getelementptr %130, ptr %106, i32 0, i32 0
   %108 = load ptr, ptr %107, align 8
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.408", ptr %105, ptr %108)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.409", ptr %105, ptr %108)
   %110 = load ptr, ptr %problem17, align 8
   %111 = getelementptr %131, ptr %110, i32 0, i32 3
   %112 = getelementptr [512 x i8], ptr %111, i32 0, i32 0
@@ -44064,7 +44132,7 @@ then4:                                            ; preds = %then1
   %59 = load ptr, ptr %known, align 8
   %60 = load i32, ptr %59, align 4
   %61 = call ptr @"$dtypes.name"(i32 %60)
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.409", ptr %55, i32 %58, ptr %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.410", ptr %55, i32 %58, ptr %61)
   %63 = load ptr, ptr %problem, align 8
   %64 = getelementptr %131, ptr %63, i32 0, i32 3
   %65 = getelementptr [512 x i8], ptr %64, i32 0, i32 0
@@ -44166,7 +44234,7 @@ then3:                                            ; preds = %then
   %56 = load i32, ptr %55, align 4
   %57 = load i32, ptr %inner, align 4
   %58 = call ptr @"$dtypes.name"(i32 %57)
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 512, ptr @"$string.410", ptr %53, i32 %56, ptr %58)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 512, ptr @"$string.411", ptr %53, i32 %56, ptr %58)
   %60 = load ptr, ptr %problem, align 8
   %61 = getelementptr %131, ptr %60, i32 0, i32 3
   %62 = getelementptr [512 x i8], ptr %61, i32 0, i32 0
@@ -44247,7 +44315,7 @@ forbody:                                          ; preds = %forcond
   %32 = load ptr, ptr %31, align 8
   %33 = load i32, ptr %layer, align 4
   %34 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %32, i32 %33)
-  call void @"$Validator.check_head_scale"(ptr %28, i32 %29, ptr %34, ptr @"$string.417")
+  call void @"$Validator.check_head_scale"(ptr %28, i32 %29, ptr %34, ptr @"$string.418")
   %35 = load %3, ptr %2, align 1
   %36 = load ptr, ptr %self, align 8
   %37 = load i32, ptr %layer, align 4
@@ -44255,8 +44323,8 @@ forbody:                                          ; preds = %forcond
   %39 = getelementptr %133, ptr %38, i32 0, i32 2
   %40 = load ptr, ptr %39, align 8
   %41 = load i32, ptr %layer, align 4
-  %42 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).418"(ptr %40, i32 %41)
-  call void @"$Validator.check_head_scale"(ptr %36, i32 %37, ptr %42, ptr @"$string.421")
+  %42 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).419"(ptr %40, i32 %41)
+  call void @"$Validator.check_head_scale"(ptr %36, i32 %37, ptr %42, ptr @"$string.422")
   %43 = load %3, ptr %1, align 1
   %44 = add i32 %22, 1
   store i32 %44, ptr %layer, align 4
@@ -44278,7 +44346,7 @@ entry:
   %2 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %3 = getelementptr i8, ptr %2, i64 0
   %4 = load i32, ptr %layer, align 4
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.413", i32 %4)
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.414", i32 %4)
   %6 = load ptr, ptr %checkpoint, align 8
   %7 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %8 = getelementptr i8, ptr %7, i64 0
@@ -44304,7 +44372,7 @@ merge:                                            ; preds = %else, %dead
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.414", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.415", i32 %17)
   %19 = load ptr, ptr %checkpoint, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -44372,7 +44440,7 @@ then2:                                            ; preds = %then
   %19 = getelementptr i8, ptr %18, i64 0
   %20 = load i32, ptr %layer, align 4
   %21 = load ptr, ptr %name, align 8
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 128, ptr @"$string.415", i32 %20, ptr %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 128, ptr @"$string.416", i32 %20, ptr %21)
   %23 = load ptr, ptr %self, align 8
   %24 = getelementptr %133, ptr %23, i32 0, i32 2
   %25 = load ptr, ptr %24, align 8
@@ -44394,7 +44462,7 @@ then5:                                            ; preds = %then2
   %37 = getelementptr %131, ptr %36, i32 0, i32 3
   %38 = getelementptr [512 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.399")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.400")
   %41 = load ptr, ptr %problem, align 8
   %42 = getelementptr %131, ptr %41, i32 0, i32 3
   %43 = getelementptr [512 x i8], ptr %42, i32 0, i32 0
@@ -44490,7 +44558,7 @@ then12:                                           ; preds = %then8
   %98 = load i32, ptr %97, align 4
   %99 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %100 = getelementptr i8, ptr %99, i64 0
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.416", i32 %98, ptr %100)
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.417", i32 %98, ptr %100)
   %102 = load ptr, ptr %problem10, align 8
   %103 = getelementptr %131, ptr %102, i32 0, i32 3
   %104 = getelementptr [512 x i8], ptr %103, i32 0, i32 0
@@ -44512,7 +44580,7 @@ merge7:                                           ; preds = %else9, %merge11
   ret void
 }
 
-define internal ptr @"$anon (./terra/checkpoint/head_scales.t:9).418"(ptr %0, i32 %1) {
+define internal ptr @"$anon (./terra/checkpoint/head_scales.t:9).419"(ptr %0, i32 %1) {
 entry:
   %view1 = alloca ptr, align 8
   %view = alloca ptr, align 8
@@ -44524,7 +44592,7 @@ entry:
   %2 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %3 = getelementptr i8, ptr %2, i64 0
   %4 = load i32, ptr %layer, align 4
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.419", i32 %4)
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.420", i32 %4)
   %6 = load ptr, ptr %checkpoint, align 8
   %7 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %8 = getelementptr i8, ptr %7, i64 0
@@ -44550,7 +44618,7 @@ merge:                                            ; preds = %else, %dead
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.420", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.421", i32 %17)
   %19 = load ptr, ptr %checkpoint, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -44634,7 +44702,7 @@ then5:                                            ; preds = %else3
   %32 = getelementptr %131, ptr %31, i32 0, i32 3
   %33 = getelementptr [512 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.424")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.425")
   %36 = load ptr, ptr %problem, align 8
   %37 = getelementptr %131, ptr %36, i32 0, i32 3
   %38 = getelementptr [512 x i8], ptr %37, i32 0, i32 0
@@ -44758,7 +44826,7 @@ and.rhs:                                          ; preds = %merge
   %20 = load ptr, ptr %view, align 8
   %21 = getelementptr %149, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
-  %23 = call i32 @strcmp(ptr %22, ptr @"$string.423")
+  %23 = call i32 @strcmp(ptr %22, ptr @"$string.424")
   %24 = icmp eq i32 %23, 0
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
@@ -44785,7 +44853,7 @@ entry:
   %1 = load ptr, ptr %name, align 8
   %2 = load i32, ptr %size, align 4
   %3 = sext i32 %2 to i64
-  %4 = call i32 @strncmp(ptr %1, ptr @"$string.422", i64 %3)
+  %4 = call i32 @strncmp(ptr %1, ptr @"$string.423", i64 %3)
   %5 = icmp ne i32 %4, 0
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
@@ -44892,7 +44960,7 @@ entry:
   %8 = load i64, ptr %7, align 8
   %9 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
-  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.425")
+  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.426")
   %12 = zext i1 %11 to i8
   %13 = icmp eq i8 %12, 0
   %14 = zext i1 %13 to i8
@@ -45064,7 +45132,7 @@ then3:                                            ; preds = %and.lhs.true
   %34 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %35 = getelementptr i8, ptr %34, i64 0
   %36 = load ptr, ptr %module, align 8
-  %37 = call ptr @"$join"(ptr %35, ptr %36, ptr @"$string.411")
+  %37 = call ptr @"$join"(ptr %35, ptr %36, ptr @"$string.412")
   %38 = call ptr @"$Checkpoint.find"(ptr %33, ptr %37)
   store ptr %38, ptr %view, align 8
   %39 = load ptr, ptr %view, align 8
@@ -45141,7 +45209,7 @@ forbody:                                          ; preds = %forcond
   %20 = getelementptr %133, ptr %19, i32 0, i32 2
   %21 = load ptr, ptr %20, align 8
   %22 = load i32, ptr %layer, align 4
-  %23 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).418"(ptr %21, i32 %22)
+  %23 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).419"(ptr %21, i32 %22)
   %24 = getelementptr [2 x ptr], ptr %2, i32 0, i32 0
   store ptr %18, ptr %24, align 8
   %25 = getelementptr [2 x ptr], ptr %2, i32 0, i32 1
@@ -45246,7 +45314,7 @@ then1:                                            ; preds = %else
   %24 = load ptr, ptr %23, align 8
   %25 = load ptr, ptr %view, align 8
   %26 = call i64 @"$TensorView.num_elements"(ptr %25)
-  %27 = call i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).426"(ptr %24, i64 %26, ptr %is_finite)
+  %27 = call i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).427"(ptr %24, i64 %26, ptr %is_finite)
   store i64 %27, ptr %index, align 8
   br label %merge
 
@@ -45271,13 +45339,13 @@ else5:                                            ; preds = %merge
   br label %merge3
 
 merge3:                                           ; preds = %else5, %dead
-  store ptr @"$string.427", ptr %wanted, align 8
+  store ptr @"$string.428", ptr %wanted, align 8
   %33 = load i8, ptr %is_finite, align 1
   %34 = trunc i8 %33 to i1
   br i1 %34, label %else8, label %then7
 
 then7:                                            ; preds = %merge3
-  store ptr @"$string.428", ptr %wanted, align 8
+  store ptr @"$string.429", ptr %wanted, align 8
   br label %merge6
 
 else8:                                            ; preds = %merge3
@@ -45314,7 +45382,7 @@ then10:                                           ; preds = %merge6
   %58 = load i64, ptr %index, align 8
   %59 = call double @"$value_at"(ptr %57, i64 %58)
   %60 = load ptr, ptr %wanted, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.429", i64 %56, double %59, ptr %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.430", i64 %56, double %59, ptr %60)
   %62 = load ptr, ptr %problem, align 8
   %63 = getelementptr %131, ptr %62, i32 0, i32 3
   %64 = getelementptr [512 x i8], ptr %63, i32 0, i32 0
@@ -45417,7 +45485,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).426"(ptr %0, i64 %1, ptr %2) {
+define internal i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).427"(ptr %0, i64 %1, ptr %2) {
 entry:
   %bits = alloca i16, align 2
   %i = alloca i64, align 8
@@ -45565,12 +45633,12 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %133, ptr %3, i32 0, i32 2
   %5 = load ptr, ptr %4, align 8
-  %6 = call ptr @"$Checkpoint.find"(ptr %5, ptr @"$string.423")
+  %6 = call ptr @"$Checkpoint.find"(ptr %5, ptr @"$string.424")
   store ptr %6, ptr %head, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %133, ptr %7, i32 0, i32 2
   %9 = load ptr, ptr %8, align 8
-  %10 = call ptr @"$Checkpoint.find"(ptr %9, ptr @"$string.430")
+  %10 = call ptr @"$Checkpoint.find"(ptr %9, ptr @"$string.431")
   store ptr %10, ptr %table, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %133, ptr %11, i32 0, i32 0
@@ -45673,7 +45741,7 @@ then8:                                            ; preds = %then3
   %78 = load ptr, ptr %table, align 8
   %79 = getelementptr %149, ptr %78, i32 0, i32 0
   %80 = load ptr, ptr %79, align 8
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 512, ptr @"$string.431", ptr %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 512, ptr @"$string.432", ptr %80)
   %82 = load ptr, ptr %problem, align 8
   %83 = getelementptr %131, ptr %82, i32 0, i32 3
   %84 = getelementptr [512 x i8], ptr %83, i32 0, i32 0
@@ -45751,7 +45819,7 @@ then3:                                            ; preds = %then
   %32 = getelementptr %131, ptr %31, i32 0, i32 3
   %33 = getelementptr [512 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.432")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.433")
   %36 = load ptr, ptr %problem, align 8
   %37 = getelementptr %131, ptr %36, i32 0, i32 3
   %38 = getelementptr [512 x i8], ptr %37, i32 0, i32 0
@@ -45831,7 +45899,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %98, ptr %2, i32 0, i32 0
-  call void @"$Vector.init.433"(ptr %3)
+  call void @"$Vector.init.434"(ptr %3)
   %4 = load %3, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %98, ptr %5, i32 0, i32 1
@@ -45839,7 +45907,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.433"(ptr %0) {
+define internal void @"$Vector.init.434"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -45880,7 +45948,7 @@ entry:
   %17 = load ptr, ptr %source, align 8
   %18 = getelementptr %8, ptr %17, i32 0, i32 1
   %19 = load ptr, ptr %18, align 8
-  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.438", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.439", ptr %19)
   %20 = load %3, ptr %12, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
@@ -45888,7 +45956,7 @@ entry:
   %24 = getelementptr %10, ptr %23, i32 0, i32 0
   %25 = getelementptr [64 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
-  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.439", ptr %26)
+  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.440", ptr %26)
   %27 = load %3, ptr %11, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %source, align 8
@@ -45896,31 +45964,31 @@ entry:
   %31 = getelementptr %10, ptr %30, i32 0, i32 2
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
-  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.441", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.442", i64 %33)
   %34 = load %3, ptr %10, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %8, ptr %36, i32 0, i32 10
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.442", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.443", i64 %38)
   %39 = load %3, ptr %9, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
   %42 = getelementptr %8, ptr %41, i32 0, i32 11
   %43 = load i64, ptr %42, align 8
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.443", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.444", i64 %43)
   %44 = load %3, ptr %8, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %source, align 8
   %47 = getelementptr %8, ptr %46, i32 0, i32 12
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.444", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.445", i64 %48)
   %49 = load %3, ptr %7, align 1
   %50 = load ptr, ptr %out, align 8
   %51 = load ptr, ptr %source, align 8
   %52 = getelementptr %8, ptr %51, i32 0, i32 13
   %53 = load i64, ptr %52, align 8
-  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.445", i64 %53)
+  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.446", i64 %53)
   %54 = load %3, ptr %6, align 1
   %55 = load ptr, ptr %out, align 8
   %56 = load ptr, ptr %source, align 8
@@ -46010,7 +46078,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %98, ptr %2, i32 0, i32 0
   %4 = load i8, ptr %value, align 1
-  %5 = call zeroext i1 @"$Vector.push.434"(ptr %3, i8 zeroext %4)
+  %5 = call zeroext i1 @"$Vector.push.435"(ptr %3, i8 zeroext %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %else, label %then
@@ -46028,7 +46096,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.434"(ptr %0, i8 zeroext %1) {
+define internal zeroext i1 @"$Vector.push.435"(ptr %0, i8 zeroext %1) {
 entry:
   %value = alloca i8, align 1
   %self = alloca ptr, align 8
@@ -46039,7 +46107,7 @@ entry:
   %4 = getelementptr %99, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.435"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.436"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -46076,7 +46144,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.435"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.436"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -46334,7 +46402,7 @@ whilebody:                                        ; preds = %condition
 then:                                             ; preds = %whilebody
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %97, ptr %35, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.437")
+  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.438")
   %37 = load %3, ptr %8, align 1
   store i32 1, ptr %length, align 4
   br label %merge1
@@ -46467,7 +46535,7 @@ entry:
   %13 = getelementptr %53, ptr %value, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = add i64 %12, %14
-  %16 = call zeroext i1 @"$Vector.resize.436"(ptr %11, i64 %15)
+  %16 = call zeroext i1 @"$Vector.resize.437"(ptr %11, i64 %15)
   %17 = zext i1 %16 to i8
   %18 = trunc i8 %17 to i1
   br i1 %18, label %else, label %then
@@ -46514,7 +46582,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal zeroext i1 @"$Vector.resize.436"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.437"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -46522,7 +46590,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.435"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.436"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -46653,7 +46721,7 @@ entry:
   %3 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
   %5 = load i64, ptr %value, align 8
-  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.440", i64 %5)
+  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.441", i64 %5)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %9 = getelementptr i8, ptr %8, i64 0
@@ -46679,7 +46747,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %10 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.446")
+  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.447")
   %11 = load %3, ptr %9, align 1
   %12 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %12)
@@ -46715,21 +46783,21 @@ forbody:                                          ; preds = %forcond
   %33 = load ptr, ptr %shard, align 8
   %34 = getelementptr %135, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
-  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.447", ptr %35)
+  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.448", ptr %35)
   %36 = load %3, ptr %6, align 1
   %37 = load ptr, ptr %out, align 8
   %38 = load ptr, ptr %shard, align 8
   %39 = getelementptr %135, ptr %38, i32 0, i32 1
   %40 = getelementptr %136, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.448", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.449", i64 %41)
   %42 = load %3, ptr %5, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = load ptr, ptr %shard, align 8
   %45 = getelementptr %135, ptr %44, i32 0, i32 2
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.449", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.450", i64 %47)
   %48 = load %3, ptr %4, align 1
   %49 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %49)
@@ -46811,7 +46879,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %7 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.450")
+  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.451")
   %8 = load %3, ptr %6, align 1
   %9 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %9)
@@ -46838,7 +46906,7 @@ forbody:                                          ; preds = %forcond
   %23 = getelementptr %8, ptr %22, i32 0, i32 7
   %24 = getelementptr %21, ptr %23, i32 0, i32 4
   %25 = load i64, ptr %i, align 8
-  %26 = call ptr @"$Vector.at.390"(ptr %24, i64 %25)
+  %26 = call ptr @"$Vector.at.391"(ptr %24, i64 %25)
   store ptr %26, ptr %view, align 8
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %view, align 8
@@ -46935,7 +47003,7 @@ entry:
   %18 = load ptr, ptr %view, align 8
   %19 = getelementptr %149, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.451", ptr %20)
+  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.452", ptr %20)
   %21 = load %3, ptr %13, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = load ptr, ptr %view, align 8
@@ -46945,7 +47013,7 @@ entry:
   call void @"$JsonWriter.string_field"(ptr %22, ptr @"$string.210", ptr %26)
   %27 = load %3, ptr %12, align 1
   %28 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.373")
+  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.374")
   %29 = load %3, ptr %11, align 1
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %30)
@@ -46988,24 +47056,24 @@ merge:                                            ; preds = %forcond
   %54 = load ptr, ptr %view, align 8
   %55 = getelementptr %149, ptr %54, i32 0, i32 5
   %56 = load i64, ptr %55, align 8
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.448", i64 %56)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.449", i64 %56)
   %57 = load %3, ptr %7, align 1
   %58 = load ptr, ptr %out, align 8
   %59 = load ptr, ptr %file, align 8
-  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.447", ptr %59)
+  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.448", ptr %59)
   %60 = load %3, ptr %6, align 1
   %61 = load ptr, ptr %out, align 8
   %62 = load ptr, ptr %view, align 8
   %63 = getelementptr %149, ptr %62, i32 0, i32 6
   %64 = load i64, ptr %63, align 8
-  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.452", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.453", i64 %64)
   %65 = load %3, ptr %5, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %view, align 8
   %68 = getelementptr %149, ptr %67, i32 0, i32 10
   %69 = load i8, ptr %68, align 1
   %70 = icmp ne i8 %69, 0
-  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.453", i1 zeroext %70)
+  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.454", i1 zeroext %70)
   %71 = load %3, ptr %4, align 1
   %72 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %72)
@@ -47096,7 +47164,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %module, align 8
   %16 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.404", i32 %16, i32 1, i64 1)
+  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.405", i32 %16, i32 1, i64 1)
   %17 = load %3, ptr %7, align 1
   br label %merge
 
@@ -47112,7 +47180,7 @@ else:                                             ; preds = %entry
 then1:                                            ; preds = %else
   %24 = load ptr, ptr %out, align 8
   %25 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.405", i32 0, i32 1, i64 1)
+  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.406", i32 0, i32 1, i64 1)
   %26 = load %3, ptr %6, align 1
   br label %merge
 
@@ -47126,7 +47194,7 @@ else2:                                            ; preds = %else
   %33 = getelementptr %130, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.404", i32 %31, i32 2, i64 %35)
+  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.405", i32 %31, i32 2, i64 %35)
   %36 = load %3, ptr %5, align 1
   br label %merge
 
@@ -47140,7 +47208,7 @@ merge:                                            ; preds = %else2, %then1, %the
 then4:                                            ; preds = %merge
   %41 = load ptr, ptr %out, align 8
   %42 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.411", i32 0, i32 2, i64 1)
+  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.412", i32 0, i32 2, i64 1)
   %43 = load %3, ptr %4, align 1
   br label %merge3
 
@@ -47158,7 +47226,7 @@ then7:                                            ; preds = %merge3
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %module, align 8
   %50 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.412", i32 %50, i32 1, i64 1)
+  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.413", i32 %50, i32 1, i64 1)
   %51 = load %3, ptr %3, align 1
   br label %merge6
 
@@ -47193,7 +47261,7 @@ entry:
   %11 = getelementptr %130, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %suffix, align 8
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.403", ptr %12, ptr %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.404", ptr %12, ptr %13)
   %15 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = getelementptr %149, ptr %view, i32 0, i32 0
@@ -47262,10 +47330,10 @@ entry:
   %14 = getelementptr %21, ptr %13, i32 0, i32 6
   %15 = getelementptr %26, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.454", i64 %16)
+  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.455", i64 %16)
   %17 = load %3, ptr %10, align 1
   %18 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.455")
+  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.456")
   %19 = load %3, ptr %9, align 1
   %20 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %20)
@@ -47294,7 +47362,7 @@ forbody:                                          ; preds = %forcond
   %36 = getelementptr %21, ptr %35, i32 0, i32 6
   %37 = getelementptr %26, ptr %36, i32 0, i32 0
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.456"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.457"(ptr %37, i64 %38)
   store ptr %39, ptr %problem, align 8
   %40 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %40)
@@ -47304,21 +47372,21 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %131, ptr %43, i32 0, i32 1
   %45 = getelementptr [256 x i8], ptr %44, i32 0, i32 0
   %46 = getelementptr i8, ptr %45, i64 0
-  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.447", ptr %46)
+  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.448", ptr %46)
   %47 = load %3, ptr %6, align 1
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %problem, align 8
   %50 = getelementptr %131, ptr %49, i32 0, i32 2
   %51 = getelementptr [256 x i8], ptr %50, i32 0, i32 0
   %52 = getelementptr i8, ptr %51, i64 0
-  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.457", ptr %52)
+  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.458", ptr %52)
   %53 = load %3, ptr %5, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = load ptr, ptr %problem, align 8
   %56 = getelementptr %131, ptr %55, i32 0, i32 3
   %57 = getelementptr [512 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.458", ptr %58)
+  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.459", ptr %58)
   %59 = load %3, ptr %4, align 1
   %60 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %60)
@@ -47334,7 +47402,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.456"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.457"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %3, align 8
   %index = alloca i64, align 8
@@ -47431,7 +47499,7 @@ then3:                                            ; preds = %then
   %30 = getelementptr %4, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.460")
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.461")
   %34 = load ptr, ptr %target1, align 8
   %35 = getelementptr %4, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -47486,12 +47554,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %98, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.459"(ptr %3)
+  call void @"$Vector.free.460"(ptr %3)
   %4 = load %3, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.459"(ptr %0) {
+define internal void @"$Vector.free.460"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -47503,7 +47571,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %3, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.433"(ptr %7)
+  call void @"$Vector.init.434"(ptr %7)
   %8 = load %3, ptr %1, align 1
   ret void
 }
@@ -47564,7 +47632,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %18, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.461"(ptr %4)
+  call void @"$Vector.free.462"(ptr %4)
   %5 = load %3, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %18, ptr %6, i32 0, i32 1
@@ -47573,7 +47641,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.461"(ptr %0) {
+define internal void @"$Vector.free.462"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -47650,16 +47718,16 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %12, ptr %20, i32 0, i32 1
-  call void @"$Vector.free.462"(ptr %21)
+  call void @"$Vector.free.463"(ptr %21)
   %22 = load %3, ptr %2, align 1
   %23 = load ptr, ptr %self, align 8
   %24 = getelementptr %12, ptr %23, i32 0, i32 0
-  call void @"$Map.free.463"(ptr %24)
+  call void @"$Map.free.464"(ptr %24)
   %25 = load %3, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.462"(ptr %0) {
+define internal void @"$Vector.free.463"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -47676,7 +47744,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.463"(ptr %0) {
+define internal void @"$Map.free.464"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -47684,7 +47752,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %13, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.464"(ptr %4)
+  call void @"$Vector.free.465"(ptr %4)
   %5 = load %3, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %13, ptr %6, i32 0, i32 2
@@ -47693,7 +47761,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.464"(ptr %0) {
+define internal void @"$Vector.free.465"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -47840,7 +47908,7 @@ then2:                                            ; preds = %then
   %14 = getelementptr %4, ptr %13, i32 0, i32 0
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.465")
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.466")
   %18 = load ptr, ptr %target, align 8
   %19 = getelementptr %4, ptr %18, i32 0, i32 0
   %20 = getelementptr [1024 x i8], ptr %19, i32 0, i32 0
@@ -47888,7 +47956,7 @@ then9:                                            ; preds = %then5
   %39 = load ptr, ptr %given, align 8
   %40 = getelementptr %29, ptr %39, i32 0, i32 0
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.466", i32 %41, i32 128)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.467", i32 %41, i32 128)
   %43 = load ptr, ptr %target7, align 8
   %44 = getelementptr %4, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -48240,7 +48308,7 @@ then2:                                            ; preds = %then
   %26 = load ptr, ptr %c, align 8
   %27 = getelementptr %10, ptr %26, i32 0, i32 2
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.467", i32 %22, ptr %25, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.468", i32 %22, ptr %25, i32 %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %4, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -48351,7 +48419,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %directory, align 8
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.468", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.469", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %4, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -48411,7 +48479,7 @@ else11:                                           ; preds = %merge1
 merge9:                                           ; preds = %else11, %then10
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr %26, ptr %59, i32 0, i32 0
-  %61 = call ptr @"$Vector.at.456"(ptr %60, i64 0)
+  %61 = call ptr @"$Vector.at.457"(ptr %60, i64 0)
   %62 = getelementptr %131, ptr %61, i32 0, i32 0
   %63 = load i32, ptr %62, align 4
   ret i32 %63
@@ -48436,7 +48504,7 @@ entry:
   %4 = load ptr, ptr %target, align 8
   %5 = load i64, ptr %capacity, align 8
   %6 = load ptr, ptr %directory, align 8
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.469", ptr %6)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.470", ptr %6)
   %8 = sext i32 %7 to i64
   store i64 %8, ptr %used, align 8
   %9 = load ptr, ptr %self, align 8
@@ -48458,7 +48526,7 @@ then:                                             ; preds = %entry
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %26, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.470", i64 %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.471", i64 %24)
   %26 = sext i32 %25 to i64
   %27 = add i64 %15, %26
   store i64 %27, ptr %used, align 8
@@ -48468,7 +48536,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.471", ptr %separator, align 8
+  store ptr @"$string.472", ptr %separator, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %26, ptr %28, i32 0, i32 0
   %30 = getelementptr %27, ptr %29, i32 0, i32 1
@@ -48496,14 +48564,14 @@ then3:                                            ; preds = %forbody
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %26, ptr %42, i32 0, i32 0
   %44 = load i64, ptr %i, align 8
-  %45 = call ptr @"$Vector.at.456"(ptr %43, i64 %44)
+  %45 = call ptr @"$Vector.at.457"(ptr %43, i64 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = load i64, ptr %capacity, align 8
   %48 = load i64, ptr %used, align 8
   %49 = load ptr, ptr %separator, align 8
   %50 = call i64 @"$Problem.append_to"(ptr %45, ptr %46, i64 %47, i64 %48, ptr %49)
   store i64 %50, ptr %used, align 8
-  store ptr @"$string.473", ptr %separator, align 8
+  store ptr @"$string.474", ptr %separator, align 8
   br label %merge2
 
 else4:                                            ; preds = %forbody
@@ -48549,7 +48617,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  store ptr @"$string.471", ptr %colon, align 8
+  store ptr @"$string.472", ptr %colon, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %131, ptr %11, i32 0, i32 2
   %13 = getelementptr [256 x i8], ptr %12, i32 0, i32 0
@@ -48590,7 +48658,7 @@ merge1:                                           ; preds = %else3, %then2
   %38 = getelementptr %131, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.472", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.473", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
   %42 = sext i32 %41 to i64
   %43 = add i64 %20, %42
   ret i64 %43
@@ -48724,14 +48792,14 @@ entry:
   br i1 %8, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.474", ptr %chosen, align 8
+  store ptr @"$string.475", ptr %chosen, align 8
   %9 = call zeroext i1 @"$has_driver"()
   %10 = zext i1 %9 to i8
   %11 = trunc i8 %10 to i1
   br i1 %11, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  store ptr @"$string.477", ptr %chosen, align 8
+  store ptr @"$string.478", ptr %chosen, align 8
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -48745,7 +48813,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %12 = load ptr, ptr %chosen, align 8
-  %13 = call i32 @strcmp(ptr %12, ptr @"$string.474")
+  %13 = call i32 @strcmp(ptr %12, ptr @"$string.475")
   %14 = icmp eq i32 %13, 0
   %15 = zext i1 %14 to i8
   %16 = trunc i8 %15 to i1
@@ -48753,7 +48821,7 @@ merge:                                            ; preds = %else, %merge1
 
 then5:                                            ; preds = %merge
   %17 = load ptr, ptr %kind, align 8
-  %18 = call ptr @strcpy(ptr %17, ptr @"$string.474")
+  %18 = call ptr @strcpy(ptr %17, ptr @"$string.475")
   ret i32 0
 
 dead:                                             ; No predecessors!
@@ -48764,7 +48832,7 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead
   %19 = load ptr, ptr %chosen, align 8
-  %20 = call i32 @strcmp(ptr %19, ptr @"$string.477")
+  %20 = call i32 @strcmp(ptr %19, ptr @"$string.478")
   %21 = icmp eq i32 %20, 0
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
@@ -48772,7 +48840,7 @@ merge4:                                           ; preds = %else6, %dead
 
 then8:                                            ; preds = %merge4
   %24 = load ptr, ptr %kind, align 8
-  %25 = call ptr @strcpy(ptr %24, ptr @"$string.477")
+  %25 = call ptr @strcpy(ptr %24, ptr @"$string.478")
   ret i32 0
 
 dead10:                                           ; No predecessors!
@@ -48796,7 +48864,7 @@ then12:                                           ; preds = %merge7
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
   %35 = load ptr, ptr %wanted, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.478", ptr %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.479", ptr %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %4, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -48855,7 +48923,7 @@ dead:                                             ; No predecessors!
 
 define internal zeroext i1 @"$has_driver"() {
 entry:
-  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.475")
+  %0 = call zeroext i1 @"$files.exists"(ptr @"$string.476")
   %1 = zext i1 %0 to i8
   %2 = trunc i8 %1 to i1
   br i1 %2, label %then, label %else
@@ -48870,7 +48938,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.476")
+  %3 = call zeroext i1 @"$files.exists"(ptr @"$string.477")
   %4 = zext i1 %3 to i8
   %5 = trunc i8 %4 to i1
   br i1 %5, label %then2, label %else3
@@ -48985,7 +49053,7 @@ merge:                                            ; preds = %else, %merge1
   %47 = getelementptr %6, ptr %46, i32 0, i32 2
   %48 = getelementptr [16 x i8], ptr %47, i32 0, i32 0
   %49 = getelementptr i8, ptr %48, i64 0
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 4096, ptr @"$string.480", ptr %45, ptr %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 4096, ptr @"$string.481", ptr %45, ptr %49)
   store i32 %50, ptr %written, align 4
   %51 = load i32, ptr %written, align 4
   %52 = icmp sge i32 %51, 4096
@@ -49007,7 +49075,7 @@ then8:                                            ; preds = %then5
   %61 = getelementptr %4, ptr %60, i32 0, i32 0
   %62 = getelementptr [1024 x i8], ptr %61, i32 0, i32 0
   %63 = getelementptr i8, ptr %62, i64 0
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.481", i32 4064)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.482", i32 4064)
   %65 = load ptr, ptr %target, align 8
   %66 = getelementptr %4, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -49042,7 +49110,7 @@ then12:                                           ; preds = %and.lhs.true
   %77 = getelementptr %6, ptr %76, i32 0, i32 2
   %78 = getelementptr [16 x i8], ptr %77, i32 0, i32 0
   %79 = getelementptr i8, ptr %78, i64 0
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 4096, ptr @"$string.482", ptr %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 4096, ptr @"$string.483", ptr %79)
   br label %merge11
 
 else13:                                           ; preds = %and.lhs.true, %merge4
@@ -49111,7 +49179,7 @@ then3:                                            ; preds = %then
   %23 = getelementptr %4, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.479")
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.480")
   %27 = load ptr, ptr %target1, align 8
   %28 = getelementptr %4, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
@@ -49243,7 +49311,7 @@ then:                                             ; preds = %entry
   br i1 %21, label %and.lhs.true, label %else3
 
 then2:                                            ; preds = %and.lhs.true
-  store ptr @"$string.483", ptr %hint, align 8
+  store ptr @"$string.484", ptr %hint, align 8
   br label %merge1
 
 else3:                                            ; preds = %and.lhs.true, %then
@@ -49280,7 +49348,7 @@ then5:                                            ; preds = %merge1
   %42 = getelementptr %6, ptr %41, i32 0, i32 2
   %43 = getelementptr [16 x i8], ptr %42, i32 0, i32 0
   %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.484", ptr %35, ptr %39, ptr %40, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.485", ptr %35, ptr %39, ptr %40, ptr %44)
   %46 = load ptr, ptr %target, align 8
   %47 = getelementptr %4, ptr %46, i32 0, i32 0
   %48 = getelementptr [1024 x i8], ptr %47, i32 0, i32 0
@@ -49305,7 +49373,7 @@ merge:                                            ; preds = %else, %dead
   %51 = load ptr, ptr %self, align 8
   %52 = getelementptr %6, ptr %51, i32 0, i32 0
   %53 = load ptr, ptr %52, align 8
-  %54 = call ptr @dlsym(ptr %53, ptr @"$string.485")
+  %54 = call ptr @dlsym(ptr %53, ptr @"$string.486")
   store ptr %54, ptr %symbol, align 8
   %55 = load ptr, ptr %symbol, align 8
   %56 = icmp eq ptr %55, null
@@ -49331,7 +49399,7 @@ then12:                                           ; preds = %then8
   %69 = getelementptr %6, ptr %68, i32 0, i32 3
   %70 = getelementptr [4096 x i8], ptr %69, i32 0, i32 0
   %71 = getelementptr i8, ptr %70, i64 0
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %67, i64 1024, ptr @"$string.486", ptr %71, ptr @"$string.485")
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %67, i64 1024, ptr @"$string.487", ptr %71, ptr @"$string.486")
   %73 = load ptr, ptr %target10, align 8
   %74 = getelementptr %4, ptr %73, i32 0, i32 0
   %75 = getelementptr [1024 x i8], ptr %74, i32 0, i32 0
@@ -49427,7 +49495,7 @@ then25:                                           ; preds = %then20
   %122 = getelementptr %6, ptr %121, i32 0, i32 3
   %123 = getelementptr [4096 x i8], ptr %122, i32 0, i32 0
   %124 = getelementptr i8, ptr %123, i64 0
-  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.487", ptr %124)
+  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.488", ptr %124)
   %126 = load ptr, ptr %target23, align 8
   %127 = getelementptr %4, ptr %126, i32 0, i32 0
   %128 = getelementptr [1024 x i8], ptr %127, i32 0, i32 0
@@ -49465,7 +49533,7 @@ entry:
   %2 = getelementptr %6, ptr %1, i32 0, i32 2
   %3 = getelementptr [16 x i8], ptr %2, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
-  %5 = call i32 @strcmp(ptr %4, ptr @"$string.474")
+  %5 = call i32 @strcmp(ptr %4, ptr @"$string.475")
   %6 = icmp eq i32 %5, 0
   %7 = zext i1 %6 to i8
   %8 = icmp ne i8 %7, 0
@@ -50028,7 +50096,7 @@ then10:                                           ; preds = %then7
   %49 = load ptr, ptr %resolved, align 8
   %50 = getelementptr %29, ptr %49, i32 0, i32 24
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.507", i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.508", i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %4, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -50081,7 +50149,7 @@ then18:                                           ; preds = %then14
   %79 = load ptr, ptr %model, align 8
   %80 = getelementptr %10, ptr %79, i32 0, i32 10
   %81 = load i32, ptr %80, align 4
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.508", i32 %78, i32 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.509", i32 %78, i32 %81)
   %83 = load ptr, ptr %target16, align 8
   %84 = getelementptr %4, ptr %83, i32 0, i32 0
   %85 = getelementptr [1024 x i8], ptr %84, i32 0, i32 0
@@ -50529,7 +50597,7 @@ then2:                                            ; preds = %then
   %43 = getelementptr %29, ptr %42, i32 0, i32 1
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.488", i64 %45, i64 1, i64 64)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.489", i64 %45, i64 1, i64 64)
   %47 = load ptr, ptr %target, align 8
   %48 = getelementptr %4, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -50586,7 +50654,7 @@ then10:                                           ; preds = %then5
   %74 = getelementptr %29, ptr %73, i32 0, i32 5
   %75 = load i32, ptr %74, align 4
   %76 = sext i32 %75 to i64
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.489", i64 %76, i64 1, i64 65536)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.490", i64 %76, i64 1, i64 65536)
   %78 = load ptr, ptr %target8, align 8
   %79 = getelementptr %4, ptr %78, i32 0, i32 0
   %80 = getelementptr [1024 x i8], ptr %79, i32 0, i32 0
@@ -50643,7 +50711,7 @@ then19:                                           ; preds = %then14
   %105 = getelementptr %29, ptr %104, i32 0, i32 6
   %106 = load i32, ptr %105, align 4
   %107 = sext i32 %106 to i64
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.490", i64 %107, i64 1, i64 67108864)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.491", i64 %107, i64 1, i64 67108864)
   %109 = load ptr, ptr %target17, align 8
   %110 = getelementptr %4, ptr %109, i32 0, i32 0
   %111 = getelementptr [1024 x i8], ptr %110, i32 0, i32 0
@@ -50700,7 +50768,7 @@ then28:                                           ; preds = %then23
   %136 = getelementptr %29, ptr %135, i32 0, i32 7
   %137 = load i32, ptr %136, align 4
   %138 = sext i32 %137 to i64
-  %139 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 1024, ptr @"$string.491", i64 %138, i64 1, i64 65536)
+  %139 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 1024, ptr @"$string.492", i64 %138, i64 1, i64 65536)
   %140 = load ptr, ptr %target26, align 8
   %141 = getelementptr %4, ptr %140, i32 0, i32 0
   %142 = getelementptr [1024 x i8], ptr %141, i32 0, i32 0
@@ -50757,7 +50825,7 @@ then37:                                           ; preds = %then32
   %167 = getelementptr %29, ptr %166, i32 0, i32 8
   %168 = load i32, ptr %167, align 4
   %169 = sext i32 %168 to i64
-  %170 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %165, i64 1024, ptr @"$string.492", i64 %169, i64 0, i64 1073741824)
+  %170 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %165, i64 1024, ptr @"$string.493", i64 %169, i64 0, i64 1073741824)
   %171 = load ptr, ptr %target35, align 8
   %172 = getelementptr %4, ptr %171, i32 0, i32 0
   %173 = getelementptr [1024 x i8], ptr %172, i32 0, i32 0
@@ -50814,7 +50882,7 @@ then46:                                           ; preds = %then41
   %198 = getelementptr %29, ptr %197, i32 0, i32 9
   %199 = load i32, ptr %198, align 4
   %200 = sext i32 %199 to i64
-  %201 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %196, i64 1024, ptr @"$string.493", i64 %200, i64 0, i64 2)
+  %201 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %196, i64 1024, ptr @"$string.494", i64 %200, i64 0, i64 2)
   %202 = load ptr, ptr %target44, align 8
   %203 = getelementptr %4, ptr %202, i32 0, i32 0
   %204 = getelementptr [1024 x i8], ptr %203, i32 0, i32 0
@@ -50871,7 +50939,7 @@ then55:                                           ; preds = %then50
   %229 = getelementptr %29, ptr %228, i32 0, i32 10
   %230 = load i32, ptr %229, align 4
   %231 = sext i32 %230 to i64
-  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %227, i64 1024, ptr @"$string.494", i64 %231, i64 0, i64 4096)
+  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %227, i64 1024, ptr @"$string.495", i64 %231, i64 0, i64 4096)
   %233 = load ptr, ptr %target53, align 8
   %234 = getelementptr %4, ptr %233, i32 0, i32 0
   %235 = getelementptr [1024 x i8], ptr %234, i32 0, i32 0
@@ -50928,7 +50996,7 @@ then64:                                           ; preds = %then59
   %260 = getelementptr %29, ptr %259, i32 0, i32 11
   %261 = load i32, ptr %260, align 4
   %262 = sext i32 %261 to i64
-  %263 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %258, i64 1024, ptr @"$string.495", i64 %262, i64 1, i64 1048576)
+  %263 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %258, i64 1024, ptr @"$string.496", i64 %262, i64 1, i64 1048576)
   %264 = load ptr, ptr %target62, align 8
   %265 = getelementptr %4, ptr %264, i32 0, i32 0
   %266 = getelementptr [1024 x i8], ptr %265, i32 0, i32 0
@@ -50985,7 +51053,7 @@ then73:                                           ; preds = %then68
   %291 = getelementptr %29, ptr %290, i32 0, i32 12
   %292 = load i32, ptr %291, align 4
   %293 = sext i32 %292 to i64
-  %294 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %289, i64 1024, ptr @"$string.496", i64 %293, i64 0, i64 67108864)
+  %294 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %289, i64 1024, ptr @"$string.497", i64 %293, i64 0, i64 67108864)
   %295 = load ptr, ptr %target71, align 8
   %296 = getelementptr %4, ptr %295, i32 0, i32 0
   %297 = getelementptr [1024 x i8], ptr %296, i32 0, i32 0
@@ -51042,7 +51110,7 @@ then82:                                           ; preds = %then77
   %322 = getelementptr %29, ptr %321, i32 0, i32 13
   %323 = load i32, ptr %322, align 4
   %324 = sext i32 %323 to i64
-  %325 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %320, i64 1024, ptr @"$string.497", i64 %324, i64 1, i64 16777216)
+  %325 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %320, i64 1024, ptr @"$string.498", i64 %324, i64 1, i64 16777216)
   %326 = load ptr, ptr %target80, align 8
   %327 = getelementptr %4, ptr %326, i32 0, i32 0
   %328 = getelementptr [1024 x i8], ptr %327, i32 0, i32 0
@@ -51099,7 +51167,7 @@ then91:                                           ; preds = %then86
   %353 = getelementptr %29, ptr %352, i32 0, i32 14
   %354 = load i32, ptr %353, align 4
   %355 = sext i32 %354 to i64
-  %356 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %351, i64 1024, ptr @"$string.498", i64 %355, i64 0, i64 1)
+  %356 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %351, i64 1024, ptr @"$string.499", i64 %355, i64 0, i64 1)
   %357 = load ptr, ptr %target89, align 8
   %358 = getelementptr %4, ptr %357, i32 0, i32 0
   %359 = getelementptr [1024 x i8], ptr %358, i32 0, i32 0
@@ -51156,7 +51224,7 @@ then100:                                          ; preds = %then95
   %384 = getelementptr %29, ptr %383, i32 0, i32 15
   %385 = load i32, ptr %384, align 4
   %386 = sext i32 %385 to i64
-  %387 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %382, i64 1024, ptr @"$string.499", i64 %386, i64 -1, i64 2)
+  %387 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %382, i64 1024, ptr @"$string.500", i64 %386, i64 -1, i64 2)
   %388 = load ptr, ptr %target98, align 8
   %389 = getelementptr %4, ptr %388, i32 0, i32 0
   %390 = getelementptr [1024 x i8], ptr %389, i32 0, i32 0
@@ -51213,7 +51281,7 @@ then109:                                          ; preds = %then104
   %415 = getelementptr %29, ptr %414, i32 0, i32 16
   %416 = load i32, ptr %415, align 4
   %417 = sext i32 %416 to i64
-  %418 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %413, i64 1024, ptr @"$string.500", i64 %417, i64 0, i64 65536)
+  %418 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %413, i64 1024, ptr @"$string.501", i64 %417, i64 0, i64 65536)
   %419 = load ptr, ptr %target107, align 8
   %420 = getelementptr %4, ptr %419, i32 0, i32 0
   %421 = getelementptr [1024 x i8], ptr %420, i32 0, i32 0
@@ -51270,7 +51338,7 @@ then118:                                          ; preds = %then113
   %446 = getelementptr %29, ptr %445, i32 0, i32 20
   %447 = load i32, ptr %446, align 4
   %448 = sext i32 %447 to i64
-  %449 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %444, i64 1024, ptr @"$string.501", i64 %448, i64 -1, i64 1)
+  %449 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %444, i64 1024, ptr @"$string.502", i64 %448, i64 -1, i64 1)
   %450 = load ptr, ptr %target116, align 8
   %451 = getelementptr %4, ptr %450, i32 0, i32 0
   %452 = getelementptr [1024 x i8], ptr %451, i32 0, i32 0
@@ -51327,7 +51395,7 @@ then127:                                          ; preds = %then122
   %477 = getelementptr %29, ptr %476, i32 0, i32 21
   %478 = load i32, ptr %477, align 4
   %479 = sext i32 %478 to i64
-  %480 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %475, i64 1024, ptr @"$string.502", i64 %479, i64 -1, i64 1)
+  %480 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %475, i64 1024, ptr @"$string.503", i64 %479, i64 -1, i64 1)
   %481 = load ptr, ptr %target125, align 8
   %482 = getelementptr %4, ptr %481, i32 0, i32 0
   %483 = getelementptr [1024 x i8], ptr %482, i32 0, i32 0
@@ -51384,7 +51452,7 @@ then136:                                          ; preds = %then131
   %508 = getelementptr %29, ptr %507, i32 0, i32 22
   %509 = load i32, ptr %508, align 4
   %510 = sext i32 %509 to i64
-  %511 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %506, i64 1024, ptr @"$string.503", i64 %510, i64 0, i64 1)
+  %511 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %506, i64 1024, ptr @"$string.504", i64 %510, i64 0, i64 1)
   %512 = load ptr, ptr %target134, align 8
   %513 = getelementptr %4, ptr %512, i32 0, i32 0
   %514 = getelementptr [1024 x i8], ptr %513, i32 0, i32 0
@@ -51441,7 +51509,7 @@ then145:                                          ; preds = %then140
   %539 = getelementptr %29, ptr %538, i32 0, i32 23
   %540 = load i32, ptr %539, align 4
   %541 = sext i32 %540 to i64
-  %542 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %537, i64 1024, ptr @"$string.504", i64 %541, i64 0, i64 1)
+  %542 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %537, i64 1024, ptr @"$string.505", i64 %541, i64 0, i64 1)
   %543 = load ptr, ptr %target143, align 8
   %544 = getelementptr %4, ptr %543, i32 0, i32 0
   %545 = getelementptr [1024 x i8], ptr %544, i32 0, i32 0
@@ -51498,7 +51566,7 @@ then154:                                          ; preds = %then149
   %570 = getelementptr %29, ptr %569, i32 0, i32 24
   %571 = load i32, ptr %570, align 4
   %572 = sext i32 %571 to i64
-  %573 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %568, i64 1024, ptr @"$string.505", i64 %572, i64 0, i64 65536)
+  %573 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %568, i64 1024, ptr @"$string.506", i64 %572, i64 0, i64 65536)
   %574 = load ptr, ptr %target152, align 8
   %575 = getelementptr %4, ptr %574, i32 0, i32 0
   %576 = getelementptr [1024 x i8], ptr %575, i32 0, i32 0
@@ -51555,7 +51623,7 @@ then163:                                          ; preds = %then158
   %601 = load ptr, ptr %given, align 8
   %602 = getelementptr %29, ptr %601, i32 0, i32 17
   %603 = load i64, ptr %602, align 8
-  %604 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %600, i64 1024, ptr @"$string.506", i64 %603, i64 0, i64 1152921504606846976)
+  %604 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %600, i64 1024, ptr @"$string.507", i64 %603, i64 0, i64 1152921504606846976)
   %605 = load ptr, ptr %target161, align 8
   %606 = getelementptr %4, ptr %605, i32 0, i32 0
   %607 = getelementptr [1024 x i8], ptr %606, i32 0, i32 0
@@ -51684,7 +51752,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %7, ptr %29, i32 0, i32 10
   %31 = getelementptr [128 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.509", ptr %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.510", ptr %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %4, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -51844,7 +51912,7 @@ then15:                                           ; preds = %then10
   %132 = load ptr, ptr %info, align 8
   %133 = getelementptr %7, ptr %132, i32 0, i32 7
   %134 = load i32, ptr %133, align 4
-  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 1024, ptr @"$string.510", i32 %127, ptr %131, i32 %134)
+  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 1024, ptr @"$string.511", i32 %127, ptr %131, i32 %134)
   %136 = load ptr, ptr %target13, align 8
   %137 = getelementptr %4, ptr %136, i32 0, i32 0
   %138 = getelementptr [1024 x i8], ptr %137, i32 0, i32 0
@@ -52166,7 +52234,7 @@ then2:                                            ; preds = %then
   %46 = load ptr, ptr %o, align 8
   %47 = getelementptr %29, ptr %46, i32 0, i32 7
   %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.511", i32 %42, i32 %45, i32 %48, i64 2147483647)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.512", i32 %42, i32 %45, i32 %48, i64 2147483647)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %4, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -52470,7 +52538,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.513", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.514", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -52501,7 +52569,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.514", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.515", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -52516,7 +52584,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.515", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.516", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -52560,7 +52628,7 @@ then2:                                            ; preds = %then
   %20 = load i32, ptr %world_size, align 4
   %21 = load ptr, ptr %name, align 8
   %22 = load i32, ptr %value, align 4
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.512", i32 %20, ptr %21, i32 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.513", i32 %20, ptr %21, i32 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %4, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -52713,7 +52781,7 @@ then2:                                            ; preds = %then
   %61 = load ptr, ptr %60, align 8
   %62 = getelementptr %10, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.516", i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.517", i32 %63)
   %65 = load ptr, ptr %target, align 8
   %66 = getelementptr %4, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -53362,7 +53430,7 @@ then2:                                            ; preds = %then
   %36 = load ptr, ptr %matrix, align 8
   %37 = getelementptr %58, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.517", i32 %29, i32 %32, i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.518", i32 %29, i32 %32, i32 %35, i32 %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %4, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -54412,7 +54480,7 @@ then2:                                            ; preds = %then
   %39 = load i32, ptr %38, align 4
   %40 = getelementptr %61, ptr %cache, i32 0, i32 5
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.518", ptr %35, i32 %37, i32 %39, i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.519", ptr %35, i32 %37, i32 %39, i32 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %4, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -54645,7 +54713,7 @@ then2:                                            ; preds = %then
   %105 = load ptr, ptr %o, align 8
   %106 = getelementptr %29, ptr %105, i32 0, i32 6
   %107 = load i32, ptr %106, align 4
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.519", i32 %104, i32 %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 1024, ptr @"$string.520", i32 %104, i32 %107)
   %109 = load ptr, ptr %target, align 8
   %110 = getelementptr %4, ptr %109, i32 0, i32 0
   %111 = getelementptr [1024 x i8], ptr %110, i32 0, i32 0
@@ -55030,7 +55098,7 @@ entry:
   %29 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %28)
   %30 = call i64 @"$aligned"(i64 %29)
   %31 = getelementptr i8, ptr %26, i64 %30
-  call void @"$anon (./terra/scheduling/batch.t:114).521"(ptr %23, ptr %25, ptr %31)
+  call void @"$anon (./terra/scheduling/batch.t:114).522"(ptr %23, ptr %25, ptr %31)
   %32 = load %3, ptr %3, align 1
   %33 = load ptr, ptr %shape, align 8
   %34 = getelementptr %156, ptr %33, i32 0, i32 2
@@ -55938,7 +56006,7 @@ entry:
   %2 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %1)
   %3 = call i64 @"$aligned"(i64 %2)
   %4 = load ptr, ptr %shape, align 8
-  %5 = call i64 @"$anon (./terra/scheduling/batch.t:108).520"(ptr %4)
+  %5 = call i64 @"$anon (./terra/scheduling/batch.t:108).521"(ptr %4)
   %6 = call i64 @"$aligned"(i64 %5)
   %7 = add i64 %3, %6
   ret i64 %7
@@ -56284,7 +56352,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:108).520"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:108).521"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -56905,7 +56973,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:114).521"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:114).522"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -57168,7 +57236,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %82 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %82, ptr @"$string.523")
+  call void @"$Plan.refuse"(ptr %82, ptr @"$string.524")
   %83 = load %3, ptr %3, align 1
   br label %merge6
 
@@ -57341,7 +57409,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %28, ptr %14, i32 0, i32 10
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.522", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.523", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -57435,7 +57503,7 @@ entry:
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
   %57 = getelementptr i8, ptr %56, i64 0
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.528", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.529", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -57471,7 +57539,7 @@ entry:
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %target, align 8
   %14 = load i64, ptr %capacity, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.524")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.525")
   br label %merge
 
 else:                                             ; preds = %entry
@@ -57491,7 +57559,7 @@ then1:                                            ; preds = %else
   %26 = load i32, ptr %page_size, align 4
   %27 = sext i32 %26 to i64
   %28 = mul i64 %25, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.525", i64 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.526", i64 %28)
   br label %merge
 
 else2:                                            ; preds = %else
@@ -57509,7 +57577,7 @@ then3:                                            ; preds = %else2
   %38 = load ptr, ptr %target, align 8
   %39 = load i64, ptr %capacity, align 8
   %40 = load i64, ptr %room, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.526", i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.527", i64 %40)
   br label %merge
 
 else4:                                            ; preds = %else2
@@ -57520,7 +57588,7 @@ else4:                                            ; preds = %else2
   %46 = load i32, ptr %page_size, align 4
   %47 = sext i32 %46 to i64
   %48 = mul i64 %45, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.527", i64 %44, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.528", i64 %44, i64 %48)
   br label %merge
 
 merge:                                            ; preds = %else4, %then3, %then1, %then
@@ -57565,7 +57633,7 @@ entry:
   %27 = load %3, ptr %19, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %kind, align 8
-  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.532", ptr %29)
+  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.533", ptr %29)
   %30 = load %3, ptr %18, align 1
   %31 = load ptr, ptr %out, align 8
   %32 = load ptr, ptr %made, align 8
@@ -57573,7 +57641,7 @@ entry:
   %34 = getelementptr %29, ptr %33, i32 0, i32 1
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.533", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.534", i64 %36)
   %37 = load %3, ptr %17, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = load ptr, ptr %made, align 8
@@ -57581,7 +57649,7 @@ entry:
   %41 = getelementptr %29, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = call ptr @"$layout_name"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.534", ptr %43)
+  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.535", ptr %43)
   %44 = load %3, ptr %16, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -57589,7 +57657,7 @@ entry:
   %48 = getelementptr %29, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.537", i64 %50)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.538", i64 %50)
   %51 = load %3, ptr %15, align 1
   %52 = load ptr, ptr %out, align 8
   %53 = load ptr, ptr %made, align 8
@@ -57597,7 +57665,7 @@ entry:
   %55 = getelementptr %29, ptr %54, i32 0, i32 5
   %56 = load i32, ptr %55, align 4
   %57 = sext i32 %56 to i64
-  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.538", i64 %57)
+  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.539", i64 %57)
   %58 = load %3, ptr %14, align 1
   %59 = load ptr, ptr %out, align 8
   %60 = load ptr, ptr %made, align 8
@@ -57605,7 +57673,7 @@ entry:
   %62 = getelementptr %29, ptr %61, i32 0, i32 11
   %63 = load i32, ptr %62, align 4
   %64 = sext i32 %63 to i64
-  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.539", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.540", i64 %64)
   %65 = load %3, ptr %13, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %made, align 8
@@ -57615,28 +57683,28 @@ entry:
   %70 = load ptr, ptr %made, align 8
   %71 = getelementptr %28, ptr %70, i32 0, i32 9
   %72 = load i64, ptr %71, align 8
-  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.549", i64 %72)
+  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.550", i64 %72)
   %73 = load %3, ptr %11, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
   %76 = getelementptr %28, ptr %75, i32 0, i32 20
   %77 = load i8, ptr %76, align 1
   %78 = icmp ne i8 %77, 0
-  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.550", i1 zeroext %78)
+  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.551", i1 zeroext %78)
   %79 = load %3, ptr %10, align 1
   %80 = load ptr, ptr %out, align 8
   %81 = load ptr, ptr %made, align 8
   %82 = getelementptr %28, ptr %81, i32 0, i32 21
   %83 = getelementptr [512 x i8], ptr %82, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.551", ptr %84)
+  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.552", ptr %84)
   %85 = load %3, ptr %9, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %86, ptr %87)
   %88 = load %3, ptr %8, align 1
   %89 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.575")
+  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.576")
   %90 = load %3, ptr %7, align 1
   %91 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %91)
@@ -57694,7 +57762,7 @@ entry:
   %10 = load ptr, ptr %source, align 8
   %11 = getelementptr %8, ptr %10, i32 0, i32 1
   %12 = load ptr, ptr %11, align 8
-  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.438", ptr %12)
+  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.439", ptr %12)
   %13 = load %3, ptr %8, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %source, align 8
@@ -57702,13 +57770,13 @@ entry:
   %17 = getelementptr %10, ptr %16, i32 0, i32 0
   %18 = getelementptr [64 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.439", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.440", ptr %19)
   %20 = load %3, ptr %7, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
   %23 = getelementptr %8, ptr %22, i32 0, i32 10
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.442", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.443", i64 %24)
   %25 = load %3, ptr %6, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = load ptr, ptr %source, align 8
@@ -57718,13 +57786,13 @@ entry:
   %31 = getelementptr %8, ptr %30, i32 0, i32 11
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.529", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.530", i64 %33)
   %34 = load %3, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %8, ptr %36, i32 0, i32 12
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.444", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.445", i64 %38)
   %39 = load %3, ptr %4, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
@@ -57734,14 +57802,14 @@ entry:
   %45 = getelementptr %8, ptr %44, i32 0, i32 13
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.530", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.531", i64 %47)
   %48 = load %3, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %8, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.531", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.532", i1 zeroext %53)
   %54 = load %3, ptr %2, align 1
   ret void
 }
@@ -57757,7 +57825,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.535"
+  ret ptr @"$string.536"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -57773,7 +57841,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.536"
+  ret ptr @"$string.537"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -57807,7 +57875,7 @@ entry:
   %12 = getelementptr %28, ptr %11, i32 0, i32 4
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.540", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.541", ptr %14)
   %15 = load %3, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -57815,12 +57883,12 @@ entry:
   %19 = getelementptr %28, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.542", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.543", i64 %21)
   %22 = load %3, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.543", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.544", i64 %25)
   %26 = load %3, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -57828,20 +57896,20 @@ entry:
   %30 = getelementptr %29, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.544", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.545", i64 %32)
   %33 = load %3, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %28, ptr %35, i32 0, i32 13
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.545", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.546", i64 %37)
   %38 = load %3, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %28, ptr %40, i32 0, i32 12
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.546", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.547", i64 %43)
   %44 = load %3, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -57854,13 +57922,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.547", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.548", i64 %55)
   %56 = load %3, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.548", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.549", i64 %60)
   %61 = load %3, ptr %2, align 1
   ret void
 }
@@ -57902,7 +57970,7 @@ else2:                                            ; preds = %else
   br i1 %12, label %then4, label %else5
 
 then4:                                            ; preds = %else2
-  ret ptr @"$string.541"
+  ret ptr @"$string.542"
 
 dead6:                                            ; No predecessors!
   br label %merge
@@ -58035,7 +58103,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%156) %28, ptr %29, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %28, i64 168, i1 false)
   %30 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.552")
+  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.553")
   %31 = load %3, ptr %27, align 1
   %32 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %32)
@@ -58049,7 +58117,7 @@ entry:
   %40 = getelementptr %156, ptr %shape, i32 0, i32 3
   %41 = load i64, ptr %40, align 8
   %42 = mul i64 %39, %41
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.553", i64 %42)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.554", i64 %42)
   %43 = load %3, ptr %25, align 1
   %44 = load ptr, ptr %out, align 8
   %45 = getelementptr %156, ptr %shape, i32 0, i32 2
@@ -58060,7 +58128,7 @@ entry:
   %50 = getelementptr %156, ptr %shape, i32 0, i32 3
   %51 = load i64, ptr %50, align 8
   %52 = mul i64 %49, %51
-  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.554", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.555", i64 %52)
   %53 = load %3, ptr %24, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = getelementptr %156, ptr %shape, i32 0, i32 2
@@ -58071,7 +58139,7 @@ entry:
   %60 = getelementptr %156, ptr %shape, i32 0, i32 3
   %61 = load i64, ptr %60, align 8
   %62 = mul i64 %59, %61
-  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.555", i64 %62)
+  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.556", i64 %62)
   %63 = load %3, ptr %23, align 1
   %64 = load ptr, ptr %out, align 8
   %65 = getelementptr %156, ptr %shape, i32 0, i32 2
@@ -58095,13 +58163,13 @@ entry:
   %83 = trunc i8 %75 to i1
   %84 = select i1 %83, i64 %77, i64 %82
   %85 = mul i64 %66, %84
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.556", i64 %85)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.557", i64 %85)
   %86 = load %3, ptr %22, align 1
   %87 = load ptr, ptr %out, align 8
   %88 = getelementptr %156, ptr %shape, i32 0, i32 2
   %89 = load i64, ptr %88, align 8
   %90 = mul i64 %89, 4
-  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.557", i64 %90)
+  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.558", i64 %90)
   %91 = load %3, ptr %21, align 1
   %92 = load ptr, ptr %out, align 8
   %93 = getelementptr %156, ptr %shape, i32 0, i32 2
@@ -58119,7 +58187,7 @@ entry:
   %105 = getelementptr %156, ptr %shape, i32 0, i32 3
   %106 = load i64, ptr %105, align 8
   %107 = mul i64 %104, %106
-  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.558", i64 %107)
+  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.559", i64 %107)
   %108 = load %3, ptr %20, align 1
   %109 = load ptr, ptr %out, align 8
   %110 = getelementptr %156, ptr %shape, i32 0, i32 2
@@ -58133,7 +58201,7 @@ entry:
   %118 = getelementptr %156, ptr %shape, i32 0, i32 3
   %119 = load i64, ptr %118, align 8
   %120 = mul i64 %117, %119
-  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.559", i64 %120)
+  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.560", i64 %120)
   %121 = load %3, ptr %19, align 1
   %122 = load ptr, ptr %out, align 8
   %123 = getelementptr %156, ptr %shape, i32 0, i32 2
@@ -58147,7 +58215,7 @@ entry:
   %131 = getelementptr %156, ptr %shape, i32 0, i32 3
   %132 = load i64, ptr %131, align 8
   %133 = mul i64 %130, %132
-  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.560", i64 %133)
+  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.561", i64 %133)
   %134 = load %3, ptr %18, align 1
   %135 = load ptr, ptr %out, align 8
   %136 = getelementptr %156, ptr %shape, i32 0, i32 2
@@ -58159,7 +58227,7 @@ entry:
   %142 = getelementptr %156, ptr %shape, i32 0, i32 3
   %143 = load i64, ptr %142, align 8
   %144 = mul i64 %141, %143
-  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.561", i64 %144)
+  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.562", i64 %144)
   %145 = load %3, ptr %17, align 1
   %146 = load ptr, ptr %out, align 8
   %147 = getelementptr %156, ptr %shape, i32 0, i32 2
@@ -58170,7 +58238,7 @@ entry:
   %152 = getelementptr %156, ptr %shape, i32 0, i32 3
   %153 = load i64, ptr %152, align 8
   %154 = mul i64 %151, %153
-  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.562", i64 %154)
+  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.563", i64 %154)
   %155 = load %3, ptr %16, align 1
   %156 = load ptr, ptr %out, align 8
   %157 = getelementptr %156, ptr %shape, i32 0, i32 2
@@ -58178,13 +58246,13 @@ entry:
   %159 = getelementptr %156, ptr %shape, i32 0, i32 8
   %160 = load i64, ptr %159, align 8
   %161 = mul i64 %158, %160
-  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.563", i64 %161)
+  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.564", i64 %161)
   %162 = load %3, ptr %15, align 1
   %163 = load ptr, ptr %out, align 8
   %164 = getelementptr %156, ptr %shape, i32 0, i32 2
   %165 = load i64, ptr %164, align 8
   %166 = mul i64 %165, 4
-  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.564", i64 %166)
+  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.565", i64 %166)
   %167 = load %3, ptr %14, align 1
   %168 = load ptr, ptr %out, align 8
   %169 = getelementptr %156, ptr %shape, i32 0, i32 2
@@ -58195,7 +58263,7 @@ entry:
   %174 = getelementptr %156, ptr %shape, i32 0, i32 3
   %175 = load i64, ptr %174, align 8
   %176 = mul i64 %173, %175
-  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.565", i64 %176)
+  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.566", i64 %176)
   %177 = load %3, ptr %13, align 1
   %178 = load ptr, ptr %out, align 8
   %179 = getelementptr %156, ptr %shape, i32 0, i32 2
@@ -58204,7 +58272,7 @@ entry:
   %182 = load i64, ptr %181, align 8
   %183 = mul i64 %180, %182
   %184 = mul i64 %183, 4
-  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.566", i64 %184)
+  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.567", i64 %184)
   %185 = load %3, ptr %12, align 1
   %186 = load ptr, ptr %out, align 8
   %187 = getelementptr %156, ptr %shape, i32 0, i32 2
@@ -58213,7 +58281,7 @@ entry:
   %190 = load i64, ptr %189, align 8
   %191 = mul i64 %188, %190
   %192 = mul i64 %191, 4
-  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.567", i64 %192)
+  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.568", i64 %192)
   %193 = load %3, ptr %11, align 1
   %194 = load ptr, ptr %out, align 8
   %195 = getelementptr %156, ptr %shape, i32 0, i32 10
@@ -58222,7 +58290,7 @@ entry:
   %198 = load i64, ptr %197, align 8
   %199 = mul i64 %196, %198
   %200 = mul i64 %199, 4
-  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.568", i64 %200)
+  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.569", i64 %200)
   %201 = load %3, ptr %10, align 1
   %202 = load ptr, ptr %out, align 8
   %203 = getelementptr %156, ptr %shape, i32 0, i32 10
@@ -58246,13 +58314,13 @@ entry:
   %220 = mul i64 %219, 4
   %221 = trunc i8 %214 to i1
   %222 = select i1 %221, i64 %220, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.569", i64 %222)
+  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.570", i64 %222)
   %223 = load %3, ptr %8, align 1
   %224 = load ptr, ptr %out, align 8
   %225 = getelementptr %156, ptr %shape, i32 0, i32 14
   %226 = load i64, ptr %225, align 8
   %227 = mul i64 %226, 4
-  call void @"$JsonWriter.integer_field"(ptr %224, ptr @"$string.570", i64 %227)
+  call void @"$JsonWriter.integer_field"(ptr %224, ptr @"$string.571", i64 %227)
   %228 = load %3, ptr %7, align 1
   %229 = load ptr, ptr %out, align 8
   %230 = getelementptr %156, ptr %shape, i32 0, i32 1
@@ -58267,7 +58335,7 @@ entry:
   %239 = mul i64 %238, 4
   %240 = trunc i8 %233 to i1
   %241 = select i1 %240, i64 %239, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.571", i64 %241)
+  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.572", i64 %241)
   %242 = load %3, ptr %6, align 1
   %243 = load ptr, ptr %out, align 8
   %244 = getelementptr %156, ptr %shape, i32 0, i32 14
@@ -58277,7 +58345,7 @@ entry:
   %248 = sdiv i64 %247, 2
   %249 = mul i64 %245, %248
   %250 = mul i64 %249, 4
-  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.572", i64 %250)
+  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.573", i64 %250)
   %251 = load %3, ptr %5, align 1
   %252 = load ptr, ptr %out, align 8
   %253 = getelementptr %156, ptr %shape, i32 0, i32 14
@@ -58287,12 +58355,12 @@ entry:
   %257 = sdiv i64 %256, 2
   %258 = mul i64 %254, %257
   %259 = mul i64 %258, 4
-  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.573", i64 %259)
+  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.574", i64 %259)
   %260 = load %3, ptr %4, align 1
   %261 = load ptr, ptr %out, align 8
   %262 = getelementptr %156, ptr %shape, i32 0, i32 16
   %263 = load i64, ptr %262, align 8
-  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.574", i64 %263)
+  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.575", i64 %263)
   %264 = load %3, ptr %3, align 1
   %265 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %265)
@@ -58330,42 +58398,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.576", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.577", i64 %20)
   %21 = load %3, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %162, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.577", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.578", i64 %24)
   %25 = load %3, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %162, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.578", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.579", i64 %28)
   %29 = load %3, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %162, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.579", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.580", i64 %32)
   %33 = load %3, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %162, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.580", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.581", i64 %36)
   %37 = load %3, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %162, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.581", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.582", i64 %40)
   %41 = load %3, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %162, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.582", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.583", i64 %44)
   %45 = load %3, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %162, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.583", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.584", i64 %48)
   %49 = load %3, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -58919,7 +58987,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %4, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.584")
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.585")
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %4, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -59260,7 +59328,7 @@ then3:                                            ; preds = %then
   %58 = getelementptr [1024 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
   %60 = load i32, ptr %capacity, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.585", i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.586", i32 %60)
   %62 = load ptr, ptr %target, align 8
   %63 = getelementptr %4, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -59486,7 +59554,7 @@ then10:                                           ; preds = %then6
   %34 = getelementptr %4, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string", ptr @"$string.586")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string", ptr @"$string.587")
   %38 = load ptr, ptr %target8, align 8
   %39 = getelementptr %4, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -59567,7 +59635,7 @@ then3:                                            ; preds = %then
   %27 = getelementptr %4, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.587")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.588")
   %31 = load ptr, ptr %target1, align 8
   %32 = getelementptr %4, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -59641,9 +59709,9 @@ entry:
   %17 = load ptr, ptr %made, align 8
   %18 = getelementptr %63, ptr %17, i32 0, i32 10
   %19 = load i64, ptr %18, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.588", i64 %19)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.589", i64 %19)
   %20 = load %3, ptr %12, align 1
-  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.589")
+  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.590")
   %21 = load %3, ptr %11, align 1
   call void @"$JsonWriter.begin_array"(ptr %out)
   %22 = load %3, ptr %10, align 1
@@ -59675,17 +59743,17 @@ forbody:                                          ; preds = %forcond
   %39 = load ptr, ptr %total, align 8
   %40 = getelementptr %64, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
-  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.451", ptr %41)
+  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.452", ptr %41)
   %42 = load %3, ptr %8, align 1
   %43 = load ptr, ptr %total, align 8
   %44 = getelementptr %64, ptr %43, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.590", i64 %45)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.591", i64 %45)
   %46 = load %3, ptr %7, align 1
   %47 = load ptr, ptr %total, align 8
   %48 = getelementptr %64, ptr %47, i32 0, i32 2
   %49 = load i64, ptr %48, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.591", i64 %49)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.592", i64 %49)
   %50 = load %3, ptr %6, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %3, ptr %5, align 1
@@ -59781,7 +59849,7 @@ then9:                                            ; preds = %then5
   %34 = getelementptr %4, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string", ptr @"$string.592")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string", ptr @"$string.593")
   %38 = load ptr, ptr %target7, align 8
   %39 = getelementptr %4, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -59934,7 +60002,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %35 = load ptr, ptr %self, align 8
   %36 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %35, ptr @"$string.593", i32 -1, ptr %36)
+  call void @"$Rank.describe_failure"(ptr %35, ptr @"$string.594", i32 -1, ptr %36)
   %37 = load %3, ptr %3, align 1
   %38 = load i32, ptr %code, align 4
   ret i32 %38
@@ -60131,7 +60199,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %40, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.600", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.601", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %4, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -60328,7 +60396,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %36, ptr %28, i32 0, i32 2
   %30 = getelementptr %37, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.594", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.595", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %4, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -60381,7 +60449,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.595", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.596", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %4, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -60433,7 +60501,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %36, ptr %86, i32 0, i32 21
   %88 = getelementptr %49, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.596", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.597", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %4, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -60559,7 +60627,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %66, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.597", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.598", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %4, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -60709,7 +60777,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 79, ptr @"$string.598")
+  call void @"$check.fail"(ptr @"$string.25", i32 79, ptr @"$string.599")
   %15 = load %3, ptr %8, align 1
   br label %merge
 
@@ -60727,7 +60795,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.25", i32 80, ptr @"$string.599")
+  call void @"$check.fail"(ptr @"$string.25", i32 80, ptr @"$string.600")
   %23 = load %3, ptr %7, align 1
   br label %merge1
 
@@ -61309,7 +61377,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %66, ptr %38, i32 0, i32 15
   %40 = getelementptr %16, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.601", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.602", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %4, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -61553,7 +61621,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.602", i32 -1, ptr %46)
+  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.603", i32 -1, ptr %46)
   %47 = load %3, ptr %5, align 1
   %48 = load i32, ptr %code, align 4
   ret i32 %48
@@ -61587,7 +61655,7 @@ else:                                             ; preds = %entry
 then6:                                            ; preds = %else
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.603", i32 -1, ptr %63)
+  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.604", i32 -1, ptr %63)
   %64 = load %3, ptr %4, align 1
   %65 = load i32, ptr %code4, align 4
   ret i32 %65
@@ -61621,7 +61689,7 @@ merge:                                            ; preds = %merge5, %merge1
 then11:                                           ; preds = %merge
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.604", i32 -1, ptr %80)
+  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.605", i32 -1, ptr %80)
   %81 = load %3, ptr %3, align 1
   %82 = load i32, ptr %code9, align 4
   ret i32 %82
@@ -61938,7 +62006,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.605", i32 -1, ptr %52)
+  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.606", i32 -1, ptr %52)
   %53 = load %3, ptr %4, align 1
   %54 = load i32, ptr %code, align 4
   ret i32 %54
@@ -61981,7 +62049,7 @@ merge1:                                           ; preds = %else3, %merge4
 then10:                                           ; preds = %merge1
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %73, ptr @"$string.570", i32 -1, ptr %74)
+  call void @"$Rank.describe_failure"(ptr %73, ptr @"$string.571", i32 -1, ptr %74)
   %75 = load %3, ptr %3, align 1
   %76 = load i32, ptr %code8, align 4
   ret i32 %76
@@ -62041,7 +62109,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.81", i32 10, ptr @"$string.606")
+  call void @"$check.fail"(ptr @"$string.81", i32 10, ptr @"$string.607")
   %9 = load %3, ptr %4, align 1
   br label %merge
 
@@ -62069,7 +62137,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.81", i32 11, ptr @"$string.607")
+  call void @"$check.fail"(ptr @"$string.81", i32 11, ptr @"$string.608")
   %24 = load %3, ptr %3, align 1
   br label %merge1
 
@@ -62305,7 +62373,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.608", i32 -1, ptr %22)
+  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.609", i32 -1, ptr %22)
   %23 = load %3, ptr %3, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -63010,7 +63078,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.609", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.610", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %4, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -63289,7 +63357,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %66, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.610", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.611", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %4, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -63341,7 +63409,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %66, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.611", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.612", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %4, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -63393,7 +63461,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %66, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.612", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.613", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %4, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -63839,7 +63907,7 @@ then8:                                            ; preds = %merge4
   %46 = load ptr, ptr %r, align 8
   %47 = getelementptr %96, ptr %46, i32 0, i32 1
   %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.648", i32 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.649", i32 %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %4, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -63900,7 +63968,7 @@ then16:                                           ; preds = %then12
   %81 = getelementptr i8, ptr %80, i64 0
   %82 = load i64, ptr %count, align 8
   %83 = load i32, ptr %most, align 4
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.649", i64 %82, i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.650", i64 %82, i32 %83)
   %85 = load ptr, ptr %target14, align 8
   %86 = getelementptr %4, ptr %85, i32 0, i32 0
   %87 = getelementptr [1024 x i8], ptr %86, i32 0, i32 0
@@ -63969,7 +64037,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %4, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.613")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.614")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %4, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -64017,7 +64085,7 @@ then9:                                            ; preds = %then5
   %41 = load ptr, ptr %r, align 8
   %42 = getelementptr %96, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.614", i32 %43, i32 152)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.615", i32 %43, i32 152)
   %45 = load ptr, ptr %target7, align 8
   %46 = getelementptr %4, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -64108,7 +64176,7 @@ then26:                                           ; preds = %then22
   %83 = load ptr, ptr %r, align 8
   %84 = getelementptr %96, ptr %83, i32 0, i32 7
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.634", i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.635", i32 %85)
   %87 = load ptr, ptr %target24, align 8
   %88 = getelementptr %4, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -64140,7 +64208,7 @@ merge21:                                          ; preds = %else23, %dead28
   %99 = getelementptr %170, ptr %98, i32 0, i32 0
   %100 = load i32, ptr %99, align 4
   %101 = load ptr, ptr %message, align 8
-  %102 = call i32 @"$request.check_tokens"(ptr @"$string.635", ptr %94, i32 %97, i32 %100, ptr %101)
+  %102 = call i32 @"$request.check_tokens"(ptr @"$string.636", ptr %94, i32 %97, i32 %100, ptr %101)
   store i32 %102, ptr %code29, align 4
   %103 = load i32, ptr %code29, align 4
   %104 = icmp ne i32 %103, 0
@@ -64263,7 +64331,7 @@ then5:                                            ; preds = %then2
   %37 = load ptr, ptr %r, align 8
   %38 = getelementptr %96, ptr %37, i32 0, i32 3
   %39 = load i32, ptr %38, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.618", i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.619", i32 %39)
   %41 = load ptr, ptr %target, align 8
   %42 = getelementptr %4, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -64325,7 +64393,7 @@ then13:                                           ; preds = %then9
   %73 = load ptr, ptr %r, align 8
   %74 = getelementptr %96, ptr %73, i32 0, i32 3
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.619", i32 %72, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.620", i32 %72, i32 %75)
   %77 = load ptr, ptr %target11, align 8
   %78 = getelementptr %4, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -64372,7 +64440,7 @@ then21:                                           ; preds = %then17
   %97 = load ptr, ptr %r, align 8
   %98 = getelementptr %96, ptr %97, i32 0, i32 18
   %99 = load i64, ptr %98, align 8
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.620", i64 %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.621", i64 %99)
   %101 = load ptr, ptr %target19, align 8
   %102 = getelementptr %4, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -64419,7 +64487,7 @@ then29:                                           ; preds = %then25
   %121 = load ptr, ptr %r, align 8
   %122 = getelementptr %96, ptr %121, i32 0, i32 16
   %123 = load i32, ptr %122, align 4
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.621", i32 %123)
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.622", i32 %123)
   %125 = load ptr, ptr %target27, align 8
   %126 = getelementptr %4, ptr %125, i32 0, i32 0
   %127 = getelementptr [1024 x i8], ptr %126, i32 0, i32 0
@@ -64478,7 +64546,7 @@ then37:                                           ; preds = %then33
   %154 = load ptr, ptr %limits, align 8
   %155 = getelementptr %170, ptr %154, i32 0, i32 0
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.622", i32 %153, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.623", i32 %153, i32 %156)
   %158 = load ptr, ptr %target35, align 8
   %159 = getelementptr %4, ptr %158, i32 0, i32 0
   %160 = getelementptr [1024 x i8], ptr %159, i32 0, i32 0
@@ -64563,7 +64631,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i32, ptr %num_tokens, align 4
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.615", i32 %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.616", i32 %19)
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %4, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -64612,7 +64680,7 @@ then9:                                            ; preds = %then5
   %43 = load ptr, ptr %limits, align 8
   %44 = getelementptr %170, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.616", i32 %42, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.617", i32 %42, i32 %45)
   %47 = load ptr, ptr %target7, align 8
   %48 = getelementptr %4, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -64640,7 +64708,7 @@ merge4:                                           ; preds = %else6, %dead11
   %55 = getelementptr %170, ptr %54, i32 0, i32 0
   %56 = load i32, ptr %55, align 4
   %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$request.check_tokens"(ptr @"$string.617", ptr %52, i32 %53, i32 %56, ptr %57)
+  %58 = call i32 @"$request.check_tokens"(ptr @"$string.618", ptr %52, i32 %53, i32 %56, ptr %57)
   ret i32 %58
 
 dead12:                                           ; No predecessors!
@@ -64721,7 +64789,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %limits, align 8
   %25 = getelementptr %170, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.623", i32 %20, i32 %23, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.624", i32 %20, i32 %23, i32 %26)
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %4, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -64804,7 +64872,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %67, ptr %29, i32 0, i32 0
   %31 = load float, ptr %30, align 4
   %32 = fpext float %31 to double
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.624", double %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.625", double %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %4, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -64830,7 +64898,7 @@ merge:                                            ; preds = %else, %dead
   %40 = getelementptr %67, ptr %39, i32 0, i32 1
   %41 = load float, ptr %40, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$check_unit_range"(ptr @"$string.627", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
+  %43 = call i32 @"$check_unit_range"(ptr @"$string.628", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
   store i32 %43, ptr %code, align 4
   %44 = load i32, ptr %code, align 4
   %45 = icmp ne i32 %44, 0
@@ -64853,7 +64921,7 @@ merge4:                                           ; preds = %else6, %dead7
   %50 = getelementptr %67, ptr %49, i32 0, i32 2
   %51 = load float, ptr %50, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_unit_range"(ptr @"$string.628", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
+  %53 = call i32 @"$check_unit_range"(ptr @"$string.629", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
   store i32 %53, ptr %code8, align 4
   %54 = load i32, ptr %code8, align 4
   %55 = icmp ne i32 %54, 0
@@ -64897,7 +64965,7 @@ then18:                                           ; preds = %then14
   %74 = load ptr, ptr %s, align 8
   %75 = getelementptr %67, ptr %74, i32 0, i32 3
   %76 = load i32, ptr %75, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.629", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.630", i32 %76)
   %78 = load ptr, ptr %target16, align 8
   %79 = getelementptr %4, ptr %78, i32 0, i32 0
   %80 = getelementptr [1024 x i8], ptr %79, i32 0, i32 0
@@ -64954,7 +65022,7 @@ then27:                                           ; preds = %then22
   %105 = getelementptr %67, ptr %104, i32 0, i32 4
   %106 = load float, ptr %105, align 4
   %107 = fpext float %106 to double
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.630", double %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.631", double %107)
   %109 = load ptr, ptr %target25, align 8
   %110 = getelementptr %4, ptr %109, i32 0, i32 0
   %111 = getelementptr [1024 x i8], ptr %110, i32 0, i32 0
@@ -65002,7 +65070,7 @@ then35:                                           ; preds = %then31
   %130 = getelementptr %67, ptr %129, i32 0, i32 5
   %131 = load float, ptr %130, align 4
   %132 = fpext float %131 to double
-  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.631", double %132)
+  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.632", double %132)
   %134 = load ptr, ptr %target33, align 8
   %135 = getelementptr %4, ptr %134, i32 0, i32 0
   %136 = getelementptr [1024 x i8], ptr %135, i32 0, i32 0
@@ -65050,7 +65118,7 @@ then43:                                           ; preds = %then39
   %155 = getelementptr %67, ptr %154, i32 0, i32 6
   %156 = load float, ptr %155, align 4
   %157 = fpext float %156 to double
-  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.632", double %157)
+  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.633", double %157)
   %159 = load ptr, ptr %target41, align 8
   %160 = getelementptr %4, ptr %159, i32 0, i32 0
   %161 = getelementptr [1024 x i8], ptr %160, i32 0, i32 0
@@ -65106,7 +65174,7 @@ then51:                                           ; preds = %then47
   %185 = load ptr, ptr %s, align 8
   %186 = getelementptr %67, ptr %185, i32 0, i32 7
   %187 = load i32, ptr %186, align 4
-  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.633", i32 %187, i32 20)
+  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.634", i32 %187, i32 20)
   %189 = load ptr, ptr %target49, align 8
   %190 = getelementptr %4, ptr %189, i32 0, i32 0
   %191 = getelementptr [1024 x i8], ptr %190, i32 0, i32 0
@@ -65246,7 +65314,7 @@ then5:                                            ; preds = %then2
   %46 = fpext float %45 to double
   %47 = load float, ptr %lowest, align 4
   %48 = fpext float %47 to double
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.625", ptr %44, double %46, double %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.626", ptr %44, double %46, double %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %4, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -65286,7 +65354,7 @@ then9:                                            ; preds = %merge1
   %66 = fpext float %65 to double
   %67 = load float, ptr %lowest, align 4
   %68 = fpext float %67 to double
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.626", ptr %64, double %66, double %68)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.627", ptr %64, double %66, double %68)
   %70 = load ptr, ptr %target7, align 8
   %71 = getelementptr %4, ptr %70, i32 0, i32 0
   %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
@@ -65366,7 +65434,7 @@ then2:                                            ; preds = %then
   %28 = load ptr, ptr %r, align 8
   %29 = getelementptr %96, ptr %28, i32 0, i32 9
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.636", i32 %30, i32 1024)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.637", i32 %30, i32 1024)
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %4, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -65432,7 +65500,7 @@ then13:                                           ; preds = %then9
   %59 = getelementptr %96, ptr %58, i32 0, i32 9
   %60 = load i32, ptr %59, align 4
   %61 = add i32 %60, 1
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.637", i32 %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.638", i32 %61)
   %63 = load ptr, ptr %target11, align 8
   %64 = getelementptr %4, ptr %63, i32 0, i32 0
   %65 = getelementptr [1024 x i8], ptr %64, i32 0, i32 0
@@ -65483,7 +65551,7 @@ then21:                                           ; preds = %then17
   %87 = load ptr, ptr %86, align 8
   %88 = getelementptr i32, ptr %87, i64 0
   %89 = load i32, ptr %88, align 4
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.638", i32 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.639", i32 %89)
   %91 = load ptr, ptr %target19, align 8
   %92 = getelementptr %4, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -65560,7 +65628,7 @@ then30:                                           ; preds = %then26
   %133 = getelementptr i8, ptr %132, i64 0
   %134 = load i32, ptr %i, align 4
   %135 = load i32, ptr %length, align 4
-  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.639", i32 %134, i32 %135)
+  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.640", i32 %134, i32 %135)
   %137 = load ptr, ptr %target28, align 8
   %138 = getelementptr %4, ptr %137, i32 0, i32 0
   %139 = getelementptr [1024 x i8], ptr %138, i32 0, i32 0
@@ -65603,7 +65671,7 @@ merge24:                                          ; preds = %forcond
   %156 = getelementptr %170, ptr %155, i32 0, i32 0
   %157 = load i32, ptr %156, align 4
   %158 = load ptr, ptr %message, align 8
-  %159 = call i32 @"$request.check_tokens"(ptr @"$string.640", ptr %145, i32 %154, i32 %157, ptr %158)
+  %159 = call i32 @"$request.check_tokens"(ptr @"$string.641", ptr %145, i32 %154, i32 %157, ptr %158)
   ret i32 %159
 
 dead33:                                           ; No predecessors!
@@ -65677,7 +65745,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %96, ptr %39, i32 0, i32 10
   %41 = load i32, ptr %40, align 4
   %42 = load i32, ptr %most, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.641", i32 %41, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.642", i32 %41, i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %4, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -65709,7 +65777,7 @@ merge:                                            ; preds = %else, %dead
   %56 = getelementptr %170, ptr %55, i32 0, i32 0
   %57 = load i32, ptr %56, align 4
   %58 = load ptr, ptr %message, align 8
-  %59 = call i32 @"$request.check_tokens"(ptr @"$string.642", ptr %51, i32 %54, i32 %57, ptr %58)
+  %59 = call i32 @"$request.check_tokens"(ptr @"$string.643", ptr %51, i32 %54, i32 %57, ptr %58)
   store i32 %59, ptr %code, align 4
   %60 = load i32, ptr %code, align 4
   %61 = icmp ne i32 %60, 0
@@ -65762,7 +65830,7 @@ then13:                                           ; preds = %then9
   %86 = load ptr, ptr %r, align 8
   %87 = getelementptr %96, ptr %86, i32 0, i32 10
   %88 = load i32, ptr %87, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.643", i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.644", i32 %88)
   %90 = load ptr, ptr %target11, align 8
   %91 = getelementptr %4, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -65835,7 +65903,7 @@ then22:                                           ; preds = %then18
   %129 = getelementptr float, ptr %126, i64 %128
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.644", i32 %123, double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.645", i32 %123, double %131)
   %133 = load ptr, ptr %target20, align 8
   %134 = getelementptr %4, ptr %133, i32 0, i32 0
   %135 = getelementptr [1024 x i8], ptr %134, i32 0, i32 0
@@ -65912,7 +65980,7 @@ then33:                                           ; preds = %then29
   %176 = sext i32 %175 to i64
   %177 = getelementptr i32, ptr %174, i64 %176
   %178 = load i32, ptr %177, align 4
-  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.645", i32 %171, i32 %178)
+  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.646", i32 %171, i32 %178)
   %180 = load ptr, ptr %target31, align 8
   %181 = getelementptr %4, ptr %180, i32 0, i32 0
   %182 = getelementptr [1024 x i8], ptr %181, i32 0, i32 0
@@ -66523,7 +66591,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.646"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.647"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -66568,7 +66636,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.646"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.647"(ptr %0, i64 %1) {
 entry:
   %value = alloca %172, align 8
   %self = alloca ptr, align 8
@@ -66580,7 +66648,7 @@ entry:
   %5 = getelementptr %68, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.647"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.648"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -66616,7 +66684,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.647"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.648"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -66768,7 +66836,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.646"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.647"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -66828,7 +66896,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.646"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.647"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -67201,7 +67269,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %36, ptr %31, i32 0, i32 2
   %33 = getelementptr %37, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.650", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.651", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %4, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -67303,7 +67371,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %37, ptr %43, i32 0, i32 8
   %45 = getelementptr %31, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.651", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.652", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %4, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -67388,7 +67456,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.657", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.658", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %4, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -67937,7 +68005,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.21", i32 216, ptr @"$string.652")
+  call void @"$check.fail"(ptr @"$string.21", i32 216, ptr @"$string.653")
   %13 = load %3, ptr %3, align 1
   br label %merge
 
@@ -69880,7 +69948,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.653", i32 203, ptr @"$string.654")
+  call void @"$check.fail"(ptr @"$string.654", i32 203, ptr @"$string.655")
   %10 = load %3, ptr %4, align 1
   br label %merge
 
@@ -70177,7 +70245,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.22", i32 255, ptr @"$string.655")
+  call void @"$check.fail"(ptr @"$string.22", i32 255, ptr @"$string.656")
   %15 = load %3, ptr %5, align 1
   br label %merge
 
@@ -71052,7 +71120,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.36", i32 143, ptr @"$string.656")
+  call void @"$check.fail"(ptr @"$string.36", i32 143, ptr @"$string.657")
   %7 = load %3, ptr %2, align 1
   br label %merge
 
@@ -71798,15 +71866,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %36, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.658"(ptr %41)
+  call void @"$Vector.free.659"(ptr %41)
   %42 = load %3, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %36, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.658"(ptr %44)
+  call void @"$Vector.free.659"(ptr %44)
   %45 = load %3, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %36, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.658"(ptr %47)
+  call void @"$Vector.free.659"(ptr %47)
   %48 = load %3, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %36, ptr %49, i32 0, i32 3
@@ -71908,7 +71976,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.658"(ptr %0) {
+define internal void @"$Vector.free.659"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -71920,12 +71988,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %3, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.659"(ptr %7)
+  call void @"$Vector.init.660"(ptr %7)
   %8 = load %3, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.659"(ptr %0) {
+define internal void @"$Vector.init.660"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -71975,19 +72043,19 @@ entry:
   %24 = load %3, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %38, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.660"(ptr %26)
+  call void @"$Vector.free.661"(ptr %26)
   %27 = load %3, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %38, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.658"(ptr %29)
+  call void @"$Vector.free.659"(ptr %29)
   %30 = load %3, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %38, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.658"(ptr %32)
+  call void @"$Vector.free.659"(ptr %32)
   %33 = load %3, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %38, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.658"(ptr %35)
+  call void @"$Vector.free.659"(ptr %35)
   %36 = load %3, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %38, ptr %37, i32 0, i32 11
@@ -71995,11 +72063,11 @@ entry:
   %39 = load %3, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %38, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.662"(ptr %41)
+  call void @"$Vector.free.663"(ptr %41)
   %42 = load %3, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %38, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.662"(ptr %44)
+  call void @"$Vector.free.663"(ptr %44)
   %45 = load %3, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %38, ptr %46, i32 0, i32 1
@@ -72054,12 +72122,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.658"(ptr %28)
+  call void @"$Vector.free.659"(ptr %28)
   %29 = load %3, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.660"(ptr %0) {
+define internal void @"$Vector.free.661"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -72071,12 +72139,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %3, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.661"(ptr %7)
+  call void @"$Vector.init.662"(ptr %7)
   %8 = load %3, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.661"(ptr %0) {
+define internal void @"$Vector.init.662"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -72092,7 +72160,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.662"(ptr %0) {
+define internal void @"$Vector.free.663"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -72104,12 +72172,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %3, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.663"(ptr %7)
+  call void @"$Vector.init.664"(ptr %7)
   %8 = load %3, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.663"(ptr %0) {
+define internal void @"$Vector.init.664"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73254,7 +73322,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %4, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.700", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.701", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -73305,7 +73373,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr %4, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.664")
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.665")
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %4, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -73353,7 +73421,7 @@ then9:                                            ; preds = %then5
   %39 = getelementptr %4, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.665")
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.666")
   %43 = load ptr, ptr %target7, align 8
   %44 = getelementptr %4, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -73723,7 +73791,7 @@ then5:                                            ; preds = %then2
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load ptr, ptr %path, align 8
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.398", ptr %26, ptr @"$string.110", ptr @"$string.111")
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.399", ptr %26, ptr @"$string.110", ptr @"$string.111")
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %4, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -73888,7 +73956,7 @@ then2:                                            ; preds = %merge
   %22 = getelementptr %28, ptr %21, i32 0, i32 21
   %23 = getelementptr [512 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.666", ptr %20, ptr %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.667", ptr %20, ptr %24)
   %26 = load ptr, ptr %target, align 8
   %27 = getelementptr %4, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
@@ -74017,7 +74085,7 @@ then4:                                            ; preds = %then
   %75 = getelementptr [1024 x i8], ptr %74, i32 0, i32 0
   %76 = getelementptr i8, ptr %75, i64 0
   %77 = load i32, ptr %world_size, align 4
-  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.667", i32 %77)
+  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 1024, ptr @"$string.668", i32 %77)
   %79 = load ptr, ptr %target, align 8
   %80 = getelementptr %4, ptr %79, i32 0, i32 0
   %81 = getelementptr [1024 x i8], ptr %80, i32 0, i32 0
@@ -74193,7 +74261,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load i32, ptr %i, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.668", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.669", i32 %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %4, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -74258,7 +74326,7 @@ then10:                                           ; preds = %then6
   %64 = load i32, ptr %i, align 4
   %65 = load i32, ptr %code, align 4
   %66 = call ptr @strerror(i32 %65)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.669", i32 %64, ptr %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.670", i32 %64, ptr %66)
   %68 = load ptr, ptr %target8, align 8
   %69 = getelementptr %4, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
@@ -74815,7 +74883,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.670", i32 -1, ptr %30)
+  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.671", i32 -1, ptr %30)
   %31 = load %3, ptr %3, align 1
   %32 = load i32, ptr %code, align 4
   ret i32 %32
@@ -74852,7 +74920,7 @@ merge1:                                           ; preds = %else, %dead
 then4:                                            ; preds = %merge1
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.670", i32 -1, ptr %53)
+  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.671", i32 -1, ptr %53)
   %54 = load %3, ptr %2, align 1
   %55 = load i32, ptr %code2, align 4
   ret i32 %55
@@ -74964,7 +75032,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.672", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.673", i32 -1, ptr %56)
   %57 = load %3, ptr %6, align 1
   %58 = load i32, ptr %code1, align 4
   ret i32 %58
@@ -75009,7 +75077,7 @@ then7:                                            ; preds = %merge2
 then11:                                           ; preds = %then7
   %83 = load ptr, ptr %self, align 8
   %84 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.673", i32 -1, ptr %84)
+  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.674", i32 -1, ptr %84)
   %85 = load %3, ptr %5, align 1
   %86 = load i32, ptr %code9, align 4
   ret i32 %86
@@ -75102,7 +75170,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %20, ptr @"$string.671", i32 -1, ptr %21)
+  call void @"$Rank.describe_failure"(ptr %20, ptr @"$string.672", i32 -1, ptr %21)
   %22 = load %3, ptr %4, align 1
   %23 = load i32, ptr %code, align 4
   ret i32 %23
@@ -75201,7 +75269,7 @@ entry:
   %22 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %21)
   %23 = call i64 @"$aligned"(i64 %22)
   %24 = getelementptr i8, ptr %20, i64 %23
-  call void @"$anon (./terra/scheduling/batch.t:114).521"(ptr %18, ptr %19, ptr %24)
+  call void @"$anon (./terra/scheduling/batch.t:114).522"(ptr %18, ptr %19, ptr %24)
   %25 = load %3, ptr %3, align 1
   ret void
 }
@@ -75268,7 +75336,7 @@ entry:
 then:                                             ; preds = %entry
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.674", i32 -1, ptr %45)
+  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.675", i32 -1, ptr %45)
   %46 = load %3, ptr %3, align 1
   %47 = load i32, ptr %code, align 4
   ret i32 %47
@@ -75558,7 +75626,7 @@ merge14:                                          ; preds = %merge23, %merge18
 then29:                                           ; preds = %merge14
   %148 = load ptr, ptr %self, align 8
   %149 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %148, ptr @"$string.685", i32 -1, ptr %149)
+  call void @"$Rank.describe_failure"(ptr %148, ptr @"$string.686", i32 -1, ptr %149)
   %150 = load %3, ptr %4, align 1
   %151 = load i32, ptr %code27, align 4
   ret i32 %151
@@ -75811,7 +75879,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load i32, ptr %count, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.675", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.676", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %4, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -76185,7 +76253,7 @@ then:                                             ; preds = %entry
   %36 = getelementptr %4, ptr %cause, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.676", ptr %30, i32 %35, ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.677", ptr %30, i32 %35, ptr %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %4, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -76296,7 +76364,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.677")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.678")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -76907,14 +76975,14 @@ entry:
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.678"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.679"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.678"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.679"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -76996,7 +77064,7 @@ merge4:                                           ; preds = %else6, %dead
   %33 = load ptr, ptr %model, align 8
   %34 = getelementptr %57, ptr %33, i32 0, i32 2
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.292", ptr @"$string.404", ptr %35)
+  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.292", ptr @"$string.405", ptr %35)
   store i32 %36, ptr %code7, align 4
   %37 = load i32, ptr %code7, align 4
   %38 = icmp ne i32 %37, 0
@@ -77074,7 +77142,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %73, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.681"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.682"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -77211,7 +77279,7 @@ entry:
   store ptr %2, ptr %part, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = load ptr, ptr %format, align 8
-  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.404", ptr %view)
+  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.405", ptr %view)
   store i32 %6, ptr %code, align 4
   %7 = load i32, ptr %code, align 4
   %8 = icmp ne i32 %7, 0
@@ -77407,7 +77475,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.679", ptr %39, ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.680", ptr %39, ptr %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %4, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -77554,7 +77622,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %format, align 8
-  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.411", ptr %view)
+  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.412", ptr %view)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -77606,7 +77674,7 @@ merge:                                            ; preds = %else, %merge1
 then5:                                            ; preds = %merge
   %48 = load ptr, ptr %self, align 8
   %49 = load ptr, ptr %format, align 8
-  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.412", ptr %view)
+  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.413", ptr %view)
   store i32 %50, ptr %code7, align 4
   %51 = load i32, ptr %code7, align 4
   %52 = icmp ne i32 %51, 0
@@ -77710,7 +77778,7 @@ then:                                             ; preds = %entry
   %43 = getelementptr %4, ptr %cause, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.680", ptr %34, ptr %37, i32 %42, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.681", ptr %34, ptr %37, i32 %42, ptr %45)
   %47 = load ptr, ptr %target, align 8
   %48 = getelementptr %4, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -77831,7 +77899,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.681"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.682"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -77841,7 +77909,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.682"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.683"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -77940,14 +78008,14 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %157, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).684"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).685"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.682"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.683"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -77996,7 +78064,7 @@ entry:
   %27 = load ptr, ptr %weights, align 8
   %28 = getelementptr %73, ptr %27, i32 0, i32 2
   %29 = load ptr, ptr %28, align 8
-  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.295", ptr @"$string.404", ptr %29)
+  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.295", ptr @"$string.405", ptr %29)
   store i32 %30, ptr %code, align 4
   %31 = load i32, ptr %code, align 4
   %32 = icmp ne i32 %31, 0
@@ -78019,7 +78087,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load ptr, ptr %weights, align 8
   %38 = getelementptr %73, ptr %37, i32 0, i32 3
   %39 = load ptr, ptr %38, align 8
-  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.302", ptr @"$string.404", ptr %39)
+  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.302", ptr @"$string.405", ptr %39)
   store i32 %40, ptr %code1, align 4
   %41 = load i32, ptr %code1, align 4
   %42 = icmp ne i32 %41, 0
@@ -78053,7 +78121,7 @@ then7:                                            ; preds = %merge2
   %55 = load ptr, ptr %weights, align 8
   %56 = getelementptr %73, ptr %55, i32 0, i32 4
   %57 = load ptr, ptr %56, align 8
-  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.300", ptr @"$string.404", ptr %57)
+  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.300", ptr @"$string.405", ptr %57)
   store i32 %58, ptr %code9, align 4
   %59 = load i32, ptr %code9, align 4
   %60 = icmp ne i32 %59, 0
@@ -78076,7 +78144,7 @@ merge10:                                          ; preds = %else12, %dead13
   %65 = load ptr, ptr %weights, align 8
   %66 = getelementptr %73, ptr %65, i32 0, i32 5
   %67 = load ptr, ptr %66, align 8
-  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.301", ptr @"$string.404", ptr %67)
+  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.301", ptr @"$string.405", ptr %67)
   store i32 %68, ptr %code14, align 4
   %69 = load i32, ptr %code14, align 4
   %70 = icmp ne i32 %69, 0
@@ -78400,7 +78468,7 @@ merge1:                                           ; preds = %else3, %dead
   %31 = load ptr, ptr %weights, align 8
   %32 = getelementptr %73, ptr %31, i32 0, i32 11
   %33 = load ptr, ptr %32, align 8
-  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.308", ptr @"$string.405", ptr %33)
+  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.308", ptr @"$string.406", ptr %33)
   store i32 %34, ptr %code4, align 4
   %35 = load i32, ptr %code4, align 4
   %36 = icmp ne i32 %35, 0
@@ -78473,7 +78541,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).683"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).684"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -78550,7 +78618,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).683"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).684"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -78625,7 +78693,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).684"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).685"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -78773,7 +78841,7 @@ merge1:                                           ; preds = %else, %dead
   %41 = getelementptr %186, ptr %40, i32 0, i32 1
   %42 = load ptr, ptr %41, align 8
   %43 = load i32, ptr %layer, align 4
-  %44 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).418"(ptr %42, i32 %43)
+  %44 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).419"(ptr %42, i32 %43)
   %45 = load ptr, ptr %model, align 8
   %46 = getelementptr %57, ptr %45, i32 0, i32 12
   %47 = load ptr, ptr %46, align 8
@@ -78979,7 +79047,7 @@ then3:                                            ; preds = %then
   %34 = load ptr, ptr %shard, align 8
   %35 = getelementptr %135, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.686", ptr %33, ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.687", ptr %33, ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %4, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -79230,7 +79298,7 @@ entry:
   store i64 %12, ptr %input_bytes, align 8
   %13 = load i64, ptr %input_bytes, align 8
   %14 = load ptr, ptr %shape, align 8
-  %15 = call i64 @"$anon (./terra/scheduling/batch.t:108).520"(ptr %14)
+  %15 = call i64 @"$anon (./terra/scheduling/batch.t:108).521"(ptr %14)
   %16 = add i64 %13, %15
   %17 = call ptr @calloc(i64 1, i64 %16)
   store ptr %17, ptr %memory, align 8
@@ -79254,7 +79322,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %4, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.687")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.688")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %4, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -79286,7 +79354,7 @@ merge:                                            ; preds = %else, %dead
   %43 = load ptr, ptr %memory, align 8
   %44 = load i64, ptr %input_bytes, align 8
   %45 = getelementptr i8, ptr %43, i64 %44
-  call void @"$anon (./terra/scheduling/batch.t:114).521"(ptr %41, ptr %42, ptr %45)
+  call void @"$anon (./terra/scheduling/batch.t:114).522"(ptr %41, ptr %42, ptr %45)
   %46 = load %3, ptr %5, align 1
   call void @"$fill_warm_up"(ptr %plan)
   %47 = load %3, ptr %4, align 1
@@ -79414,7 +79482,7 @@ then2:                                            ; preds = %then
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
   %55 = getelementptr i8, ptr %54, i64 0
   %56 = load i32, ptr %most, align 4
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.688", i32 %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.689", i32 %56)
   %58 = load ptr, ptr %target, align 8
   %59 = getelementptr %4, ptr %58, i32 0, i32 0
   %60 = getelementptr [1024 x i8], ptr %59, i32 0, i32 0
@@ -79514,7 +79582,7 @@ merge4:                                           ; preds = %forcond
 then11:                                           ; preds = %merge4
   %107 = load ptr, ptr %self, align 8
   %108 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %107, ptr @"$string.690", i32 -1, ptr %108)
+  call void @"$Rank.describe_failure"(ptr %107, ptr @"$string.691", i32 -1, ptr %108)
   %109 = load %3, ptr %3, align 1
   %110 = load i32, ptr %code9, align 4
   ret i32 %110
@@ -79612,7 +79680,7 @@ entry:
 then:                                             ; preds = %entry
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.689", i32 -1, ptr %20)
+  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.690", i32 -1, ptr %20)
   %21 = load %3, ptr %5, align 1
   %22 = load i32, ptr %code, align 4
   ret i32 %22
@@ -79675,7 +79743,7 @@ merge2:                                           ; preds = %else4, %dead5
 then8:                                            ; preds = %merge2
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.689", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.690", i32 -1, ptr %56)
   %57 = load %3, ptr %4, align 1
   %58 = load i32, ptr %code6, align 4
   ret i32 %58
@@ -79714,7 +79782,7 @@ entry:
   %8 = load i64, ptr %input_bytes, align 8
   %9 = load ptr, ptr %planned, align 8
   %10 = getelementptr %28, ptr %9, i32 0, i32 19
-  %11 = call i64 @"$anon (./terra/scheduling/batch.t:108).520"(ptr %10)
+  %11 = call i64 @"$anon (./terra/scheduling/batch.t:108).521"(ptr %10)
   %12 = add i64 %8, %11
   %13 = call ptr @calloc(i64 1, i64 %12)
   %14 = load ptr, ptr %self, align 8
@@ -79742,7 +79810,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %4, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.687")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.688")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %4, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -80058,7 +80126,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %36, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.691"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.692"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -80070,7 +80138,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %36, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.691"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.692"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -80082,7 +80150,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %36, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.691"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.692"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -80104,7 +80172,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %36, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.692", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.693", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %4, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -80155,7 +80223,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.693", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.694", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %4, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -80209,7 +80277,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.691"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.692"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -80404,7 +80472,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %37, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).521"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:114).522"(ptr %24, ptr %27, ptr %30)
   %31 = load %3, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %36, ptr %32, i32 0, i32 4
@@ -80521,7 +80589,7 @@ then2:                                            ; preds = %then
   %42 = getelementptr %44, ptr %41, i32 0, i32 10
   %43 = getelementptr %31, ptr %42, i32 0, i32 1
   %44 = load i32, ptr %43, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.694", i32 %40, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.695", i32 %40, i32 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = getelementptr %4, ptr %46, i32 0, i32 0
   %48 = getelementptr [1024 x i8], ptr %47, i32 0, i32 0
@@ -80594,7 +80662,7 @@ then13:                                           ; preds = %then9
   %79 = load ptr, ptr %options, align 8
   %80 = getelementptr %39, ptr %79, i32 0, i32 5
   %81 = load i32, ptr %80, align 4
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.699", i32 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.700", i32 %81)
   %83 = load ptr, ptr %target11, align 8
   %84 = getelementptr %4, ptr %83, i32 0, i32 0
   %85 = getelementptr [1024 x i8], ptr %84, i32 0, i32 0
@@ -80669,7 +80737,7 @@ then2:                                            ; preds = %then
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %capacity, align 4
   %27 = load i32, ptr %page_size, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.695", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.696", i32 %26, i32 %27)
   %29 = load ptr, ptr %target, align 8
   %30 = getelementptr %4, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
@@ -80847,7 +80915,7 @@ then15:                                           ; preds = %then5
   %148 = getelementptr i8, ptr %147, i64 0
   %149 = load i32, ptr %capacity, align 4
   %150 = load i32, ptr %page_size, align 4
-  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.696", i32 %149, i32 %150)
+  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.697", i32 %149, i32 %150)
   %152 = load ptr, ptr %target13, align 8
   %153 = getelementptr %4, ptr %152, i32 0, i32 0
   %154 = getelementptr [1024 x i8], ptr %153, i32 0, i32 0
@@ -81020,7 +81088,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %39, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.691"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.692"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -81032,7 +81100,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %39, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.698"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.699"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -81050,7 +81118,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %39, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.698"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.699"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -81062,7 +81130,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %39, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.691"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.692"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -81074,7 +81142,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %39, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.691"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.692"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -81086,7 +81154,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %39, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.691"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.692"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -81099,7 +81167,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.697"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.698"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -81111,7 +81179,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %39, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.691"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.692"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -81123,7 +81191,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %39, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.691"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.692"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -81135,7 +81203,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %39, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.691"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.692"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -81144,7 +81212,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.697"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.698"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -81243,7 +81311,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.698"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.699"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -81346,24 +81414,24 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4698" = alloca ptr, align 8
-  %"$4697" = alloca i64, align 8
+  %"$4701" = alloca ptr, align 8
+  %"$4700" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4697", align 8
-  store ptr %2, ptr %"$4698", align 8
+  store i64 %1, ptr %"$4700", align 8
+  store ptr %2, ptr %"$4701", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %193, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4697", align 8
-  %6 = load ptr, ptr %"$4698", align 8
-  %7 = call i32 @"$Loop.cancel.701"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$4700", align 8
+  %6 = load ptr, ptr %"$4701", align 8
+  %7 = call i32 @"$Loop.cancel.702"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.701"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.702"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -81374,14 +81442,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.702"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.703"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.702"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.703"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %3, align 8
   %5 = alloca %3, align 8
@@ -81403,11 +81471,11 @@ entry:
   call void @"$status.clear"(ptr %10)
   %11 = load %3, ptr %8, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.703"(ptr %12)
+  call void @"$Loop.lock.704"(ptr %12)
   %13 = load %3, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i64, ptr %request_id, align 8
-  %16 = call ptr @"$Loop.find_live.704"(ptr %14, i64 %15)
+  %16 = call ptr @"$Loop.find_live.705"(ptr %14, i64 %15)
   store ptr %16, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = icmp eq ptr %17, null
@@ -81417,7 +81485,7 @@ entry:
 
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %21)
+  call void @"$Loop.unlock.706"(ptr %21)
   %22 = load %3, ptr %6, align 1
   %23 = load ptr, ptr %message, align 8
   store ptr %23, ptr %target, align 8
@@ -81479,7 +81547,7 @@ merge4:                                           ; preds = %else6, %then5
   %48 = getelementptr %194, ptr %47, i32 0, i32 7
   %49 = call i32 @pthread_cond_signal(ptr %48)
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %50)
+  call void @"$Loop.unlock.706"(ptr %50)
   %51 = load %3, ptr %4, align 1
   ret i32 0
 
@@ -81487,7 +81555,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.703"(ptr %0) {
+define internal void @"$Loop.lock.704"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -81497,7 +81565,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.704"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.705"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -81564,7 +81632,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.705"(ptr %0) {
+define internal void @"$Loop.unlock.706"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -81604,7 +81672,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %193, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.706"(ptr %14)
+  call void @"$Loop.free.707"(ptr %14)
   %15 = load %3, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %193, ptr %16, i32 0, i32 1
@@ -81621,7 +81689,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.706"(ptr %0) {
+define internal void @"$Loop.free.707"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -81657,7 +81725,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.707"(ptr %19)
+  call void @"$Loop.stop.708"(ptr %19)
   %20 = load %3, ptr %10, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %194, ptr %21, i32 0, i32 17
@@ -81692,15 +81760,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %194, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.658"(ptr %41)
+  call void @"$Vector.free.659"(ptr %41)
   %42 = load %3, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %194, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.658"(ptr %44)
+  call void @"$Vector.free.659"(ptr %44)
   %45 = load %3, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %194, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.658"(ptr %47)
+  call void @"$Vector.free.659"(ptr %47)
   %48 = load %3, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %194, ptr %49, i32 0, i32 3
@@ -81754,7 +81822,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.707"(ptr %0) {
+define internal void @"$Loop.stop.708"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -81779,7 +81847,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.703"(ptr %9)
+  call void @"$Loop.lock.704"(ptr %9)
   %10 = load %3, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %194, ptr %11, i32 0, i32 11
@@ -81788,7 +81856,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %194, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %16)
+  call void @"$Loop.unlock.706"(ptr %16)
   %17 = load %3, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %194, ptr %18, i32 0, i32 9
@@ -81833,30 +81901,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
+  %"$4731" = alloca ptr, align 8
+  %"$4730" = alloca ptr, align 8
+  %"$4729" = alloca i32, align 4
   %"$4728" = alloca ptr, align 8
-  %"$4727" = alloca ptr, align 8
-  %"$4726" = alloca i32, align 4
-  %"$4725" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4725", align 8
-  store i32 %2, ptr %"$4726", align 4
-  store ptr %3, ptr %"$4727", align 8
-  store ptr %4, ptr %"$4728", align 8
+  store ptr %1, ptr %"$4728", align 8
+  store i32 %2, ptr %"$4729", align 4
+  store ptr %3, ptr %"$4730", align 8
+  store ptr %4, ptr %"$4731", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %193, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$4725", align 8
-  %8 = load i32, ptr %"$4726", align 4
-  %9 = load ptr, ptr %"$4727", align 8
-  %10 = load ptr, ptr %"$4728", align 8
-  %11 = call i32 @"$Loop.decode_step.708"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$4728", align 8
+  %8 = load i32, ptr %"$4729", align 4
+  %9 = load ptr, ptr %"$4730", align 8
+  %10 = load ptr, ptr %"$4731", align 8
+  %11 = call i32 @"$Loop.decode_step.709"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.708"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.709"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %3, align 8
   %code = alloca i32, align 4
@@ -81891,17 +81959,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %3, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.709"(ptr %14)
+  call void @"$Loop.enter_turn.710"(ptr %14)
   %15 = load %3, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.712"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.713"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.724"(ptr %22)
+  call void @"$Loop.leave_turn.725"(ptr %22)
   %23 = load %3, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -81910,7 +81978,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.709"(ptr %0) {
+define internal void @"$Loop.enter_turn.710"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -81921,12 +81989,12 @@ entry:
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %3, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.710"(ptr %6)
+  call void @"$Loop.land.711"(ptr %6)
   %7 = load %3, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.710"(ptr %0) {
+define internal void @"$Loop.land.711"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -81991,7 +82059,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %36 = load ptr, ptr %self, align 8
   %37 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.711"(ptr %36, i64 %37)
+  call void @"$Loop.record_step.712"(ptr %36, i64 %37)
   %38 = load %3, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %194, ptr %39, i32 0, i32 3
@@ -82062,7 +82130,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.711"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.712"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %3, align 8
   %3 = alloca %3, align 8
@@ -82091,14 +82159,14 @@ entry:
   %18 = getelementptr %51, ptr %step, i32 0, i32 8
   store i32 %17, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.703"(ptr %19)
+  call void @"$Loop.lock.704"(ptr %19)
   %20 = load %3, ptr %4, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %194, ptr %21, i32 0, i32 33
   call void @"$StepRing.push"(ptr %22, ptr %step)
   %23 = load %3, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %24)
+  call void @"$Loop.unlock.706"(ptr %24)
   %25 = load %3, ptr %2, align 1
   ret void
 }
@@ -82123,7 +82191,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.712"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.713"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -82143,7 +82211,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.713"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.714"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -82165,7 +82233,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.715"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.716"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -82218,7 +82286,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.716"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.717"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -82248,7 +82316,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.719"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.720"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -82282,7 +82350,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.719"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.720"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -82308,7 +82376,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.713"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.714"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %3, align 8
   %code = alloca i32, align 4
@@ -82318,14 +82386,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.703"(ptr %4)
+  call void @"$Loop.lock.704"(ptr %4)
   %5 = load %3, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.714"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.715"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %9)
+  call void @"$Loop.unlock.706"(ptr %9)
   %10 = load %3, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -82334,7 +82402,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.714"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.715"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %3, align 8
   %target = alloca ptr, align 8
@@ -82395,7 +82463,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.715"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.716"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %3, align 8
   %target7 = alloca ptr, align 8
@@ -82529,7 +82597,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.716"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.717"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %3, align 8
   %i = alloca i32, align 4
@@ -82546,12 +82614,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.717"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.718"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.718"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.719"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -82604,7 +82672,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.717"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.718"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -82636,7 +82704,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.718"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.719"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %3, align 8
   %target = alloca ptr, align 8
@@ -82707,7 +82775,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.719"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.720"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %3, align 8
@@ -82765,7 +82833,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.720"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.721"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -82805,14 +82873,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.723"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.724"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.720"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.721"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %3, align 8
   %counters = alloca ptr, align 8
@@ -82860,7 +82928,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.722"(ptr %26)
+  call void @"$Loop.check_ranks.723"(ptr %26)
   %27 = load %3, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -83026,7 +83094,7 @@ then2:                                            ; preds = %then
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %195, ptr %41, i32 0, i32 8
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.721", i32 %43)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.722", i32 %43)
   %45 = load ptr, ptr %target, align 8
   %46 = getelementptr %4, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -84200,7 +84268,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.check_ranks.722"(ptr %0) {
+define internal void @"$Loop.check_ranks.723"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -84244,13 +84312,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.703"(ptr %24)
+  call void @"$Loop.lock.704"(ptr %24)
   %25 = load %3, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %194, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %28)
+  call void @"$Loop.unlock.706"(ptr %28)
   %29 = load %3, ptr %1, align 1
   br label %merge1
 
@@ -84261,7 +84329,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.723"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.724"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %5 = alloca %3, align 8
   %target = alloca ptr, align 8
@@ -84336,7 +84404,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.724"(ptr %0) {
+define internal void @"$Loop.leave_turn.725"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -84344,10 +84412,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.725"(ptr %4)
+  call void @"$Loop.publish.726"(ptr %4)
   %5 = load %3, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.731"(ptr %6)
+  call void @"$Loop.wake.732"(ptr %6)
   %7 = load %3, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %194, ptr %8, i32 0, i32 5
@@ -84356,7 +84424,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.725"(ptr %0) {
+define internal void @"$Loop.publish.726"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -84390,19 +84458,19 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.703"(ptr %17)
+  call void @"$Loop.lock.704"(ptr %17)
   %18 = load %3, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.726"(ptr %19)
+  call void @"$Loop.publish_events.727"(ptr %19)
   %20 = load %3, ptr %7, align 1
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.728"(ptr %21)
+  call void @"$Loop.remove_ended.729"(ptr %21)
   %22 = load %3, ptr %6, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_outputs.729"(ptr %23)
+  call void @"$Loop.publish_outputs.730"(ptr %23)
   %24 = load %3, ptr %5, align 1
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.730"(ptr %25)
+  call void @"$Loop.publish_counters.731"(ptr %25)
   %26 = load %3, ptr %4, align 1
   %27 = load ptr, ptr %s, align 8
   %28 = call i64 @"$Scheduler.nearest_deadline"(ptr %27)
@@ -84410,7 +84478,7 @@ merge:                                            ; preds = %else, %then
   %30 = getelementptr %194, ptr %29, i32 0, i32 24
   store i64 %28, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %31)
+  call void @"$Loop.unlock.706"(ptr %31)
   %32 = load %3, ptr %3, align 1
   %33 = load ptr, ptr %s, align 8
   %34 = getelementptr %38, ptr %33, i32 0, i32 6
@@ -84450,7 +84518,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.726"(ptr %0) {
+define internal void @"$Loop.publish_events.727"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -84530,7 +84598,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.727"(ptr %54)
+  call void @"$Loop.announce.728"(ptr %54)
   %55 = load %3, ptr %1, align 1
   br label %merge1
 
@@ -84541,7 +84609,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.727"(ptr %0) {
+define internal void @"$Loop.announce.728"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -84557,7 +84625,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.728"(ptr %0) {
+define internal void @"$Loop.remove_ended.729"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -84612,7 +84680,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_outputs.729"(ptr %0) {
+define internal void @"$Loop.publish_outputs.730"(ptr %0) {
 entry:
   %item = alloca ptr, align 8
   %i = alloca i64, align 8
@@ -84656,7 +84724,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.730"(ptr %0) {
+define internal void @"$Loop.publish_counters.731"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -84751,14 +84819,14 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.731"(ptr %0) {
+define internal void @"$Loop.wake.732"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.703"(ptr %3)
+  call void @"$Loop.lock.704"(ptr %3)
   %4 = load %3, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %194, ptr %5, i32 0, i32 13
@@ -84767,7 +84835,7 @@ entry:
   %8 = getelementptr %194, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %10)
+  call void @"$Loop.unlock.706"(ptr %10)
   %11 = load %3, ptr %1, align 1
   ret void
 }
@@ -84837,14 +84905,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %3, align 8
-  %"$4737" = alloca ptr, align 8
+  %"$4740" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4737", align 8
+  store ptr %1, ptr %"$4740", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %193, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4737", align 8
-  call void @"$Loop.free_state.732"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$4740", align 8
+  call void @"$Loop.free_state.733"(ptr %4, ptr %5)
   %6 = load %3, ptr %2, align 1
   ret void
 
@@ -84852,7 +84920,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.732"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.733"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %3, align 8
   %3 = alloca %3, align 8
@@ -84890,19 +84958,19 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.709"(ptr %18)
+  call void @"$Loop.enter_turn.710"(ptr %18)
   %19 = load %3, ptr %4, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.733"(ptr %20, ptr %21)
+  call void @"$Loop.close_state.734"(ptr %20, ptr %21)
   %22 = load %3, ptr %3, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.724"(ptr %23)
+  call void @"$Loop.leave_turn.725"(ptr %23)
   %24 = load %3, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.733"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.734"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %3, align 8
   %3 = alloca %3, align 8
@@ -84936,14 +85004,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %3, align 8
-  %"$4713" = alloca ptr, align 8
+  %"$4716" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4713", align 8
+  store ptr %1, ptr %"$4716", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %193, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4713", align 8
-  call void @"$Loop.info.734"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$4716", align 8
+  call void @"$Loop.info.735"(ptr %4, ptr %5)
   %6 = load %3, ptr %2, align 1
   ret void
 
@@ -84951,7 +85019,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.734"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.735"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %3, align 8
   %p = alloca ptr, align 8
@@ -84961,7 +85029,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.703"(ptr %4)
+  call void @"$Loop.lock.704"(ptr %4)
   %5 = load %3, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %194, ptr %6, i32 0, i32 26
@@ -85110,7 +85178,7 @@ merge:                                            ; preds = %else, %then
   %121 = getelementptr %175, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %122)
+  call void @"$Loop.unlock.706"(ptr %122)
   %123 = load %3, ptr %2, align 1
   ret void
 }
@@ -85156,7 +85224,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %193, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.735"(ptr %3)
+  call void @"$Loop.iterate.736"(ptr %3)
   %4 = load %3, ptr %1, align 1
   ret void
 
@@ -85164,7 +85232,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.735"(ptr %0) {
+define internal void @"$Loop.iterate.736"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -85178,14 +85246,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = call zeroext i1 @"$Loop.has_pending_orders.736"(ptr %7)
+  %8 = call zeroext i1 @"$Loop.has_pending_orders.737"(ptr %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.710"(ptr %11)
+  call void @"$Loop.land.711"(ptr %11)
   %12 = load %3, ptr %6, align 1
   br label %merge
 
@@ -85194,10 +85262,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.737"(ptr %13)
+  call void @"$Loop.take_orders.738"(ptr %13)
   %14 = load %3, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.722"(ptr %15)
+  call void @"$Loop.check_ranks.723"(ptr %15)
   %16 = load %3, ptr %4, align 1
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %194, ptr %17, i32 0, i32 3
@@ -85211,7 +85279,7 @@ merge:                                            ; preds = %else, %then
   %25 = zext i1 %24 to i8
   store i8 %25, ptr %was_in_flight, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = call zeroext i1 @"$Loop.plan.741"(ptr %26)
+  %27 = call zeroext i1 @"$Loop.plan.742"(ptr %26)
   %28 = zext i1 %27 to i8
   store i8 %28, ptr %has_step, align 1
   %29 = load i8, ptr %has_step, align 1
@@ -85239,13 +85307,13 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %44 = load ptr, ptr %self, align 8
   %45 = load i8, ptr %has_step, align 1
   %46 = icmp ne i8 %45, 0
-  call void @"$Loop.advance_planned.742"(ptr %44, i1 zeroext %46)
+  call void @"$Loop.advance_planned.743"(ptr %44, i1 zeroext %46)
   %47 = load %3, ptr %3, align 1
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.722"(ptr %48)
+  call void @"$Loop.check_ranks.723"(ptr %48)
   %49 = load %3, ptr %2, align 1
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.725"(ptr %50)
+  call void @"$Loop.publish.726"(ptr %50)
   %51 = load %3, ptr %1, align 1
   ret void
 
@@ -85263,7 +85331,7 @@ or.lhs.false1:                                    ; preds = %merge
   br i1 %58, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.736"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.737"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %pending = alloca i8, align 1
@@ -85271,14 +85339,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.703"(ptr %3)
+  call void @"$Loop.lock.704"(ptr %3)
   %4 = load %3, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %194, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %8)
+  call void @"$Loop.unlock.706"(ptr %8)
   %9 = load %3, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -85288,7 +85356,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.737"(ptr %0) {
+define internal void @"$Loop.take_orders.738"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -85305,7 +85373,7 @@ entry:
   %10 = getelementptr %38, ptr %9, i32 0, i32 18
   store i64 %7, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.703"(ptr %11)
+  call void @"$Loop.lock.704"(ptr %11)
   %12 = load %3, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %194, ptr %13, i32 0, i32 17
@@ -85360,7 +85428,7 @@ merge:                                            ; preds = %forcond
   call void @"$Vector.clear.93"(ptr %49)
   %50 = load %3, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.738"(ptr %51)
+  call void @"$Loop.take_masks.739"(ptr %51)
   %52 = load %3, ptr %3, align 1
   %53 = load ptr, ptr %self, align 8
   %54 = getelementptr %194, ptr %53, i32 0, i32 13
@@ -85370,7 +85438,7 @@ merge:                                            ; preds = %forcond
 
 then:                                             ; preds = %and.lhs.true
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.739"(ptr %57)
+  call void @"$Loop.obey_all.740"(ptr %57)
   %58 = load %3, ptr %2, align 1
   br label %merge1
 
@@ -85379,7 +85447,7 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %59)
+  call void @"$Loop.unlock.706"(ptr %59)
   %60 = load %3, ptr %1, align 1
   ret void
 
@@ -85392,7 +85460,7 @@ and.lhs.true:                                     ; preds = %merge
   br i1 %65, label %else, label %then
 }
 
-define internal void @"$Loop.take_masks.738"(ptr %0) {
+define internal void @"$Loop.take_masks.739"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %i = alloca i64, align 8
@@ -85435,7 +85503,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey_all.739"(ptr %0) {
+define internal void @"$Loop.obey_all.740"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %i = alloca i64, align 8
@@ -85466,7 +85534,7 @@ forbody:                                          ; preds = %forcond
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.740"(ptr %12, ptr %19)
+  call void @"$Loop.obey.741"(ptr %12, ptr %19)
   %20 = load %3, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -85479,7 +85547,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey.740"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.741"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %3, align 8
   %3 = alloca %3, align 8
@@ -85553,7 +85621,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.741"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.742"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %3, align 8
@@ -85596,7 +85664,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.742"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.743"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %3, align 8
   %3 = alloca %3, align 8
@@ -85607,7 +85675,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.743"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.744"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -85628,13 +85696,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.748"(ptr %16)
+  call void @"$Loop.execute.749"(ptr %16)
   %17 = load %3, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.710"(ptr %18)
+  call void @"$Loop.land.711"(ptr %18)
   %19 = load %3, ptr %2, align 1
   br label %merge
 
@@ -85642,7 +85710,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.743"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.744"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -85704,7 +85772,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.744"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.745"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -85785,7 +85853,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.746"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.747"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -85866,7 +85934,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.747"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.748"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -85918,7 +85986,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.744"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.745"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %3, align 8
   %target = alloca ptr, align 8
@@ -85977,7 +86045,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %66, ptr %38, i32 0, i32 15
   %40 = getelementptr %16, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.601", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.602", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %4, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -86053,7 +86121,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.603", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.604", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -86162,7 +86230,7 @@ then2:                                            ; preds = %then
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %195, ptr %30, i32 0, i32 9
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.745", ptr %29, i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.746", ptr %29, i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %4, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -86213,7 +86281,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.746"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.747"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %3, align 8
   %code = alloca i32, align 4
@@ -86272,7 +86340,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.602", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.603", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -86334,7 +86402,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.747"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.748"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -86526,7 +86594,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.748"(ptr %0) {
+define internal void @"$Loop.execute.749"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -86543,7 +86611,7 @@ entry:
   %9 = getelementptr i8, ptr %8, i64 0
   store i8 0, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Loop.launch.749"(ptr %10, ptr %message)
+  %11 = call i32 @"$Loop.launch.750"(ptr %10, ptr %message)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -86564,7 +86632,7 @@ then:                                             ; preds = %and.lhs.true
 
 else:                                             ; preds = %and.lhs.true, %entry
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.710"(ptr %23)
+  call void @"$Loop.land.711"(ptr %23)
   %24 = load %3, ptr %5, align 1
   br label %merge
 
@@ -86624,7 +86692,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %or.lhs.false, %or.lhs.false7, %merge1
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.710"(ptr %57)
+  call void @"$Loop.land.711"(ptr %57)
   %58 = load %3, ptr %1, align 1
   br label %merge4
 
@@ -86652,7 +86720,7 @@ or.lhs.false7:                                    ; preds = %merge1
   br i1 %69, label %then5, label %or.lhs.false
 }
 
-define internal i32 @"$Loop.launch.749"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.750"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %3, align 8
   %3 = alloca %3, align 8
@@ -86731,7 +86799,7 @@ then2:                                            ; preds = %merge
   %49 = load %3, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.750"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.751"(ptr %50, i64 %51)
   %52 = load %3, ptr %2, align 1
   br label %merge1
 
@@ -86746,7 +86814,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.750"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.751"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -86924,7 +86992,7 @@ merge:                                            ; preds = %else, %then
   %89 = load ptr, ptr %self, align 8
   %90 = getelementptr %193, ptr %89, i32 0, i32 1
   %91 = load ptr, ptr %message, align 8
-  %92 = call i32 @"$Loop.init.751"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
+  %92 = call i32 @"$Loop.init.752"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
   store i32 %92, ptr %code, align 4
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %193, ptr %93, i32 0, i32 4
@@ -87115,7 +87183,7 @@ entry:
   %51 = load ptr, ptr %self, align 8
   %52 = getelementptr %195, ptr %51, i32 0, i32 6
   store ptr %50, ptr %52, align 8
-  %53 = call i64 @"$anon (./terra/scheduling/batch.t:108).520"(ptr %shape)
+  %53 = call i64 @"$anon (./terra/scheduling/batch.t:108).521"(ptr %shape)
   store i64 %53, ptr %bytes, align 8
   %54 = load i64, ptr %bytes, align 8
   %55 = call ptr @calloc(i64 3, i64 %54)
@@ -87127,7 +87195,7 @@ entry:
   %60 = load ptr, ptr %self, align 8
   %61 = getelementptr %195, ptr %60, i32 0, i32 14
   %62 = load ptr, ptr %61, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).521"(ptr %59, ptr %shape, ptr %62)
+  call void @"$anon (./terra/scheduling/batch.t:114).522"(ptr %59, ptr %shape, ptr %62)
   %63 = load %3, ptr %5, align 1
   store i32 0, ptr %i, align 4
   br label %forcond
@@ -87157,7 +87225,7 @@ forbody:                                          ; preds = %forcond
   %82 = load i64, ptr %bytes, align 8
   %83 = mul i64 %81, %82
   %84 = getelementptr i8, ptr %78, i64 %83
-  call void @"$anon (./terra/scheduling/batch.t:114).521"(ptr %75, ptr %shape, ptr %84)
+  call void @"$anon (./terra/scheduling/batch.t:114).522"(ptr %75, ptr %shape, ptr %84)
   %85 = load %3, ptr %4, align 1
   %86 = add i32 %64, 1
   store i32 %86, ptr %i, align 4
@@ -87222,7 +87290,7 @@ entry:
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:108).520"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:108).521"(ptr %5)
   %7 = add i64 %4, %6
   %8 = call ptr @calloc(i64 1, i64 %7)
   store ptr %8, ptr %memory, align 8
@@ -87247,7 +87315,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.751"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.752"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %3, align 8
   %code1 = alloca i32, align 4
@@ -87305,7 +87373,7 @@ entry:
   %37 = load %3, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.752"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.753"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -87326,7 +87394,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.753"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.754"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -87346,7 +87414,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.730"(ptr %54)
+  call void @"$Loop.publish_counters.731"(ptr %54)
   %55 = load %3, ptr %5, align 1
   ret i32 0
 
@@ -87354,7 +87422,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.752"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.753"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %3, align 8
   %target9 = alloca ptr, align 8
@@ -87424,7 +87492,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %194, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.691"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.692"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -87436,7 +87504,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %194, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.691"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.692"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -87448,7 +87516,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %194, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.691"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.692"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -87470,7 +87538,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %194, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.692", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.693", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %4, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -87521,7 +87589,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.693", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.694", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %4, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -87549,7 +87617,7 @@ dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.753"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.754"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %39, align 8
   %2 = alloca %3, align 8
@@ -87589,7 +87657,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %37, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).521"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:114).522"(ptr %24, ptr %27, ptr %30)
   %31 = load %3, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %194, ptr %32, i32 0, i32 4
@@ -87644,27 +87712,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4709" = alloca ptr, align 8
-  %"$4708" = alloca i32, align 4
-  %"$4707" = alloca ptr, align 8
+  %"$4712" = alloca ptr, align 8
+  %"$4711" = alloca i32, align 4
+  %"$4710" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4707", align 8
-  store i32 %2, ptr %"$4708", align 4
-  store ptr %3, ptr %"$4709", align 8
+  store ptr %1, ptr %"$4710", align 8
+  store i32 %2, ptr %"$4711", align 4
+  store ptr %3, ptr %"$4712", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %193, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4707", align 8
-  %7 = load i32, ptr %"$4708", align 4
-  %8 = load ptr, ptr %"$4709", align 8
-  %9 = call i32 @"$Loop.poll.754"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$4710", align 8
+  %7 = load i32, ptr %"$4711", align 4
+  %8 = load ptr, ptr %"$4712", align 8
+  %9 = call i32 @"$Loop.poll.755"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.754"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.755"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %3, align 8
   %value = alloca i64, align 8
@@ -87715,7 +87783,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.703"(ptr %22)
+  call void @"$Loop.lock.704"(ptr %22)
   %23 = load %3, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %194, ptr %24, i32 0, i32 21
@@ -87748,7 +87816,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %194, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %44)
+  call void @"$Loop.unlock.706"(ptr %44)
   %45 = load %3, ptr %4, align 1
   ret i32 0
 
@@ -87758,24 +87826,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4701" = alloca ptr, align 8
-  %"$4700" = alloca i64, align 8
+  %"$4704" = alloca ptr, align 8
+  %"$4703" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4700", align 8
-  store ptr %2, ptr %"$4701", align 8
+  store i64 %1, ptr %"$4703", align 8
+  store ptr %2, ptr %"$4704", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %193, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4700", align 8
-  %6 = load ptr, ptr %"$4701", align 8
-  %7 = call i32 @"$Loop.preempt.755"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$4703", align 8
+  %6 = load ptr, ptr %"$4704", align 8
+  %7 = call i32 @"$Loop.preempt.756"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.755"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.756"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -87786,7 +87854,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.702"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.703"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -87795,29 +87863,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$4723" = alloca ptr, align 8
-  %"$4722" = alloca ptr, align 8
+  %"$4726" = alloca ptr, align 8
+  %"$4725" = alloca ptr, align 8
+  %"$4724" = alloca ptr, align 8
+  %"$4723" = alloca i8, align 1
+  %"$4722" = alloca i32, align 4
   %"$4721" = alloca ptr, align 8
-  %"$4720" = alloca i8, align 1
-  %"$4719" = alloca i32, align 4
-  %"$4718" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4718", align 8
-  store i32 %2, ptr %"$4719", align 4
+  store ptr %1, ptr %"$4721", align 8
+  store i32 %2, ptr %"$4722", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$4720", align 1
-  store ptr %4, ptr %"$4721", align 8
-  store ptr %5, ptr %"$4722", align 8
-  store ptr %6, ptr %"$4723", align 8
+  store i8 %7, ptr %"$4723", align 1
+  store ptr %4, ptr %"$4724", align 8
+  store ptr %5, ptr %"$4725", align 8
+  store ptr %6, ptr %"$4726", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %193, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$4718", align 8
-  %11 = load i32, ptr %"$4719", align 4
-  %12 = load i8, ptr %"$4720", align 1
-  %13 = load ptr, ptr %"$4721", align 8
-  %14 = load ptr, ptr %"$4722", align 8
-  %15 = load ptr, ptr %"$4723", align 8
+  %10 = load ptr, ptr %"$4721", align 8
+  %11 = load i32, ptr %"$4722", align 4
+  %12 = load i8, ptr %"$4723", align 1
+  %13 = load ptr, ptr %"$4724", align 8
+  %14 = load ptr, ptr %"$4725", align 8
+  %15 = load ptr, ptr %"$4726", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -87887,7 +87955,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %4, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.756")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.757")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %4, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -87912,7 +87980,7 @@ merge1:                                           ; preds = %else3, %dead
   %37 = load ptr, ptr %result, align 8
   store ptr null, ptr %37, align 8
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.709"(ptr %38)
+  call void @"$Loop.enter_turn.710"(ptr %38)
   %39 = load %3, ptr %8, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %tokens, align 8
@@ -87925,7 +87993,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = call i32 @"$Loop.prefill_in_turn"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.724"(ptr %49)
+  call void @"$Loop.leave_turn.725"(ptr %49)
   %50 = load %3, ptr %7, align 1
   %51 = load i32, ptr %code, align 4
   ret i32 %51
@@ -87962,7 +88030,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.713"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.714"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -87982,7 +88050,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.757"(ptr noalias sret(%170) %8, ptr %18)
+  call void @"$Loop.limits.758"(ptr noalias sret(%170) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -88070,7 +88138,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.733"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.734"(ptr %60, ptr %61)
   %62 = load %3, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -88091,7 +88159,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.757"(ptr noalias sret(%170) %0, ptr %1) {
+define internal void @"$Loop.limits.758"(ptr noalias sret(%170) %0, ptr %1) {
 entry:
   %2 = alloca %170, align 8
   %3 = alloca %198, align 8
@@ -88211,7 +88279,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %194, ptr %29, i32 0, i32 2
   %31 = getelementptr %37, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.758", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.759", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %4, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -88290,7 +88358,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %194, ptr %71, i32 0, i32 2
   %73 = getelementptr %37, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.759", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.760", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %4, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -88363,7 +88431,7 @@ entry:
   %9 = getelementptr %66, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.716"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.717"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -88556,7 +88624,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.720"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.721"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -88613,7 +88681,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.723"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.724"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -88637,7 +88705,7 @@ entry:
   %8 = getelementptr %44, ptr %7, i32 0, i32 10
   %9 = getelementptr %31, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.760"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.761"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %194, ptr %12, i32 0, i32 2
@@ -88654,7 +88722,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %194, ptr %20, i32 0, i32 2
   %22 = getelementptr %37, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.760"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.761"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -88673,7 +88741,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %44, ptr %29, i32 0, i32 10
   %31 = getelementptr %31, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.760"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.761"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -88688,7 +88756,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.760"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.761"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -88710,24 +88778,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4716" = alloca ptr, align 8
-  %"$4715" = alloca i32, align 4
+  %"$4719" = alloca ptr, align 8
+  %"$4718" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4715", align 4
-  store ptr %2, ptr %"$4716", align 8
+  store i32 %1, ptr %"$4718", align 4
+  store ptr %2, ptr %"$4719", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %193, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$4715", align 4
-  %6 = load ptr, ptr %"$4716", align 8
-  %7 = call i32 @"$Loop.resize_pool.761"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$4718", align 4
+  %6 = load ptr, ptr %"$4719", align 8
+  %7 = call i32 @"$Loop.resize_pool.762"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.761"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.762"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %3, align 8
   %code = alloca i32, align 4
@@ -88758,15 +88826,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %3, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.709"(ptr %12)
+  call void @"$Loop.enter_turn.710"(ptr %12)
   %13 = load %3, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.762"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.763"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.724"(ptr %18)
+  call void @"$Loop.leave_turn.725"(ptr %18)
   %19 = load %3, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -88775,7 +88843,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.762"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.763"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %3, align 8
   %code11 = alloca i32, align 4
@@ -88793,7 +88861,7 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load i32, ptr %num_pages, align 4
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.begin_resize.763"(ptr %5, i32 %6, ptr %7)
+  %8 = call i32 @"$Loop.begin_resize.764"(ptr %5, i32 %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -88840,7 +88908,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %40, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.600", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.601", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %4, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -88863,7 +88931,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %41 = load ptr, ptr %self, align 8
-  %42 = call i32 @"$Loop.perform_transfers.743"(ptr %41)
+  %42 = call i32 @"$Loop.perform_transfers.744"(ptr %41)
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %194, ptr %43, i32 0, i32 3
   %45 = getelementptr %38, ptr %44, i32 0, i32 1
@@ -88927,7 +88995,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.763"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.764"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %3, align 8
   %code = alloca i32, align 4
@@ -88939,12 +89007,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.703"(ptr %5)
+  call void @"$Loop.lock.704"(ptr %5)
   %6 = load %3, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.764"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.765"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -88965,7 +89033,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %19)
+  call void @"$Loop.unlock.706"(ptr %19)
   %20 = load %3, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -88985,7 +89053,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.764"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.765"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %3 = alloca %3, align 8
@@ -89037,7 +89105,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %194, ptr %28, i32 0, i32 2
   %30 = getelementptr %37, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.594", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.595", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %4, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -89090,7 +89158,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.595", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.596", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %4, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -89142,7 +89210,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %194, ptr %86, i32 0, i32 21
   %88 = getelementptr %49, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.596", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.597", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %4, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -89166,7 +89234,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %96 = load ptr, ptr %self, align 8
   %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Loop.check_usable.714"(ptr %96, ptr %97)
+  %98 = call i32 @"$Loop.check_usable.715"(ptr %96, ptr %97)
   store i32 %98, ptr %code, align 4
   %99 = load i32, ptr %code, align 4
   %100 = icmp ne i32 %99, 0
@@ -89188,14 +89256,14 @@ merge20:                                          ; preds = %else22, %dead23
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_pages, align 4
   %106 = load ptr, ptr %message, align 8
-  %107 = call i32 @"$Loop.check_live_fit.765"(ptr %104, i32 %105, ptr %106)
+  %107 = call i32 @"$Loop.check_live_fit.766"(ptr %104, i32 %105, ptr %106)
   ret i32 %107
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.765"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.766"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %3, align 8
   %target = alloca ptr, align 8
@@ -89268,7 +89336,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %66, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.597", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.598", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %4, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -89317,7 +89385,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.608", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.609", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -89390,28 +89458,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
+  %"$4738" = alloca ptr, align 8
+  %"$4737" = alloca ptr, align 8
+  %"$4736" = alloca i32, align 4
   %"$4735" = alloca ptr, align 8
   %"$4734" = alloca ptr, align 8
   %"$4733" = alloca i32, align 4
-  %"$4732" = alloca ptr, align 8
-  %"$4731" = alloca ptr, align 8
-  %"$4730" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4730", align 4
-  store ptr %2, ptr %"$4731", align 8
-  store ptr %3, ptr %"$4732", align 8
-  store i32 %4, ptr %"$4733", align 4
-  store ptr %5, ptr %"$4734", align 8
-  store ptr %6, ptr %"$4735", align 8
+  store i32 %1, ptr %"$4733", align 4
+  store ptr %2, ptr %"$4734", align 8
+  store ptr %3, ptr %"$4735", align 8
+  store i32 %4, ptr %"$4736", align 4
+  store ptr %5, ptr %"$4737", align 8
+  store ptr %6, ptr %"$4738", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %193, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$4730", align 4
-  %10 = load ptr, ptr %"$4731", align 8
-  %11 = load ptr, ptr %"$4732", align 8
-  %12 = load i32, ptr %"$4733", align 4
-  %13 = load ptr, ptr %"$4734", align 8
-  %14 = load ptr, ptr %"$4735", align 8
+  %9 = load i32, ptr %"$4733", align 4
+  %10 = load ptr, ptr %"$4734", align 8
+  %11 = load ptr, ptr %"$4735", align 8
+  %12 = load i32, ptr %"$4736", align 4
+  %13 = load ptr, ptr %"$4737", align 8
+  %14 = load ptr, ptr %"$4738", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -89458,7 +89526,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %3, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.709"(ptr %16)
+  call void @"$Loop.enter_turn.710"(ptr %16)
   %17 = load %3, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -89470,7 +89538,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.724"(ptr %26)
+  call void @"$Loop.leave_turn.725"(ptr %26)
   %27 = load %3, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -89508,7 +89576,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.713"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.714"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -89603,7 +89671,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.717"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.718"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -89614,7 +89682,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.718"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.719"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -89704,7 +89772,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %3, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.720"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.721"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -89828,7 +89896,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.766", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.767", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %4, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -89871,7 +89939,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.767", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.768", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %4, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -89924,7 +89992,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %44, ptr %82, i32 0, i32 10
   %84 = getelementptr %31, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.768", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.769", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %4, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -89994,7 +90062,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %4, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.769")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.770")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %4, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -90116,7 +90184,7 @@ entry:
   %12 = load ptr, ptr %11, align 8
   %13 = load i32, ptr %num_steps, align 4
   %14 = load ptr, ptr %message, align 8
-  %15 = call i32 @"$Loop.check_state.715"(ptr %7, ptr %12, i32 %13, ptr %14)
+  %15 = call i32 @"$Loop.check_state.716"(ptr %7, ptr %12, i32 %13, ptr %14)
   store i32 %15, ptr %code, align 4
   %16 = load i32, ptr %code, align 4
   %17 = icmp ne i32 %16, 0
@@ -90180,7 +90248,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.770", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.771", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %4, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -90245,7 +90313,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.716"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.717"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -90274,7 +90342,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.747"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.748"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -90588,7 +90656,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %16, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.771", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.772", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %4, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -90641,7 +90709,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %16, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.772", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.773", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %4, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -90726,27 +90794,27 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4705" = alloca ptr, align 8
-  %"$4704" = alloca i32, align 4
-  %"$4703" = alloca ptr, align 8
+  %"$4708" = alloca ptr, align 8
+  %"$4707" = alloca i32, align 4
+  %"$4706" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4703", align 8
-  store i32 %2, ptr %"$4704", align 4
-  store ptr %3, ptr %"$4705", align 8
+  store ptr %1, ptr %"$4706", align 8
+  store i32 %2, ptr %"$4707", align 4
+  store ptr %3, ptr %"$4708", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %193, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4703", align 8
-  %7 = load i32, ptr %"$4704", align 4
-  %8 = load ptr, ptr %"$4705", align 8
-  %9 = call i32 @"$Loop.set_masks.773"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$4706", align 8
+  %7 = load i32, ptr %"$4707", align 4
+  %8 = load ptr, ptr %"$4708", align 8
+  %9 = call i32 @"$Loop.set_masks.774"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.set_masks.773"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.set_masks.774"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %3, align 8
   %code = alloca i32, align 4
@@ -90800,7 +90868,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.609", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.610", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %4, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -90823,19 +90891,19 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.703"(ptr %38)
+  call void @"$Loop.lock.704"(ptr %38)
   %39 = load %3, ptr %5, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %masks, align 8
   %42 = load i32, ptr %num_masks, align 4
   %43 = load ptr, ptr %message, align 8
-  %44 = call i32 @"$Loop.give_masks.774"(ptr %40, ptr %41, i32 %42, ptr %43)
+  %44 = call i32 @"$Loop.give_masks.775"(ptr %40, ptr %41, i32 %42, ptr %43)
   store i32 %44, ptr %code, align 4
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %194, ptr %45, i32 0, i32 7
   %47 = call i32 @pthread_cond_signal(ptr %46)
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %48)
+  call void @"$Loop.unlock.706"(ptr %48)
   %49 = load %3, ptr %4, align 1
   %50 = load i32, ptr %code, align 4
   ret i32 %50
@@ -90844,7 +90912,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_masks.774"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.give_masks.775"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %own = alloca %4, align 8
@@ -90878,7 +90946,7 @@ forbody:                                          ; preds = %forcond
   %13 = load i32, ptr %i, align 4
   %14 = sext i32 %13 to i64
   %15 = getelementptr %169, ptr %12, i64 %14
-  %16 = call i32 @"$Loop.give_mask.775"(ptr %11, ptr %15, ptr %own)
+  %16 = call i32 @"$Loop.give_mask.776"(ptr %11, ptr %15, ptr %own)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -90936,7 +91004,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_mask.775"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.give_mask.776"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %3, align 8
   %code = alloca i32, align 4
@@ -90953,7 +91021,7 @@ entry:
   %6 = load ptr, ptr %mask, align 8
   %7 = getelementptr %169, ptr %6, i32 0, i32 0
   %8 = load i64, ptr %7, align 8
-  %9 = call ptr @"$Loop.find_live.704"(ptr %5, i64 %8)
+  %9 = call ptr @"$Loop.find_live.705"(ptr %5, i64 %8)
   store ptr %9, ptr %item, align 8
   %10 = load ptr, ptr %item, align 8
   %11 = icmp eq ptr %10, null
@@ -91006,7 +91074,7 @@ merge:                                            ; preds = %else, %dead
   %35 = getelementptr %169, ptr %34, i32 0, i32 2
   %36 = load i32, ptr %35, align 4
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Loop.check_mask.776"(ptr %32, ptr %33, i32 %36, ptr %37)
+  %38 = call i32 @"$Loop.check_mask.777"(ptr %32, ptr %33, i32 %36, ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i32, ptr %code, align 4
   %40 = icmp ne i32 %39, 0
@@ -91040,7 +91108,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_mask.776"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_mask.777"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %3, align 8
   %target15 = alloca ptr, align 8
@@ -91079,7 +91147,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %66, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.610", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.611", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %4, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -91131,7 +91199,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %66, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.611", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.612", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %4, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -91183,7 +91251,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %66, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.612", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.613", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %4, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -91213,27 +91281,27 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$4695" = alloca ptr, align 8
-  %"$4694" = alloca ptr, align 8
-  %"$4693" = alloca ptr, align 8
+  %"$4698" = alloca ptr, align 8
+  %"$4697" = alloca ptr, align 8
+  %"$4696" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4693", align 8
-  store ptr %2, ptr %"$4694", align 8
-  store ptr %3, ptr %"$4695", align 8
+  store ptr %1, ptr %"$4696", align 8
+  store ptr %2, ptr %"$4697", align 8
+  store ptr %3, ptr %"$4698", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %193, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4693", align 8
-  %7 = load ptr, ptr %"$4694", align 8
-  %8 = load ptr, ptr %"$4695", align 8
-  %9 = call i32 @"$Loop.submit.777"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$4696", align 8
+  %7 = load ptr, ptr %"$4697", align 8
+  %8 = load ptr, ptr %"$4698", align 8
+  %9 = call i32 @"$Loop.submit.778"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.777"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.778"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %3, align 8
   %5 = alloca %3, align 8
@@ -91258,13 +91326,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %3, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.703"(ptr %13)
+  call void @"$Loop.lock.704"(ptr %13)
   %14 = load %3, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.757"(ptr noalias sret(%170) %8, ptr %15)
+  call void @"$Loop.limits.758"(ptr noalias sret(%170) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %16)
+  call void @"$Loop.unlock.706"(ptr %16)
   %17 = load %3, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -91291,12 +91359,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.703"(ptr %29)
+  call void @"$Loop.lock.704"(ptr %29)
   %30 = load %3, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.778"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.779"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -91317,7 +91385,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %43)
+  call void @"$Loop.unlock.706"(ptr %43)
   %44 = load %3, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -91349,7 +91417,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.778"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.779"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %3, align 8
   %4 = alloca %3, align 8
@@ -91370,7 +91438,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %message, align 8
-  %9 = call i32 @"$Loop.check_usable.714"(ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.check_usable.715"(ptr %7, ptr %8)
   store i32 %9, ptr %code, align 4
   %10 = load i32, ptr %code, align 4
   %11 = icmp ne i32 %10, 0
@@ -91390,7 +91458,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.757"(ptr noalias sret(%170) %6, ptr %15)
+  call void @"$Loop.limits.758"(ptr noalias sret(%170) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
@@ -91422,7 +91490,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$Loop.check_queue.779"(ptr %30, ptr %31)
+  %32 = call i32 @"$Loop.check_queue.780"(ptr %30, ptr %31)
   store i32 %32, ptr %code6, align 4
   %33 = load i32, ptr %code6, align 4
   %34 = icmp ne i32 %33, 0
@@ -91452,7 +91520,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$Loop.prepare_capture.780"(ptr %44, ptr %45)
+  %46 = call i32 @"$Loop.prepare_capture.781"(ptr %44, ptr %45)
   store i32 %46, ptr %code14, align 4
   %47 = load i32, ptr %code14, align 4
   %48 = icmp ne i32 %47, 0
@@ -91479,7 +91547,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  %54 = call i32 @"$Loop.start.781"(ptr %52, ptr %53)
+  %54 = call i32 @"$Loop.start.782"(ptr %52, ptr %53)
   store i32 %54, ptr %code19, align 4
   %55 = load i32, ptr %code19, align 4
   %56 = icmp ne i32 %55, 0
@@ -91548,7 +91616,7 @@ dead27:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.779"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.780"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %3, align 8
   %target = alloca ptr, align 8
@@ -91595,7 +91663,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %194, ptr %31, i32 0, i32 2
   %33 = getelementptr %37, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.650", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.651", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %4, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -91623,7 +91691,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.780"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.781"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %3, align 8
   %target = alloca ptr, align 8
@@ -91697,7 +91765,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %37, ptr %43, i32 0, i32 8
   %45 = getelementptr %31, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.651", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.652", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %4, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -91725,7 +91793,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.781"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.782"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %3, align 8
   %target = alloca ptr, align 8
@@ -91757,7 +91825,7 @@ merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %194, ptr %9, i32 0, i32 9
   %11 = load ptr, ptr %self, align 8
-  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.782", ptr %11)
+  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.783", ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %14 = load i32, ptr %code, align 4
@@ -91782,7 +91850,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.657", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.658", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %4, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -91813,7 +91881,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.782"(ptr %0) {
+define internal ptr @"$engine_thread.783"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %loop = alloca ptr, align 8
@@ -91822,7 +91890,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.783"(ptr %3)
+  call void @"$Loop.run.784"(ptr %3)
   %4 = load %3, ptr %1, align 1
   ret ptr null
 
@@ -91830,7 +91898,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.783"(ptr %0) {
+define internal void @"$Loop.run.784"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -91843,7 +91911,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.784"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.785"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
@@ -91854,7 +91922,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %3, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.735"(ptr %13)
+  call void @"$Loop.iterate.736"(ptr %13)
   %14 = load %3, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %194, ptr %15, i32 0, i32 5
@@ -91864,7 +91932,7 @@ whilebody:                                        ; preds = %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.709"(ptr %18)
+  call void @"$Loop.enter_turn.710"(ptr %18)
   %19 = load %3, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %194, ptr %20, i32 0, i32 5
@@ -91873,7 +91941,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.784"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.785"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %stopping = alloca i8, align 1
@@ -91882,7 +91950,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.703"(ptr %3)
+  call void @"$Loop.lock.704"(ptr %3)
   %4 = load %3, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %194, ptr %5, i32 0, i32 21
@@ -91934,7 +92002,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %42)
+  call void @"$Loop.unlock.706"(ptr %42)
   %43 = load %3, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -91949,7 +92017,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.785"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.786"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -91958,7 +92026,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.785"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.786"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -92029,21 +92097,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$4711" = alloca i64, align 8
+  %"$4714" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4711", align 8
+  store i64 %1, ptr %"$4714", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %193, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$4711", align 8
-  %5 = call i32 @"$Loop.wait.786"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$4714", align 8
+  %5 = call i32 @"$Loop.wait.787"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.786"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.787"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %3, align 8
   %has_events = alloca i8, align 1
@@ -92073,7 +92141,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.703"(ptr %11)
+  call void @"$Loop.lock.704"(ptr %11)
   %12 = load %3, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -92115,7 +92183,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.705"(ptr %37)
+  call void @"$Loop.unlock.706"(ptr %37)
   %38 = load %3, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -92162,7 +92230,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %3, ptr %5, align 1
-  call void @"$Vector.init.787"(ptr %blocks)
+  call void @"$Vector.init.788"(ptr %blocks)
   %7 = load %3, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -92215,7 +92283,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.788"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.789"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -92254,7 +92322,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.790"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.791"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -92287,7 +92355,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.791"(ptr %blocks)
+  call void @"$Vector.free.792"(ptr %blocks)
   %71 = load %3, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %3, ptr %2, align 1
@@ -92298,7 +92366,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.787"(ptr %0) {
+define internal void @"$Vector.init.788"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -92314,7 +92382,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.788"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.789"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -92325,7 +92393,7 @@ entry:
   %4 = getelementptr %199, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.789"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.790"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -92362,7 +92430,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.789"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.790"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -92461,7 +92529,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.790"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.791"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %3, align 8
   %index = alloca i64, align 8
@@ -92504,7 +92572,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.791"(ptr %0) {
+define internal void @"$Vector.free.792"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -92516,7 +92584,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %3, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.787"(ptr %7)
+  call void @"$Vector.init.788"(ptr %7)
   %8 = load %3, ptr %1, align 1
   ret void
 }
@@ -92543,7 +92611,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %3, ptr %11, align 1
-  call void @"$Map.init.792"(ptr %map)
+  call void @"$Map.init.793"(ptr %map)
   %13 = load %3, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -92570,7 +92638,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.795"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.796"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -92622,7 +92690,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.804"(ptr %map)
+  call void @"$Map.clear.805"(ptr %map)
   %53 = load %3, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -92639,7 +92707,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.795"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.796"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -92655,7 +92723,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.806"(ptr %map)
+  call void @"$Map.free.807"(ptr %map)
   %70 = load %3, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %3, ptr %1, align 1
@@ -92670,7 +92738,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.795"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.796"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -92680,7 +92748,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.792"(ptr %0) {
+define internal void @"$Map.init.793"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -92694,7 +92762,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %200, ptr %7, i32 0, i32 1
-  call void @"$Vector.init.793"(ptr %8)
+  call void @"$Vector.init.794"(ptr %8)
   %9 = load %3, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %200, ptr %10, i32 0, i32 2
@@ -92703,7 +92771,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.793"(ptr %0) {
+define internal void @"$Vector.init.794"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -92760,7 +92828,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.795"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.796"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -92793,7 +92861,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.799"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.800"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -92806,7 +92874,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.799"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.800"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -92829,7 +92897,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.794", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.795", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -92851,7 +92919,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.795"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.796"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %53, align 8
@@ -92895,13 +92963,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call i64 @"$Map.hash.798"(ptr %19, i64 %21, i64 %23)
+  %24 = call i64 @"$Map.hash.799"(ptr %19, i64 %21, i64 %23)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %"<aggcopy>", i64 16, i1 false)
   %25 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call i64 @"$Map.position.796"(ptr %18, i64 %26, i64 %28, i64 %24)
+  %29 = call i64 @"$Map.position.797"(ptr %18, i64 %26, i64 %28, i64 %24)
   %30 = getelementptr i32, ptr %17, i64 %29
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %index, align 4
@@ -92925,7 +92993,7 @@ merge1:                                           ; preds = %else3, %dead4
   %37 = getelementptr %200, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.797"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.798"(ptr %37, i64 %39)
   %41 = getelementptr %202, ptr %40, i32 0, i32 2
   ret ptr %41
 
@@ -92933,7 +93001,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.796"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.797"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %53, align 8
   %4 = alloca %53, align 8
@@ -92986,7 +93054,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.797"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.798"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %202, ptr %37, i32 0, i32 1
@@ -93042,7 +93110,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.797"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.798"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %3, align 8
   %index = alloca i64, align 8
@@ -93085,7 +93153,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.hash.798"(ptr %0, i64 %1, i64 %2) {
+define internal i64 @"$Map.hash.799"(ptr %0, i64 %1, i64 %2) {
 entry:
   %3 = alloca %14, align 8
   %key = alloca %53, align 8
@@ -93113,7 +93181,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Map.insert.799"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.800"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %202, align 8
   %5 = alloca %202, align 8
@@ -93138,7 +93206,7 @@ entry:
   %14 = getelementptr %201, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.800"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.801"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -93159,7 +93227,7 @@ merge:                                            ; preds = %else, %dead
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i64 @"$Map.hash.798"(ptr %20, i64 %22, i64 %24)
+  %25 = call i64 @"$Map.hash.799"(ptr %20, i64 %22, i64 %24)
   store i64 %25, ptr %hashed, align 8
   %26 = load ptr, ptr %self, align 8
   %27 = load i64, ptr %hashed, align 8
@@ -93168,7 +93236,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.796"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.797"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %200, ptr %33, i32 0, i32 2
@@ -93194,7 +93262,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.797"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.798"(ptr %45, i64 %53)
   %55 = getelementptr %202, ptr %54, i32 0, i32 2
   store i64 %43, ptr %55, align 8
   ret i1 true
@@ -93232,7 +93300,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i64, ptr %72, align 8
   store i64 %73, ptr %71, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.803"(ptr %57, ptr byval(%202) %4)
+  %74 = call zeroext i1 @"$Vector.push.804"(ptr %57, ptr byval(%202) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -93266,7 +93334,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.800"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.801"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -93306,7 +93374,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %200, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.801"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.802"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -93314,7 +93382,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.802"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.803"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -93335,7 +93403,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.801"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.802"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -93434,7 +93502,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.802"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.803"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %53, align 8
   %entry6 = alloca ptr, align 8
@@ -93508,7 +93576,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %200, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.797"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.798"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -93527,7 +93595,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.796"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.797"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -93541,7 +93609,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.803"(ptr %0, ptr byval(%202) %1) {
+define internal zeroext i1 @"$Vector.push.804"(ptr %0, ptr byval(%202) %1) {
 entry:
   %value = alloca %202, align 8
   %self = alloca ptr, align 8
@@ -93552,7 +93620,7 @@ entry:
   %4 = getelementptr %201, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.801"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.802"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -93588,7 +93656,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.804"(ptr %0) {
+define internal void @"$Map.clear.805"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -93596,7 +93664,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %200, ptr %3, i32 0, i32 1
-  call void @"$Vector.clear.805"(ptr %4)
+  call void @"$Vector.clear.806"(ptr %4)
   %5 = load %3, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %200, ptr %6, i32 0, i32 2
@@ -93605,7 +93673,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.805"(ptr %0) {
+define internal void @"$Vector.clear.806"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -93615,7 +93683,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.806"(ptr %0) {
+define internal void @"$Map.free.807"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -93623,7 +93691,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %200, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.807"(ptr %4)
+  call void @"$Vector.free.808"(ptr %4)
   %5 = load %3, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %200, ptr %6, i32 0, i32 2
@@ -93632,7 +93700,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.807"(ptr %0) {
+define internal void @"$Vector.free.808"(ptr %0) {
 entry:
   %1 = alloca %3, align 8
   %2 = alloca %3, align 8
@@ -93644,7 +93712,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %3, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.793"(ptr %7)
+  call void @"$Vector.init.794"(ptr %7)
   %8 = load %3, ptr %1, align 1
   ret void
 }
@@ -93890,7 +93958,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.808", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.809", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -93918,7 +93986,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %208, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %208, ptr %6, i32 0, i32 2
-  store ptr @"$string.808", ptr %28, align 8
+  store ptr @"$string.809", ptr %28, align 8
   %29 = getelementptr %208, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %208, ptr %6, align 8
@@ -93961,7 +94029,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.809")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.810")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -94014,7 +94082,7 @@ entry:
   %21 = getelementptr %146, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %21, align 8
   %22 = getelementptr %146, ptr %reader, i32 0, i32 4
-  store ptr @"$string.808", ptr %22, align 8
+  store ptr @"$string.809", ptr %22, align 8
   %23 = load ptr, ptr %data, align 8
   %24 = load i64, ptr %size, align 8
   %25 = getelementptr %209, ptr %9, i32 0, i32 0
@@ -94064,7 +94132,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr %4, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
   %55 = getelementptr i8, ptr %54, i64 0
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.810")
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.811")
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %4, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -94203,7 +94271,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.808", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.809", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %3, ptr %3, align 1
@@ -94297,15 +94365,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %3, align 8
-  %"$4640" = alloca i32, align 4
-  %"$4639" = alloca i32, align 4
+  %"$4643" = alloca i32, align 4
+  %"$4642" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4639", align 4
-  store i32 %2, ptr %"$4640", align 4
+  store i32 %1, ptr %"$4642", align 4
+  store i32 %2, ptr %"$4643", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4639", align 4
-  %6 = load i32, ptr %"$4640", align 4
+  %5 = load i32, ptr %"$4642", align 4
+  %6 = load i32, ptr %"$4643", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %3, ptr %3, align 1
   ret void
@@ -94402,15 +94470,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4630" = alloca ptr, align 8
-  %"$4629" = alloca i32, align 4
+  %"$4633" = alloca ptr, align 8
+  %"$4632" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4629", align 4
-  store ptr %2, ptr %"$4630", align 8
+  store i32 %1, ptr %"$4632", align 4
+  store ptr %2, ptr %"$4633", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4629", align 4
-  %5 = load ptr, ptr %"$4630", align 8
+  %4 = load i32, ptr %"$4632", align 4
+  %5 = load ptr, ptr %"$4633", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -94420,12 +94488,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$4643" = alloca i32, align 4
+  %"$4646" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4643", align 4
+  store i32 %1, ptr %"$4646", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4643", align 4
+  %3 = load i32, ptr %"$4646", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -94537,12 +94605,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$4637" = alloca i32, align 4
+  %"$4640" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4637", align 4
+  store i32 %1, ptr %"$4640", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4637", align 4
+  %3 = load i32, ptr %"$4640", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -94552,18 +94620,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$4634" = alloca ptr, align 8
-  %"$4633" = alloca i32, align 4
-  %"$4632" = alloca i32, align 4
+  %"$4637" = alloca ptr, align 8
+  %"$4636" = alloca i32, align 4
+  %"$4635" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4632", align 4
-  store i32 %2, ptr %"$4633", align 4
-  store ptr %3, ptr %"$4634", align 8
+  store i32 %1, ptr %"$4635", align 4
+  store i32 %2, ptr %"$4636", align 4
+  store ptr %3, ptr %"$4637", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4632", align 4
-  %6 = load i32, ptr %"$4633", align 4
-  %7 = load ptr, ptr %"$4634", align 8
+  %5 = load i32, ptr %"$4635", align 4
+  %6 = load i32, ptr %"$4636", align 4
+  %7 = load ptr, ptr %"$4637", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -94574,12 +94642,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %3, align 8
-  %"$4627" = alloca i32, align 4
+  %"$4630" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4627", align 4
+  store i32 %1, ptr %"$4630", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4627", align 4
+  %4 = load i32, ptr %"$4630", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %3, ptr %2, align 1
   ret void
@@ -94591,12 +94659,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %3, align 8
-  %"$4625" = alloca i32, align 4
+  %"$4628" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4625", align 4
+  store i32 %1, ptr %"$4628", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4625", align 4
+  %4 = load i32, ptr %"$4628", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %3, ptr %2, align 1
   ret void
@@ -94723,14 +94791,14 @@ merge4:                                           ; preds = %else6, %dead11
   %56 = load ptr, ptr %state, align 8
   %57 = load ptr, ptr %message, align 8
   %58 = icmp ne i8 %54, 0
-  %59 = call i32 @"$Loop.prefill.811"(ptr %49, ptr %50, i32 %51, i1 zeroext %58, ptr %55, ptr %56, ptr %57)
+  %59 = call i32 @"$Loop.prefill.812"(ptr %49, ptr %50, i32 %51, i1 zeroext %58, ptr %55, ptr %56, ptr %57)
   ret i32 %59
 
 dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.811"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.812"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %3, align 8
   %code = alloca i32, align 4
@@ -94791,7 +94859,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %4, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.756")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.757")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %4, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -94826,7 +94894,7 @@ merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %result, align 8
   %46 = load ptr, ptr %message, align 8
   %47 = icmp ne i8 %43, 0
-  %48 = call i32 @"$Loop.prefill_in_turn.812"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
+  %48 = call i32 @"$Loop.prefill_in_turn.813"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %49)
@@ -94838,7 +94906,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.812"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.813"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %3, align 8
   %code16 = alloca i32, align 4
@@ -94938,7 +95006,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.813"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.814"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -94963,7 +95031,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.814"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.815"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -94995,7 +95063,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.813"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.814"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %3, align 8
   %6 = alloca %3, align 8
@@ -95047,7 +95115,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %36, ptr %29, i32 0, i32 2
   %31 = getelementptr %37, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.758", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.759", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %4, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -95126,7 +95194,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %36, ptr %71, i32 0, i32 2
   %73 = getelementptr %37, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.759", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.760", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %4, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -95178,7 +95246,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.814"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.815"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -95235,7 +95303,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.815"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.816"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -95263,7 +95331,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.815"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.816"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -95290,7 +95358,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.816"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.817"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -95456,7 +95524,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.816"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.817"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -95473,7 +95541,7 @@ entry:
   %8 = getelementptr %44, ptr %7, i32 0, i32 10
   %9 = getelementptr %31, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.760"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.761"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %36, ptr %12, i32 0, i32 2
@@ -95490,7 +95558,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %36, ptr %20, i32 0, i32 2
   %22 = getelementptr %37, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.760"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.761"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -95509,7 +95577,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %44, ptr %29, i32 0, i32 10
   %31 = getelementptr %31, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.760"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.761"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -95622,14 +95690,14 @@ merge:                                            ; preds = %else, %dead
   %33 = load i32, ptr %num_steps, align 4
   %34 = load ptr, ptr %tokens, align 8
   %35 = load ptr, ptr %message, align 8
-  %36 = call i32 @"$Loop.run_batch_decode.817"(ptr %29, i32 %30, ptr %31, ptr %32, i32 %33, ptr %34, ptr %35)
+  %36 = call i32 @"$Loop.run_batch_decode.818"(ptr %29, i32 %30, ptr %31, ptr %32, i32 %33, ptr %34, ptr %35)
   ret i32 %36
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.817"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.818"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %3, align 8
   %code = alloca i32, align 4
@@ -95677,7 +95745,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.818"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.819"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -95689,7 +95757,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.818"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.819"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -95744,7 +95812,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.819"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.820"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -95869,7 +95937,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %67, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.821"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.822"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -95910,7 +95978,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.822"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.823"(ptr %104, i32 %105, ptr %106)
   %107 = load %3, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -95944,7 +96012,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.824"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.825"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -95974,7 +96042,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.819"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.820"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code36 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -96038,7 +96106,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.766", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.767", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %4, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -96081,7 +96149,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.767", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.768", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %4, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -96134,7 +96202,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %44, ptr %82, i32 0, i32 10
   %84 = getelementptr %31, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.768", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.769", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %4, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -96204,7 +96272,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %4, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.769")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.770")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %4, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -96246,7 +96314,7 @@ forbody:                                          ; preds = %forcond
   %137 = load i32, ptr %i, align 4
   %138 = load i32, ptr %num_steps, align 4
   %139 = load ptr, ptr %message, align 8
-  %140 = call i32 @"$Loop.check_batch_state.820"(ptr %134, i32 %135, ptr %136, i32 %137, i32 %138, ptr %139)
+  %140 = call i32 @"$Loop.check_batch_state.821"(ptr %134, i32 %135, ptr %136, i32 %137, i32 %138, ptr %139)
   store i32 %140, ptr %code, align 4
   %141 = load i32, ptr %code, align 4
   %142 = icmp ne i32 %141, 0
@@ -96300,7 +96368,7 @@ dead41:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.820"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.821"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %6 = alloca %3, align 8
   %target = alloca ptr, align 8
@@ -96390,7 +96458,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.770", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.771", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %4, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -96423,7 +96491,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.821"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.822"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -96500,7 +96568,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.822"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.823"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %3, align 8
   %i2 = alloca i32, align 4
@@ -96548,7 +96616,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.823"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.824"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %3, ptr %4, align 1
   br label %merge1
 
@@ -96592,7 +96660,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.823"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.824"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %3, ptr %3, align 1
   br label %merge6
 
@@ -96608,7 +96676,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.823"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.824"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %3, align 8
   %4 = alloca %3, align 8
@@ -96684,7 +96752,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.824"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.825"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %5 = alloca %3, align 8
@@ -96770,7 +96838,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %16, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.771", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.772", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %4, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -96823,7 +96891,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %16, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.772", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.773", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %4, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -97043,7 +97111,7 @@ entry:
   %14 = getelementptr %44, ptr %13, i32 0, i32 12
   %15 = getelementptr %37, ptr %bound, i32 0, i32 10
   %16 = load ptr, ptr %15, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).521"(ptr %14, ptr %shape, ptr %16)
+  call void @"$anon (./terra/scheduling/batch.t:114).522"(ptr %14, ptr %shape, ptr %16)
   %17 = load %3, ptr %3, align 1
   %18 = load ptr, ptr %step, align 8
   call void @"$StepPlan.begin"(ptr %18)
@@ -97530,7 +97598,7 @@ then4:                                            ; preds = %then
   %63 = getelementptr %44, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = load i32, ptr %num_sequences, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.826", i32 %59, i32 %64, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.827", i32 %59, i32 %64, i32 %65)
   %67 = load ptr, ptr %target, align 8
   %68 = getelementptr %4, ptr %67, i32 0, i32 0
   %69 = getelementptr [1024 x i8], ptr %68, i32 0, i32 0
@@ -97621,7 +97689,7 @@ merge:                                            ; preds = %forcond
   %34 = load %3, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %38, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.825"(ptr %36)
+  call void @"$Vector.clear.826"(ptr %36)
   %37 = load %3, ptr %1, align 1
   ret void
 }
@@ -97648,7 +97716,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.825"(ptr %0) {
+define internal void @"$Vector.clear.826"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

@@ -357,333 +357,334 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.298" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
 @"$string.299" = private unnamed_addr constant [3 x i8] c"..\00", align 1
 @"$string.301" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
-@"$string.304" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
-@"$string.305" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.306" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.307" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.308" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
-@"$string.309" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.310" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.311" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.312" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
-@"$string.313" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
-@"$string.314" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.315" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
-@"$string.316" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.317" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.318" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.319" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.320" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.321" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.322" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.323" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.324" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.325" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.326" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.327" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.328" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.329" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.330" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.331" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.332" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.333" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.334" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.335" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.336" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
-@"$string.337" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.338" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
-@"$string.339" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.340" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.341" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
-@"$string.343" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.344" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.345" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.346" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
-@"$string.347" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
-@"$string.351" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.352" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
-@"$string.353" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.354" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.355" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.356" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
-@"$string.357" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.358" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
-@"$string.359" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.360" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.361" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.362" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
-@"$string.363" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
-@"$string.364" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.365" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.366" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
-@"$string.367" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.368" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.369" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.370" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
-@"$string.371" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.372" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.373" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
-@"$string.374" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
-@"$string.375" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
-@"$string.376" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
-@"$string.377" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
-@"$string.379" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
-@"$string.380" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
-@"$string.381" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
-@"$string.382" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.383" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.384" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.385" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.387" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.388" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.389" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.390" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
-@"$string.391" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
-@"$string.392" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.397" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
-@"$string.398" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.399" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.400" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
-@"$string.401" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.402" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.403" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.404" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.405" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.406" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.407" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.408" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.409" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.410" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.411" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.412" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.413" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.414" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.415" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.417" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.418" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.420" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
-@"$string.425" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.426" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.427" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
-@"$string.428" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.429" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.430" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.431" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.432" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.433" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.434" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.435" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.436" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
-@"$string.437" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
-@"$string.438" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.439" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.440" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.441" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.442" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.443" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.444" = private unnamed_addr constant [81 x i8] c"%sthe library of device %s cannot be opened: %.700s; `scons engine %s` builds it\00", align 1
-@"$string.445" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.446" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.447" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.448" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.449" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.450" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.451" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.452" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.453" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.454" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.455" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.456" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.457" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.458" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.459" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.460" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.461" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.462" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.463" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.464" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.465" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.466" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.467" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.468" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.469" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.470" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.471" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.472" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.473" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.474" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.475" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.476" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.477" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.478" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.479" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.482" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.483" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.484" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.485" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.486" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.487" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.488" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.489" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.490" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.491" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.492" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.493" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.494" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.495" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.496" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.497" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.498" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.499" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.500" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.501" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.502" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.503" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.504" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.505" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.506" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.507" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.508" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.509" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.510" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.511" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.512" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.513" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.514" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.515" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.516" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.517" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.518" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.519" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.520" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.521" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.522" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.523" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.524" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.525" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.526" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.527" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.528" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.529" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.530" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.531" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.532" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.533" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.534" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.535" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.536" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.537" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.538" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.539" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.540" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.541" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.542" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.543" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.544" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.545" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.546" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.547" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.548" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.549" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.550" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.551" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.552" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.553" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.554" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.555" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.556" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.557" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.558" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.559" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.560" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.561" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.562" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.563" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.564" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.565" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.566" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.567" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.568" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.569" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.570" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.571" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.572" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.573" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.574" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.575" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.576" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.577" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.578" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.579" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.580" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.581" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.582" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.583" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.584" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.585" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.586" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.587" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.588" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.589" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.590" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.591" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.592" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.593" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.594" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.595" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.596" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.597" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.598" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.599" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.600" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.601" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.604" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.605" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.606" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.607" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.608" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.615" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.616" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.617" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.618" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.619" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.620" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.621" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.622" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.623" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.624" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.625" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.626" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.627" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.628" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.630" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.631" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.636" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.637" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.638" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.639" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.640" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.641" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.643" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.644" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.645" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.646" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.647" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.650" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.651" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.653" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.654" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.656" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.657" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.658" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.659" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.660" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.661" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.662" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.789" = private unnamed_addr constant [6 x ptr] [ptr @"$string.110", ptr @"$string.109", ptr @"$string.108", ptr @"$string.113", ptr @"$string.114", ptr @"$string.115"], align 8
-@"switch.table.$Checkpoint.read_shards.792" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
-@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.172" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.501" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.319" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.320" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.321" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.322" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.323" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.324" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.325" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.326" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.327" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.328" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.329" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.330" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
-@"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.316", ptr @"$string.317", ptr @"$string.318", ptr @"$string.316", ptr @"$string.316", ptr @"$string.316", ptr @"$string.316", ptr @"$string.316", ptr @"$string.316", ptr @"$string.316", ptr @"$string.316", ptr @"$string.316", ptr @"$string.316", ptr @"$string.316", ptr @"$string.316", ptr @"$string.316", ptr @"$string.316", ptr @"$string.316", ptr @"$string.316", ptr @"$string.316", ptr @"$string.319", ptr @"$string.320", ptr @"$string.321", ptr @"$string.322", ptr @"$string.323", ptr @"$string.324", ptr @"$string.325", ptr @"$string.326", ptr @"$string.327", ptr @"$string.328", ptr @"$string.329", ptr @"$string.330"], align 8
+@"$string.304" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
+@"$string.305" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
+@"$string.306" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
+@"$string.307" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
+@"$string.308" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
+@"$string.309" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.310" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.311" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.312" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.313" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
+@"$string.314" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
+@"$string.315" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
+@"$string.316" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.317" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.318" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.319" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.320" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.321" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.322" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.323" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.324" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.325" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.326" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.327" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.328" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.329" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.330" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.331" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.332" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.333" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.334" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.335" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
+@"$string.336" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
+@"$string.337" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.338" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.339" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.340" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.341" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
+@"$string.342" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.344" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.345" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.346" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.347" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.348" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
+@"$string.352" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.353" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.354" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
+@"$string.355" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
+@"$string.356" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
+@"$string.357" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.358" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.359" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.360" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.361" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
+@"$string.362" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
+@"$string.363" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.364" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
+@"$string.365" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.366" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.367" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.368" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
+@"$string.369" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
+@"$string.370" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
+@"$string.371" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
+@"$string.372" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.373" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.374" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
+@"$string.375" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
+@"$string.376" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
+@"$string.377" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
+@"$string.378" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
+@"$string.380" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
+@"$string.381" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
+@"$string.382" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
+@"$string.383" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.384" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.385" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.386" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.388" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.389" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.390" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.391" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
+@"$string.392" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
+@"$string.393" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.398" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
+@"$string.399" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.400" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.401" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
+@"$string.402" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.403" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.404" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.405" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.406" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.407" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.408" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.409" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.410" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.411" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.412" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.413" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.414" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.415" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.416" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.418" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.419" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.421" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
+@"$string.426" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.427" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.428" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
+@"$string.429" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.430" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.431" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.432" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.433" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.434" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.435" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
+@"$string.436" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
+@"$string.437" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
+@"$string.438" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
+@"$string.439" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.440" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.441" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.442" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.443" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.444" = private unnamed_addr constant [105 x i8] c"an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.445" = private unnamed_addr constant [81 x i8] c"%sthe library of device %s cannot be opened: %.700s; `scons engine %s` builds it\00", align 1
+@"$string.446" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.447" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.448" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.449" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.450" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.451" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.452" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.453" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.454" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.455" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.456" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.457" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.458" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.459" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.460" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.461" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.462" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.463" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.464" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.465" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.466" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.467" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.468" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.469" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.470" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.471" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.472" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.473" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.474" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.475" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.476" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.477" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.478" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.479" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.480" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.483" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.484" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.485" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.486" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.487" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.488" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.489" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.490" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.491" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.492" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.493" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.494" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.495" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.496" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.497" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.498" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.499" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.500" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.501" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.502" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.503" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.504" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.505" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.506" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.507" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.508" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.509" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.510" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.511" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.512" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.513" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.514" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.515" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.516" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.517" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.518" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.519" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.520" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.521" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.522" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.523" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.524" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.525" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.526" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.527" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.528" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.529" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.530" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.531" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.532" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.533" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.534" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.535" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.536" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.537" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.538" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.539" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.540" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.541" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.542" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.543" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.544" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.545" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.546" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.547" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.548" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.549" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.550" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.551" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.552" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.553" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.554" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.555" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.556" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.557" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.558" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.559" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.560" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.561" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.562" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.563" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.564" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.565" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.566" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.567" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.568" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.569" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.570" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.571" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.572" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.573" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.574" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.575" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.576" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.577" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.578" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.579" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.580" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.581" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.582" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.583" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.584" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.585" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.586" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.587" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.588" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.589" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.590" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.591" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.592" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.593" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.594" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.595" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.596" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.597" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.598" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.599" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.600" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.601" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.602" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.605" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.606" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.607" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.608" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.609" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.616" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.617" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.618" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.619" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.620" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.621" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.622" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.623" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.624" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.625" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.626" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.627" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.628" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.629" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.631" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.632" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.637" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.638" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.639" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.640" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.641" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.642" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.644" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.645" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.646" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.647" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.648" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.651" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.652" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.654" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.655" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.657" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.658" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.659" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.660" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.661" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.662" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.663" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.790" = private unnamed_addr constant [6 x ptr] [ptr @"$string.110", ptr @"$string.109", ptr @"$string.108", ptr @"$string.113", ptr @"$string.114", ptr @"$string.115"], align 8
+@"switch.table.$Checkpoint.read_shards.793" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.172" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.502" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.171" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.320" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.321" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.322" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.323" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.324" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.325" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.326" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.327" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.328" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.329" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.330" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.331" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
+@"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.317", ptr @"$string.318", ptr @"$string.319", ptr @"$string.317", ptr @"$string.317", ptr @"$string.317", ptr @"$string.317", ptr @"$string.317", ptr @"$string.317", ptr @"$string.317", ptr @"$string.317", ptr @"$string.317", ptr @"$string.317", ptr @"$string.317", ptr @"$string.317", ptr @"$string.317", ptr @"$string.317", ptr @"$string.317", ptr @"$string.317", ptr @"$string.317", ptr @"$string.320", ptr @"$string.321", ptr @"$string.322", ptr @"$string.323", ptr @"$string.324", ptr @"$string.325", ptr @"$string.326", ptr @"$string.327", ptr @"$string.328", ptr @"$string.329", ptr @"$string.330", ptr @"$string.331"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
@@ -9689,9 +9690,9 @@ merge.i.i.i.i274:                                 ; preds = %"$status.clear.exit
   %13 = getelementptr inbounds i8, ptr %out, i64 16
   %malloc = call dereferenceable_or_null(8) ptr @malloc(i64 8)
   %14 = icmp eq ptr %malloc, null
-  br i1 %14, label %then.i3.i279, label %"$Vector.push.394.exit.thread.i.i273"
+  br i1 %14, label %then.i3.i279, label %"$Vector.push.395.exit.thread.i.i273"
 
-"$Vector.push.394.exit.thread.i.i273":            ; preds = %merge.i.i.i.i274
+"$Vector.push.395.exit.thread.i.i273":            ; preds = %merge.i.i.i.i274
   store ptr %malloc, ptr %out, align 8
   store i64 8, ptr %13, align 8
   store i8 123, ptr %malloc, align 1
@@ -9703,17 +9704,17 @@ then.i3.i279:                                     ; preds = %merge.i.i.i.i274
   store i8 1, ptr %15, align 8
   br label %"$JsonWriter.open.exit290"
 
-"$JsonWriter.open.exit290":                       ; preds = %"$Vector.push.394.exit.thread.i.i273", %then.i3.i279
+"$JsonWriter.open.exit290":                       ; preds = %"$Vector.push.395.exit.thread.i.i273", %then.i3.i279
   store i8 0, ptr %11, align 8
   %16 = getelementptr inbounds i8, ptr %source, i64 8
   %17 = load ptr, ptr %16, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.398")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.399")
   %18 = load i64, ptr %12, align 8
   %19 = add i64 %18, 1
   %20 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i.i = icmp slt i64 %20, %19
   %.pre.i.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.394.exit.thread.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.395.exit.thread.i.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %"$JsonWriter.open.exit290"
   %21 = shl i64 %20, 1
@@ -9727,9 +9728,9 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
   store ptr %22, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i, ptr %13, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.open.exit290"
+"$Vector.push.395.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.open.exit290"
   %24 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %18, %"$JsonWriter.open.exit290" ]
   %25 = phi ptr [ %22, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %"$JsonWriter.open.exit290" ]
   %26 = getelementptr i8, ptr %25, i64 %24
@@ -9744,17 +9745,17 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 1, ptr %29, align 8
   br label %"$JsonWriter.string_field.exit.i"
 
-"$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.394.exit.thread.i.i.i.i"
+"$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.395.exit.thread.i.i.i.i"
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %17)
   %30 = getelementptr inbounds i8, ptr %source, i64 24
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.399")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.400")
   %31 = load i64, ptr %12, align 8
   %32 = add i64 %31, 1
   %33 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i21.i = icmp slt i64 %33, %32
   %.pre.i.i.i.i22.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i21.i, label %merge.i.i.i.i.i24.i, label %"$Vector.push.394.exit.thread.i.i.i23.i"
+  br i1 %.not.i.i.i.i.i21.i, label %merge.i.i.i.i.i24.i, label %"$Vector.push.395.exit.thread.i.i.i23.i"
 
 merge.i.i.i.i.i24.i:                              ; preds = %"$JsonWriter.string_field.exit.i"
   %34 = shl i64 %33, 1
@@ -9768,9 +9769,9 @@ merge7.i.i.i.i.i27.i:                             ; preds = %merge.i.i.i.i.i24.i
   store ptr %35, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i, ptr %13, align 8
   %.pre10.i.i.i.i28.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i23.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i23.i"
 
-"$Vector.push.394.exit.thread.i.i.i23.i":         ; preds = %merge7.i.i.i.i.i27.i, %"$JsonWriter.string_field.exit.i"
+"$Vector.push.395.exit.thread.i.i.i23.i":         ; preds = %merge7.i.i.i.i.i27.i, %"$JsonWriter.string_field.exit.i"
   %37 = phi i64 [ %.pre10.i.i.i.i28.i, %merge7.i.i.i.i.i27.i ], [ %31, %"$JsonWriter.string_field.exit.i" ]
   %38 = phi ptr [ %35, %merge7.i.i.i.i.i27.i ], [ %.pre.i.i.i.i22.i, %"$JsonWriter.string_field.exit.i" ]
   %39 = getelementptr i8, ptr %38, i64 %37
@@ -9785,19 +9786,19 @@ then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
   store i8 1, ptr %42, align 8
   br label %"$JsonWriter.string_field.exit30.i"
 
-"$JsonWriter.string_field.exit30.i":              ; preds = %then.i.i.i29.i, %"$Vector.push.394.exit.thread.i.i.i23.i"
+"$JsonWriter.string_field.exit30.i":              ; preds = %then.i.i.i29.i, %"$Vector.push.395.exit.thread.i.i.i23.i"
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %30)
   %43 = getelementptr inbounds i8, ptr %source, i64 92
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.401")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.402")
   %46 = load i64, ptr %12, align 8
   %47 = add i64 %46, 1
   %48 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i31.i = icmp slt i64 %48, %47
   %.pre.i.i.i.i32.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.394.exit.thread.i.i.i33.i"
+  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.395.exit.thread.i.i.i33.i"
 
 merge.i.i.i.i.i34.i:                              ; preds = %"$JsonWriter.string_field.exit30.i"
   %49 = shl i64 %48, 1
@@ -9811,9 +9812,9 @@ merge7.i.i.i.i.i37.i:                             ; preds = %merge.i.i.i.i.i34.i
   store ptr %50, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i, ptr %13, align 8
   %.pre10.i.i.i.i38.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i33.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i33.i"
 
-"$Vector.push.394.exit.thread.i.i.i33.i":         ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit30.i"
+"$Vector.push.395.exit.thread.i.i.i33.i":         ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit30.i"
   %52 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %46, %"$JsonWriter.string_field.exit30.i" ]
   %53 = phi ptr [ %50, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.string_field.exit30.i" ]
   %54 = getelementptr i8, ptr %53, i64 %52
@@ -9828,10 +9829,10 @@ then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %57, align 8
   br label %"$JsonWriter.separate.exit.i250"
 
-"$JsonWriter.separate.exit.i250":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i33.i", %then.i.i.i39.i
+"$JsonWriter.separate.exit.i250":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i33.i", %then.i.i.i39.i
   store i8 1, ptr %11, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i249)
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i249, i64 32, ptr nonnull @"$string.400", i64 %45)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i249, i64 32, ptr nonnull @"$string.401", i64 %45)
   %59 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i249)
   %60 = load i64, ptr %12, align 8
   %61 = add i64 %60, %59
@@ -9873,13 +9874,13 @@ then2.i.i.i.i253:                                 ; preds = %merge.i.i.i.i252
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i249)
   %71 = getelementptr inbounds i8, ptr %source, i64 760
   %72 = load i64, ptr %71, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.402")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.403")
   %73 = load i64, ptr %12, align 8
   %74 = add i64 %73, 1
   %75 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i40.i = icmp slt i64 %75, %74
   %.pre.i.i.i.i41.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.394.exit.thread.i.i.i42.i"
+  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.395.exit.thread.i.i.i42.i"
 
 merge.i.i.i.i.i43.i:                              ; preds = %"$JsonWriter.integer.exit269"
   %76 = shl i64 %75, 1
@@ -9893,9 +9894,9 @@ merge7.i.i.i.i.i46.i:                             ; preds = %merge.i.i.i.i.i43.i
   store ptr %77, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i45.i, ptr %13, align 8
   %.pre10.i.i.i.i47.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i42.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i42.i"
 
-"$Vector.push.394.exit.thread.i.i.i42.i":         ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit269"
+"$Vector.push.395.exit.thread.i.i.i42.i":         ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit269"
   %79 = phi i64 [ %.pre10.i.i.i.i47.i, %merge7.i.i.i.i.i46.i ], [ %73, %"$JsonWriter.integer.exit269" ]
   %80 = phi ptr [ %77, %merge7.i.i.i.i.i46.i ], [ %.pre.i.i.i.i41.i, %"$JsonWriter.integer.exit269" ]
   %81 = getelementptr i8, ptr %80, i64 %79
@@ -9910,10 +9911,10 @@ then.i.i.i48.i:                                   ; preds = %merge.i.i.i.i.i43.i
   store i8 1, ptr %84, align 8
   br label %"$JsonWriter.separate.exit.i229"
 
-"$JsonWriter.separate.exit.i229":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i42.i", %then.i.i.i48.i
+"$JsonWriter.separate.exit.i229":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i42.i", %then.i.i.i48.i
   store i8 1, ptr %11, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i228)
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i228, i64 32, ptr nonnull @"$string.400", i64 %72)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i228, i64 32, ptr nonnull @"$string.401", i64 %72)
   %86 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i228)
   %87 = load i64, ptr %12, align 8
   %88 = add i64 %87, %86
@@ -9955,13 +9956,13 @@ then2.i.i.i.i232:                                 ; preds = %merge.i.i.i.i231
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i228)
   %98 = getelementptr inbounds i8, ptr %source, i64 768
   %99 = load i64, ptr %98, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.403")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.404")
   %100 = load i64, ptr %12, align 8
   %101 = add i64 %100, 1
   %102 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i50.i = icmp slt i64 %102, %101
   %.pre.i.i.i.i51.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.394.exit.thread.i.i.i52.i"
+  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.395.exit.thread.i.i.i52.i"
 
 merge.i.i.i.i.i53.i:                              ; preds = %"$JsonWriter.integer.exit248"
   %103 = shl i64 %102, 1
@@ -9975,9 +9976,9 @@ merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
   store ptr %104, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i55.i, ptr %13, align 8
   %.pre10.i.i.i.i57.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i52.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i52.i"
 
-"$Vector.push.394.exit.thread.i.i.i52.i":         ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.integer.exit248"
+"$Vector.push.395.exit.thread.i.i.i52.i":         ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.integer.exit248"
   %106 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %100, %"$JsonWriter.integer.exit248" ]
   %107 = phi ptr [ %104, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$JsonWriter.integer.exit248" ]
   %108 = getelementptr i8, ptr %107, i64 %106
@@ -9992,10 +9993,10 @@ then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
   store i8 1, ptr %111, align 8
   br label %"$JsonWriter.separate.exit.i208"
 
-"$JsonWriter.separate.exit.i208":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i52.i", %then.i.i.i58.i
+"$JsonWriter.separate.exit.i208":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i52.i", %then.i.i.i58.i
   store i8 1, ptr %11, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i207)
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i207, i64 32, ptr nonnull @"$string.400", i64 %99)
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i207, i64 32, ptr nonnull @"$string.401", i64 %99)
   %113 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i207)
   %114 = load i64, ptr %12, align 8
   %115 = add i64 %114, %113
@@ -10037,13 +10038,13 @@ then2.i.i.i.i211:                                 ; preds = %merge.i.i.i.i210
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i207)
   %125 = getelementptr inbounds i8, ptr %source, i64 776
   %126 = load i64, ptr %125, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.404")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.405")
   %127 = load i64, ptr %12, align 8
   %128 = add i64 %127, 1
   %129 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i60.i = icmp slt i64 %129, %128
   %.pre.i.i.i.i61.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.394.exit.thread.i.i.i62.i"
+  br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.395.exit.thread.i.i.i62.i"
 
 merge.i.i.i.i.i63.i:                              ; preds = %"$JsonWriter.integer.exit227"
   %130 = shl i64 %129, 1
@@ -10057,9 +10058,9 @@ merge7.i.i.i.i.i66.i:                             ; preds = %merge.i.i.i.i.i63.i
   store ptr %131, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i65.i, ptr %13, align 8
   %.pre10.i.i.i.i67.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i62.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i62.i"
 
-"$Vector.push.394.exit.thread.i.i.i62.i":         ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit227"
+"$Vector.push.395.exit.thread.i.i.i62.i":         ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit227"
   %133 = phi i64 [ %.pre10.i.i.i.i67.i, %merge7.i.i.i.i.i66.i ], [ %127, %"$JsonWriter.integer.exit227" ]
   %134 = phi ptr [ %131, %merge7.i.i.i.i.i66.i ], [ %.pre.i.i.i.i61.i, %"$JsonWriter.integer.exit227" ]
   %135 = getelementptr i8, ptr %134, i64 %133
@@ -10074,10 +10075,10 @@ then.i.i.i68.i:                                   ; preds = %merge.i.i.i.i.i63.i
   store i8 1, ptr %138, align 8
   br label %"$JsonWriter.separate.exit.i187"
 
-"$JsonWriter.separate.exit.i187":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i62.i", %then.i.i.i68.i
+"$JsonWriter.separate.exit.i187":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i62.i", %then.i.i.i68.i
   store i8 1, ptr %11, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i186)
-  %139 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i186, i64 32, ptr nonnull @"$string.400", i64 %126)
+  %139 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i186, i64 32, ptr nonnull @"$string.401", i64 %126)
   %140 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i186)
   %141 = load i64, ptr %12, align 8
   %142 = add i64 %141, %140
@@ -10119,13 +10120,13 @@ then2.i.i.i.i190:                                 ; preds = %merge.i.i.i.i189
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i186)
   %152 = getelementptr inbounds i8, ptr %source, i64 784
   %153 = load i64, ptr %152, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.405")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.406")
   %154 = load i64, ptr %12, align 8
   %155 = add i64 %154, 1
   %156 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i70.i = icmp slt i64 %156, %155
   %.pre.i.i.i.i71.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.394.exit.thread.i.i.i72.i"
+  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.395.exit.thread.i.i.i72.i"
 
 merge.i.i.i.i.i73.i:                              ; preds = %"$JsonWriter.integer.exit206"
   %157 = shl i64 %156, 1
@@ -10139,9 +10140,9 @@ merge7.i.i.i.i.i76.i:                             ; preds = %merge.i.i.i.i.i73.i
   store ptr %158, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i75.i, ptr %13, align 8
   %.pre10.i.i.i.i77.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i72.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i72.i"
 
-"$Vector.push.394.exit.thread.i.i.i72.i":         ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit206"
+"$Vector.push.395.exit.thread.i.i.i72.i":         ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit206"
   %160 = phi i64 [ %.pre10.i.i.i.i77.i, %merge7.i.i.i.i.i76.i ], [ %154, %"$JsonWriter.integer.exit206" ]
   %161 = phi ptr [ %158, %merge7.i.i.i.i.i76.i ], [ %.pre.i.i.i.i71.i, %"$JsonWriter.integer.exit206" ]
   %162 = getelementptr i8, ptr %161, i64 %160
@@ -10156,10 +10157,10 @@ then.i.i.i78.i:                                   ; preds = %merge.i.i.i.i.i73.i
   store i8 1, ptr %165, align 8
   br label %"$JsonWriter.separate.exit.i166"
 
-"$JsonWriter.separate.exit.i166":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i72.i", %then.i.i.i78.i
+"$JsonWriter.separate.exit.i166":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i72.i", %then.i.i.i78.i
   store i8 1, ptr %11, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i165)
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i165, i64 32, ptr nonnull @"$string.400", i64 %153)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i165, i64 32, ptr nonnull @"$string.401", i64 %153)
   %167 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i165)
   %168 = load i64, ptr %12, align 8
   %169 = add i64 %168, %167
@@ -10199,13 +10200,13 @@ then2.i.i.i.i169:                                 ; preds = %merge.i.i.i.i168
 
 "$JsonWriter.integer.exit185":                    ; preds = %then.i.i.i.i174, %merge.i.i.i.i168, %then2.i.i.i.i169
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i165)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.406")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.407")
   %179 = load i64, ptr %12, align 8
   %180 = add i64 %179, 1
   %181 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i80.i = icmp slt i64 %181, %180
   %.pre.i.i.i.i81.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i80.i, label %merge.i.i.i.i.i83.i, label %"$Vector.push.394.exit.thread.i.i.i82.i"
+  br i1 %.not.i.i.i.i.i80.i, label %merge.i.i.i.i.i83.i, label %"$Vector.push.395.exit.thread.i.i.i82.i"
 
 merge.i.i.i.i.i83.i:                              ; preds = %"$JsonWriter.integer.exit185"
   %182 = shl i64 %181, 1
@@ -10219,9 +10220,9 @@ merge7.i.i.i.i.i86.i:                             ; preds = %merge.i.i.i.i.i83.i
   store ptr %183, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i85.i, ptr %13, align 8
   %.pre10.i.i.i.i87.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i82.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i82.i"
 
-"$Vector.push.394.exit.thread.i.i.i82.i":         ; preds = %merge7.i.i.i.i.i86.i, %"$JsonWriter.integer.exit185"
+"$Vector.push.395.exit.thread.i.i.i82.i":         ; preds = %merge7.i.i.i.i.i86.i, %"$JsonWriter.integer.exit185"
   %185 = phi i64 [ %.pre10.i.i.i.i87.i, %merge7.i.i.i.i.i86.i ], [ %179, %"$JsonWriter.integer.exit185" ]
   %186 = phi ptr [ %183, %merge7.i.i.i.i.i86.i ], [ %.pre.i.i.i.i81.i, %"$JsonWriter.integer.exit185" ]
   %187 = getelementptr i8, ptr %186, i64 %185
@@ -10237,14 +10238,14 @@ then.i.i.i88.i:                                   ; preds = %merge.i.i.i.i.i83.i
   %.pre = load i64, ptr %12, align 8
   br label %"$JsonWriter.separate.exit.i144"
 
-"$JsonWriter.separate.exit.i144":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i82.i", %then.i.i.i88.i
-  %191 = phi i64 [ %189, %"$Vector.push.394.exit.thread.i.i.i82.i" ], [ %.pre, %then.i.i.i88.i ]
+"$JsonWriter.separate.exit.i144":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i82.i", %then.i.i.i88.i
+  %191 = phi i64 [ %189, %"$Vector.push.395.exit.thread.i.i.i82.i" ], [ %.pre, %then.i.i.i88.i ]
   store i8 1, ptr %11, align 8
   %192 = add i64 %191, 1
   %193 = load i64, ptr %13, align 8
   %.not.i.i.i.i145 = icmp slt i64 %193, %192
   %.pre.i.i.i146 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i145, label %merge.i.i.i.i148, label %"$Vector.push.394.exit.thread.i.i147"
+  br i1 %.not.i.i.i.i145, label %merge.i.i.i.i148, label %"$Vector.push.395.exit.thread.i.i147"
 
 merge.i.i.i.i148:                                 ; preds = %"$JsonWriter.separate.exit.i144"
   %194 = shl i64 %193, 1
@@ -10258,9 +10259,9 @@ merge7.i.i.i.i151:                                ; preds = %merge.i.i.i.i148
   store ptr %195, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i150, ptr %13, align 8
   %.pre10.i.i.i152 = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i147"
+  br label %"$Vector.push.395.exit.thread.i.i147"
 
-"$Vector.push.394.exit.thread.i.i147":            ; preds = %merge7.i.i.i.i151, %"$JsonWriter.separate.exit.i144"
+"$Vector.push.395.exit.thread.i.i147":            ; preds = %merge7.i.i.i.i151, %"$JsonWriter.separate.exit.i144"
   %197 = phi i64 [ %.pre10.i.i.i152, %merge7.i.i.i.i151 ], [ %191, %"$JsonWriter.separate.exit.i144" ]
   %198 = phi ptr [ %195, %merge7.i.i.i.i151 ], [ %.pre.i.i.i146, %"$JsonWriter.separate.exit.i144" ]
   %199 = getelementptr i8, ptr %198, i64 %197
@@ -10275,7 +10276,7 @@ then.i3.i153:                                     ; preds = %merge.i.i.i.i148
   store i8 1, ptr %202, align 8
   br label %"$JsonWriter.open.exit164"
 
-"$JsonWriter.open.exit164":                       ; preds = %"$Vector.push.394.exit.thread.i.i147", %then.i3.i153
+"$JsonWriter.open.exit164":                       ; preds = %"$Vector.push.395.exit.thread.i.i147", %then.i3.i153
   store i8 0, ptr %11, align 8
   %203 = getelementptr inbounds i8, ptr %source, i64 528
   %204 = getelementptr inbounds i8, ptr %source, i64 536
@@ -10300,7 +10301,7 @@ then.i.i133:                                      ; preds = %forbody.i.i
   %211 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i134 = icmp slt i64 %211, %210
   %.pre.i.i.i.i135 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i134, label %merge.i.i.i.i.i137, label %"$Vector.push.394.exit.thread.i.i.i136"
+  br i1 %.not.i.i.i.i.i134, label %merge.i.i.i.i.i137, label %"$Vector.push.395.exit.thread.i.i.i136"
 
 merge.i.i.i.i.i137:                               ; preds = %then.i.i133
   %212 = shl i64 %211, 1
@@ -10314,9 +10315,9 @@ merge7.i.i.i.i.i140:                              ; preds = %merge.i.i.i.i.i137
   store ptr %213, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i139, ptr %13, align 8
   %.pre10.i.i.i.i141 = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i136"
+  br label %"$Vector.push.395.exit.thread.i.i.i136"
 
-"$Vector.push.394.exit.thread.i.i.i136":          ; preds = %merge7.i.i.i.i.i140, %then.i.i133
+"$Vector.push.395.exit.thread.i.i.i136":          ; preds = %merge7.i.i.i.i.i140, %then.i.i133
   %215 = phi i64 [ %.pre10.i.i.i.i141, %merge7.i.i.i.i.i140 ], [ %.pre292, %then.i.i133 ]
   %216 = phi ptr [ %213, %merge7.i.i.i.i.i140 ], [ %.pre.i.i.i.i135, %then.i.i133 ]
   %217 = getelementptr i8, ptr %216, i64 %215
@@ -10331,14 +10332,14 @@ then.i.i.i142:                                    ; preds = %merge.i.i.i.i.i137
   %.pre291 = load i64, ptr %12, align 8
   br label %"$JsonWriter.separate.exit.i123"
 
-"$JsonWriter.separate.exit.i123":                 ; preds = %then.i.i.i142, %"$Vector.push.394.exit.thread.i.i.i136", %forbody.i.i
-  %220 = phi i64 [ %.pre291, %then.i.i.i142 ], [ %219, %"$Vector.push.394.exit.thread.i.i.i136" ], [ %.pre292, %forbody.i.i ]
+"$JsonWriter.separate.exit.i123":                 ; preds = %then.i.i.i142, %"$Vector.push.395.exit.thread.i.i.i136", %forbody.i.i
+  %220 = phi i64 [ %.pre291, %then.i.i.i142 ], [ %219, %"$Vector.push.395.exit.thread.i.i.i136" ], [ %.pre292, %forbody.i.i ]
   store i8 1, ptr %11, align 8
   %221 = add i64 %220, 1
   %222 = load i64, ptr %13, align 8
   %.not.i.i.i.i124 = icmp slt i64 %222, %221
   %.pre.i.i.i125 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i124, label %merge.i.i.i.i127, label %"$Vector.push.394.exit.thread.i.i126"
+  br i1 %.not.i.i.i.i124, label %merge.i.i.i.i127, label %"$Vector.push.395.exit.thread.i.i126"
 
 merge.i.i.i.i127:                                 ; preds = %"$JsonWriter.separate.exit.i123"
   %223 = shl i64 %222, 1
@@ -10352,9 +10353,9 @@ merge7.i.i.i.i130:                                ; preds = %merge.i.i.i.i127
   store ptr %224, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i129, ptr %13, align 8
   %.pre10.i.i.i131 = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i126"
+  br label %"$Vector.push.395.exit.thread.i.i126"
 
-"$Vector.push.394.exit.thread.i.i126":            ; preds = %merge7.i.i.i.i130, %"$JsonWriter.separate.exit.i123"
+"$Vector.push.395.exit.thread.i.i126":            ; preds = %merge7.i.i.i.i130, %"$JsonWriter.separate.exit.i123"
   %226 = phi i64 [ %.pre10.i.i.i131, %merge7.i.i.i.i130 ], [ %220, %"$JsonWriter.separate.exit.i123" ]
   %227 = phi ptr [ %224, %merge7.i.i.i.i130 ], [ %.pre.i.i.i125, %"$JsonWriter.separate.exit.i123" ]
   %228 = getelementptr i8, ptr %227, i64 %226
@@ -10368,16 +10369,16 @@ then.i3.i132:                                     ; preds = %merge.i.i.i.i127
   store i8 1, ptr %207, align 8
   br label %"$JsonWriter.open.exit143"
 
-"$JsonWriter.open.exit143":                       ; preds = %"$Vector.push.394.exit.thread.i.i126", %then.i3.i132
+"$JsonWriter.open.exit143":                       ; preds = %"$Vector.push.395.exit.thread.i.i126", %then.i3.i132
   store i8 0, ptr %11, align 8
   %231 = load ptr, ptr %209, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.407")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.408")
   %232 = load i64, ptr %12, align 8
   %233 = add i64 %232, 1
   %234 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i.i.i = icmp slt i64 %234, %233
   %.pre.i.i.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.394.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.395.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i.i.i.i:                              ; preds = %"$JsonWriter.open.exit143"
   %235 = shl i64 %234, 1
@@ -10391,9 +10392,9 @@ merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
   store ptr %236, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i.i, ptr %13, align 8
   %.pre10.i.i.i.i.i.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit143"
+"$Vector.push.395.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit143"
   %238 = phi i64 [ %.pre10.i.i.i.i.i.i, %merge7.i.i.i.i.i.i.i ], [ %232, %"$JsonWriter.open.exit143" ]
   %239 = phi ptr [ %236, %merge7.i.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$JsonWriter.open.exit143" ]
   %240 = getelementptr i8, ptr %239, i64 %238
@@ -10407,18 +10408,18 @@ then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
   store i8 1, ptr %207, align 8
   br label %"$JsonWriter.string_field.exit.i.i"
 
-"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.394.exit.thread.i.i.i.i.i"
+"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.395.exit.thread.i.i.i.i.i"
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %231)
   %243 = getelementptr i8, ptr %209, i64 16
   %244 = load i64, ptr %243, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.408")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.409")
   %245 = load i64, ptr %12, align 8
   %246 = add i64 %245, 1
   %247 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i12.i.i = icmp slt i64 %247, %246
   %.pre.i.i.i.i13.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i12.i.i, label %merge.i.i.i.i.i15.i.i, label %"$Vector.push.394.exit.thread.i.i.i14.i.i"
+  br i1 %.not.i.i.i.i.i12.i.i, label %merge.i.i.i.i.i15.i.i, label %"$Vector.push.395.exit.thread.i.i.i14.i.i"
 
 merge.i.i.i.i.i15.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i.i"
   %248 = shl i64 %247, 1
@@ -10432,9 +10433,9 @@ merge7.i.i.i.i.i18.i.i:                           ; preds = %merge.i.i.i.i.i15.i
   store ptr %249, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i17.i.i, ptr %13, align 8
   %.pre10.i.i.i.i19.i.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i14.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i14.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i14.i.i":       ; preds = %merge7.i.i.i.i.i18.i.i, %"$JsonWriter.string_field.exit.i.i"
+"$Vector.push.395.exit.thread.i.i.i14.i.i":       ; preds = %merge7.i.i.i.i.i18.i.i, %"$JsonWriter.string_field.exit.i.i"
   %251 = phi i64 [ %.pre10.i.i.i.i19.i.i, %merge7.i.i.i.i.i18.i.i ], [ %245, %"$JsonWriter.string_field.exit.i.i" ]
   %252 = phi ptr [ %249, %merge7.i.i.i.i.i18.i.i ], [ %.pre.i.i.i.i13.i.i, %"$JsonWriter.string_field.exit.i.i" ]
   %253 = getelementptr i8, ptr %252, i64 %251
@@ -10448,10 +10449,10 @@ then.i.i.i20.i.i:                                 ; preds = %merge.i.i.i.i.i15.i
   store i8 1, ptr %207, align 8
   br label %"$JsonWriter.separate.exit.i103"
 
-"$JsonWriter.separate.exit.i103":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i14.i.i", %then.i.i.i20.i.i
+"$JsonWriter.separate.exit.i103":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i14.i.i", %then.i.i.i20.i.i
   store i8 1, ptr %11, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i102)
-  %256 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i102, i64 32, ptr nonnull @"$string.400", i64 %244)
+  %256 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i102, i64 32, ptr nonnull @"$string.401", i64 %244)
   %257 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i102)
   %258 = load i64, ptr %12, align 8
   %259 = add i64 %258, %257
@@ -10493,13 +10494,13 @@ then2.i.i.i.i106:                                 ; preds = %merge.i.i.i.i105
   %268 = getelementptr i8, ptr %209, i64 32
   %269 = load i32, ptr %268, align 4
   %270 = sext i32 %269 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.409")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.410")
   %271 = load i64, ptr %12, align 8
   %272 = add i64 %271, 1
   %273 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i21.i.i = icmp slt i64 %273, %272
   %.pre.i.i.i.i22.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.394.exit.thread.i.i.i23.i.i"
+  br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.395.exit.thread.i.i.i23.i.i"
 
 merge.i.i.i.i.i24.i.i:                            ; preds = %"$JsonWriter.integer.exit122"
   %274 = shl i64 %273, 1
@@ -10513,9 +10514,9 @@ merge7.i.i.i.i.i27.i.i:                           ; preds = %merge.i.i.i.i.i24.i
   store ptr %275, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i.i, ptr %13, align 8
   %.pre10.i.i.i.i28.i.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i23.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i23.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i23.i.i":       ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit122"
+"$Vector.push.395.exit.thread.i.i.i23.i.i":       ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit122"
   %277 = phi i64 [ %.pre10.i.i.i.i28.i.i, %merge7.i.i.i.i.i27.i.i ], [ %271, %"$JsonWriter.integer.exit122" ]
   %278 = phi ptr [ %275, %merge7.i.i.i.i.i27.i.i ], [ %.pre.i.i.i.i22.i.i, %"$JsonWriter.integer.exit122" ]
   %279 = getelementptr i8, ptr %278, i64 %277
@@ -10529,10 +10530,10 @@ then.i.i.i29.i.i:                                 ; preds = %merge.i.i.i.i.i24.i
   store i8 1, ptr %207, align 8
   br label %"$JsonWriter.separate.exit.i82"
 
-"$JsonWriter.separate.exit.i82":                  ; preds = %"$Vector.push.394.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
+"$JsonWriter.separate.exit.i82":                  ; preds = %"$Vector.push.395.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
   store i8 1, ptr %11, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i81)
-  %282 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i81, i64 32, ptr nonnull @"$string.400", i64 %270)
+  %282 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i81, i64 32, ptr nonnull @"$string.401", i64 %270)
   %283 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i81)
   %284 = load i64, ptr %12, align 8
   %285 = add i64 %284, %283
@@ -10576,7 +10577,7 @@ then2.i.i.i.i85:                                  ; preds = %merge.i.i.i.i84
   %296 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i31.i.i = icmp slt i64 %296, %295
   %.pre.i.i.i.i32.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.394.exit.thread.i.i.i33.i.i"
+  br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.395.exit.thread.i.i.i33.i.i"
 
 merge.i.i.i.i.i34.i.i:                            ; preds = %"$JsonWriter.integer.exit101"
   %297 = shl i64 %296, 1
@@ -10590,9 +10591,9 @@ merge7.i.i.i.i.i37.i.i:                           ; preds = %merge.i.i.i.i.i34.i
   store ptr %298, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i.i, ptr %13, align 8
   %.pre10.i.i.i.i38.i.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i33.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i33.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i33.i.i":       ; preds = %merge7.i.i.i.i.i37.i.i, %"$JsonWriter.integer.exit101"
+"$Vector.push.395.exit.thread.i.i.i33.i.i":       ; preds = %merge7.i.i.i.i.i37.i.i, %"$JsonWriter.integer.exit101"
   %300 = phi i64 [ %.pre10.i.i.i.i38.i.i, %merge7.i.i.i.i.i37.i.i ], [ %294, %"$JsonWriter.integer.exit101" ]
   %301 = phi ptr [ %298, %merge7.i.i.i.i.i37.i.i ], [ %.pre.i.i.i.i32.i.i, %"$JsonWriter.integer.exit101" ]
   %302 = getelementptr i8, ptr %301, i64 %300
@@ -10606,7 +10607,7 @@ then.i.i.i39.i.i:                                 ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %207, align 8
   br label %"$JsonWriter.end_object.exit.i.i"
 
-"$JsonWriter.end_object.exit.i.i":                ; preds = %then.i.i.i39.i.i, %"$Vector.push.394.exit.thread.i.i.i33.i.i"
+"$JsonWriter.end_object.exit.i.i":                ; preds = %then.i.i.i39.i.i, %"$Vector.push.395.exit.thread.i.i.i33.i.i"
   store i8 1, ptr %11, align 8
   %305 = add nuw nsw i64 %i.049.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %305, %205
@@ -10618,7 +10619,7 @@ merge.i.i:                                        ; preds = %"$JsonWriter.end_ob
   %308 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i40.i.i = icmp slt i64 %308, %307
   %.pre.i.i.i.i41.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i40.i.i, label %merge.i.i.i.i.i43.i.i, label %"$Vector.push.394.exit.thread.i.i.i42.i.i"
+  br i1 %.not.i.i.i.i.i40.i.i, label %merge.i.i.i.i.i43.i.i, label %"$Vector.push.395.exit.thread.i.i.i42.i.i"
 
 merge.i.i.i.i.i43.i.i:                            ; preds = %merge.i.i
   %309 = shl i64 %308, 1
@@ -10632,9 +10633,9 @@ merge7.i.i.i.i.i46.i.i:                           ; preds = %merge.i.i.i.i.i43.i
   store ptr %310, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i45.i.i, ptr %13, align 8
   %.pre10.i.i.i.i47.i.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i42.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i42.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i42.i.i":       ; preds = %merge7.i.i.i.i.i46.i.i, %merge.i.i
+"$Vector.push.395.exit.thread.i.i.i42.i.i":       ; preds = %merge7.i.i.i.i.i46.i.i, %merge.i.i
   %312 = phi i64 [ %.pre10.i.i.i.i47.i.i, %merge7.i.i.i.i.i46.i.i ], [ %306, %merge.i.i ]
   %313 = phi ptr [ %310, %merge7.i.i.i.i.i46.i.i ], [ %.pre.i.i.i.i41.i.i, %merge.i.i ]
   %314 = getelementptr i8, ptr %313, i64 %312
@@ -10649,15 +10650,15 @@ then.i.i.i48.i.i:                                 ; preds = %merge.i.i.i.i.i43.i
   store i8 1, ptr %317, align 8
   br label %"$write_shards.exit.i"
 
-"$write_shards.exit.i":                           ; preds = %then.i.i.i48.i.i, %"$Vector.push.394.exit.thread.i.i.i42.i.i"
+"$write_shards.exit.i":                           ; preds = %then.i.i.i48.i.i, %"$Vector.push.395.exit.thread.i.i.i42.i.i"
   store i8 1, ptr %11, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.410")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.411")
   %318 = load i64, ptr %12, align 8
   %319 = add i64 %318, 1
   %320 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i89.i = icmp slt i64 %320, %319
   %.pre.i.i.i.i90.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i89.i, label %merge.i.i.i.i.i107.i, label %"$Vector.push.394.exit.thread.i.i.i91.i"
+  br i1 %.not.i.i.i.i.i89.i, label %merge.i.i.i.i.i107.i, label %"$Vector.push.395.exit.thread.i.i.i91.i"
 
 merge.i.i.i.i.i107.i:                             ; preds = %"$write_shards.exit.i"
   %321 = shl i64 %320, 1
@@ -10671,9 +10672,9 @@ merge7.i.i.i.i.i110.i:                            ; preds = %merge.i.i.i.i.i107.
   store ptr %322, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i109.i, ptr %13, align 8
   %.pre10.i.i.i.i111.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i91.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i91.i"
 
-"$Vector.push.394.exit.thread.i.i.i91.i":         ; preds = %merge7.i.i.i.i.i110.i, %"$write_shards.exit.i"
+"$Vector.push.395.exit.thread.i.i.i91.i":         ; preds = %merge7.i.i.i.i.i110.i, %"$write_shards.exit.i"
   %324 = phi i64 [ %.pre10.i.i.i.i111.i, %merge7.i.i.i.i.i110.i ], [ %318, %"$write_shards.exit.i" ]
   %325 = phi ptr [ %322, %merge7.i.i.i.i.i110.i ], [ %.pre.i.i.i.i90.i, %"$write_shards.exit.i" ]
   %326 = getelementptr i8, ptr %325, i64 %324
@@ -10689,14 +10690,14 @@ then.i.i.i112.i:                                  ; preds = %merge.i.i.i.i.i107.
   %.pre293 = load i64, ptr %12, align 8
   br label %"$JsonWriter.separate.exit.i60"
 
-"$JsonWriter.separate.exit.i60":                  ; preds = %"$Vector.push.394.exit.thread.i.i.i91.i", %then.i.i.i112.i
-  %330 = phi i64 [ %328, %"$Vector.push.394.exit.thread.i.i.i91.i" ], [ %.pre293, %then.i.i.i112.i ]
+"$JsonWriter.separate.exit.i60":                  ; preds = %"$Vector.push.395.exit.thread.i.i.i91.i", %then.i.i.i112.i
+  %330 = phi i64 [ %328, %"$Vector.push.395.exit.thread.i.i.i91.i" ], [ %.pre293, %then.i.i.i112.i ]
   store i8 1, ptr %11, align 8
   %331 = add i64 %330, 1
   %332 = load i64, ptr %13, align 8
   %.not.i.i.i.i61 = icmp slt i64 %332, %331
   %.pre.i.i.i62 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i61, label %merge.i.i.i.i64, label %"$Vector.push.394.exit.thread.i.i63"
+  br i1 %.not.i.i.i.i61, label %merge.i.i.i.i64, label %"$Vector.push.395.exit.thread.i.i63"
 
 merge.i.i.i.i64:                                  ; preds = %"$JsonWriter.separate.exit.i60"
   %333 = shl i64 %332, 1
@@ -10710,9 +10711,9 @@ merge7.i.i.i.i67:                                 ; preds = %merge.i.i.i.i64
   store ptr %334, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i66, ptr %13, align 8
   %.pre10.i.i.i68 = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i63"
+  br label %"$Vector.push.395.exit.thread.i.i63"
 
-"$Vector.push.394.exit.thread.i.i63":             ; preds = %merge7.i.i.i.i67, %"$JsonWriter.separate.exit.i60"
+"$Vector.push.395.exit.thread.i.i63":             ; preds = %merge7.i.i.i.i67, %"$JsonWriter.separate.exit.i60"
   %336 = phi i64 [ %.pre10.i.i.i68, %merge7.i.i.i.i67 ], [ %330, %"$JsonWriter.separate.exit.i60" ]
   %337 = phi ptr [ %334, %merge7.i.i.i.i67 ], [ %.pre.i.i.i62, %"$JsonWriter.separate.exit.i60" ]
   %338 = getelementptr i8, ptr %337, i64 %336
@@ -10727,7 +10728,7 @@ then.i3.i69:                                      ; preds = %merge.i.i.i.i64
   store i8 1, ptr %341, align 8
   br label %"$JsonWriter.open.exit80"
 
-"$JsonWriter.open.exit80":                        ; preds = %"$Vector.push.394.exit.thread.i.i63", %then.i3.i69
+"$JsonWriter.open.exit80":                        ; preds = %"$Vector.push.395.exit.thread.i.i63", %then.i3.i69
   store i8 0, ptr %11, align 8
   %342 = getelementptr inbounds i8, ptr %source, i64 616
   %343 = getelementptr inbounds i8, ptr %source, i64 624
@@ -10794,7 +10795,7 @@ forbody4.i.i:                                     ; preds = %"$write_module.exit
   ]
 
 then.i.i.i:                                       ; preds = %forbody4.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.364", i32 %375, i32 1, i64 1)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.365", i32 %375, i32 1, i64 1)
   br label %merge.i.i.i
 
 then1.i.i.i:                                      ; preds = %forbody4.i.i
@@ -10802,7 +10803,7 @@ then1.i.i.i:                                      ; preds = %forbody4.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %360, i8 0, i64 80, i1 false)
   %378 = load ptr, ptr %374, align 8
-  %379 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.363", ptr %378, ptr nonnull @"$string.365")
+  %379 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.364", ptr %378, ptr nonnull @"$string.366")
   store ptr %name.i.i.i.i, ptr %view.i.i.i.i, align 8
   store i32 0, ptr %361, align 8
   store i32 1, ptr %362, align 4
@@ -10829,7 +10830,7 @@ else2.i.i.i:                                      ; preds = %forbody4.i.i
   %389 = getelementptr i8, ptr %374, i64 24
   %390 = load i32, ptr %389, align 4
   %391 = sext i32 %390 to i64
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.364", i32 %spec.select.i.i.i, i32 2, i64 %391)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.365", i32 %spec.select.i.i.i, i32 2, i64 %391)
   br label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %else2.i.i.i, %then1.i.i.i, %then.i.i.i
@@ -10843,7 +10844,7 @@ then4.i.i.i:                                      ; preds = %merge.i.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i26.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %367, i8 0, i64 80, i1 false)
   %395 = load ptr, ptr %374, align 8
-  %396 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.363", ptr %395, ptr nonnull @"$string.371")
+  %396 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.364", ptr %395, ptr nonnull @"$string.372")
   store ptr %name.i26.i.i.i, ptr %view.i25.i.i.i, align 8
   store i32 0, ptr %368, align 8
   store i32 2, ptr %369, align 4
@@ -10869,7 +10870,7 @@ merge3.i.i.i:                                     ; preds = %then4.i.i.i, %merge
   br i1 %405, label %then7.i.i.i, label %"$write_module.exit.i.i"
 
 then7.i.i.i:                                      ; preds = %merge3.i.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.372", i32 %375, i32 1, i64 1)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.373", i32 %375, i32 1, i64 1)
   br label %"$write_module.exit.i.i"
 
 "$write_module.exit.i.i":                         ; preds = %then7.i.i.i, %merge3.i.i.i
@@ -10883,7 +10884,7 @@ merge1.i.i:                                       ; preds = %"$write_module.exit
   %409 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i.i94.i = icmp slt i64 %409, %408
   %.pre.i.i.i.i.i95.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i94.i, label %merge.i.i.i.i.i.i97.i, label %"$Vector.push.394.exit.thread.i.i.i.i96.i"
+  br i1 %.not.i.i.i.i.i.i94.i, label %merge.i.i.i.i.i.i97.i, label %"$Vector.push.395.exit.thread.i.i.i.i96.i"
 
 merge.i.i.i.i.i.i97.i:                            ; preds = %merge1.i.i
   %410 = shl i64 %409, 1
@@ -10897,9 +10898,9 @@ merge7.i.i.i.i.i.i100.i:                          ; preds = %merge.i.i.i.i.i.i97
   store ptr %411, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i99.i, ptr %13, align 8
   %.pre10.i.i.i.i.i101.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i.i96.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i.i96.i"
 
-"$Vector.push.394.exit.thread.i.i.i.i96.i":       ; preds = %merge7.i.i.i.i.i.i100.i, %merge1.i.i
+"$Vector.push.395.exit.thread.i.i.i.i96.i":       ; preds = %merge7.i.i.i.i.i.i100.i, %merge1.i.i
   %413 = phi i64 [ %.pre10.i.i.i.i.i101.i, %merge7.i.i.i.i.i.i100.i ], [ %407, %merge1.i.i ]
   %414 = phi ptr [ %411, %merge7.i.i.i.i.i.i100.i ], [ %.pre.i.i.i.i.i95.i, %merge1.i.i ]
   %415 = getelementptr i8, ptr %414, i64 %413
@@ -10914,18 +10915,18 @@ then.i.i.i.i102.i:                                ; preds = %merge.i.i.i.i.i.i97
   store i8 1, ptr %418, align 8
   br label %"$write_tensors.exit.i"
 
-"$write_tensors.exit.i":                          ; preds = %then.i.i.i.i102.i, %"$Vector.push.394.exit.thread.i.i.i.i96.i"
+"$write_tensors.exit.i":                          ; preds = %then.i.i.i.i102.i, %"$Vector.push.395.exit.thread.i.i.i.i96.i"
   store i8 1, ptr %11, align 8
   %419 = getelementptr inbounds i8, ptr %source, i64 704
   %420 = getelementptr inbounds i8, ptr %source, i64 728
   %421 = load i64, ptr %420, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.414")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.415")
   %422 = load i64, ptr %12, align 8
   %423 = add i64 %422, 1
   %424 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i.i113.i = icmp slt i64 %424, %423
   %.pre.i.i.i.i.i114.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i113.i, label %merge.i.i.i.i.i.i134.i, label %"$Vector.push.394.exit.thread.i.i.i.i115.i"
+  br i1 %.not.i.i.i.i.i.i113.i, label %merge.i.i.i.i.i.i134.i, label %"$Vector.push.395.exit.thread.i.i.i.i115.i"
 
 merge.i.i.i.i.i.i134.i:                           ; preds = %"$write_tensors.exit.i"
   %425 = shl i64 %424, 1
@@ -10939,9 +10940,9 @@ merge7.i.i.i.i.i.i137.i:                          ; preds = %merge.i.i.i.i.i.i13
   store ptr %426, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i136.i, ptr %13, align 8
   %.pre10.i.i.i.i.i138.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i.i115.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i.i115.i"
 
-"$Vector.push.394.exit.thread.i.i.i.i115.i":      ; preds = %merge7.i.i.i.i.i.i137.i, %"$write_tensors.exit.i"
+"$Vector.push.395.exit.thread.i.i.i.i115.i":      ; preds = %merge7.i.i.i.i.i.i137.i, %"$write_tensors.exit.i"
   %428 = phi i64 [ %.pre10.i.i.i.i.i138.i, %merge7.i.i.i.i.i.i137.i ], [ %422, %"$write_tensors.exit.i" ]
   %429 = phi ptr [ %426, %merge7.i.i.i.i.i.i137.i ], [ %.pre.i.i.i.i.i114.i, %"$write_tensors.exit.i" ]
   %430 = getelementptr i8, ptr %429, i64 %428
@@ -10956,10 +10957,10 @@ then.i.i.i.i139.i:                                ; preds = %merge.i.i.i.i.i.i13
   store i8 1, ptr %433, align 8
   br label %"$JsonWriter.separate.exit.i42"
 
-"$JsonWriter.separate.exit.i42":                  ; preds = %"$Vector.push.394.exit.thread.i.i.i.i115.i", %then.i.i.i.i139.i
+"$JsonWriter.separate.exit.i42":                  ; preds = %"$Vector.push.395.exit.thread.i.i.i.i115.i", %then.i.i.i.i139.i
   store i8 1, ptr %11, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i)
-  %434 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.400", i64 %421)
+  %434 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.401", i64 %421)
   %435 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i)
   %436 = load i64, ptr %12, align 8
   %437 = add i64 %436, %435
@@ -10999,13 +11000,13 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i44
 
 "$JsonWriter.integer.exit":                       ; preds = %then.i.i.i.i49, %merge.i.i.i.i44, %then2.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.415")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.416")
   %447 = load i64, ptr %12, align 8
   %448 = add i64 %447, 1
   %449 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i117.i = icmp slt i64 %449, %448
   %.pre.i.i.i.i118.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i117.i, label %merge.i.i.i.i.i128.i, label %"$Vector.push.394.exit.thread.i.i.i119.i"
+  br i1 %.not.i.i.i.i.i117.i, label %merge.i.i.i.i.i128.i, label %"$Vector.push.395.exit.thread.i.i.i119.i"
 
 merge.i.i.i.i.i128.i:                             ; preds = %"$JsonWriter.integer.exit"
   %450 = shl i64 %449, 1
@@ -11019,9 +11020,9 @@ merge7.i.i.i.i.i131.i:                            ; preds = %merge.i.i.i.i.i128.
   store ptr %451, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i130.i, ptr %13, align 8
   %.pre10.i.i.i.i132.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i119.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i119.i"
 
-"$Vector.push.394.exit.thread.i.i.i119.i":        ; preds = %merge7.i.i.i.i.i131.i, %"$JsonWriter.integer.exit"
+"$Vector.push.395.exit.thread.i.i.i119.i":        ; preds = %merge7.i.i.i.i.i131.i, %"$JsonWriter.integer.exit"
   %453 = phi i64 [ %.pre10.i.i.i.i132.i, %merge7.i.i.i.i.i131.i ], [ %447, %"$JsonWriter.integer.exit" ]
   %454 = phi ptr [ %451, %merge7.i.i.i.i.i131.i ], [ %.pre.i.i.i.i118.i, %"$JsonWriter.integer.exit" ]
   %455 = getelementptr i8, ptr %454, i64 %453
@@ -11037,14 +11038,14 @@ then.i.i.i133.i:                                  ; preds = %merge.i.i.i.i.i128.
   %.pre294 = load i64, ptr %12, align 8
   br label %"$JsonWriter.separate.exit.i21"
 
-"$JsonWriter.separate.exit.i21":                  ; preds = %"$Vector.push.394.exit.thread.i.i.i119.i", %then.i.i.i133.i
-  %459 = phi i64 [ %457, %"$Vector.push.394.exit.thread.i.i.i119.i" ], [ %.pre294, %then.i.i.i133.i ]
+"$JsonWriter.separate.exit.i21":                  ; preds = %"$Vector.push.395.exit.thread.i.i.i119.i", %then.i.i.i133.i
+  %459 = phi i64 [ %457, %"$Vector.push.395.exit.thread.i.i.i119.i" ], [ %.pre294, %then.i.i.i133.i ]
   store i8 1, ptr %11, align 8
   %460 = add i64 %459, 1
   %461 = load i64, ptr %13, align 8
   %.not.i.i.i.i22 = icmp slt i64 %461, %460
   %.pre.i.i.i23 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i22, label %merge.i.i.i.i25, label %"$Vector.push.394.exit.thread.i.i24"
+  br i1 %.not.i.i.i.i22, label %merge.i.i.i.i25, label %"$Vector.push.395.exit.thread.i.i24"
 
 merge.i.i.i.i25:                                  ; preds = %"$JsonWriter.separate.exit.i21"
   %462 = shl i64 %461, 1
@@ -11058,9 +11059,9 @@ merge7.i.i.i.i28:                                 ; preds = %merge.i.i.i.i25
   store ptr %463, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i27, ptr %13, align 8
   %.pre10.i.i.i29 = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i24"
+  br label %"$Vector.push.395.exit.thread.i.i24"
 
-"$Vector.push.394.exit.thread.i.i24":             ; preds = %merge7.i.i.i.i28, %"$JsonWriter.separate.exit.i21"
+"$Vector.push.395.exit.thread.i.i24":             ; preds = %merge7.i.i.i.i28, %"$JsonWriter.separate.exit.i21"
   %465 = phi i64 [ %.pre10.i.i.i29, %merge7.i.i.i.i28 ], [ %459, %"$JsonWriter.separate.exit.i21" ]
   %466 = phi ptr [ %463, %merge7.i.i.i.i28 ], [ %.pre.i.i.i23, %"$JsonWriter.separate.exit.i21" ]
   %467 = getelementptr i8, ptr %466, i64 %465
@@ -11075,7 +11076,7 @@ then.i3.i30:                                      ; preds = %merge.i.i.i.i25
   store i8 1, ptr %470, align 8
   br label %"$JsonWriter.open.exit41"
 
-"$JsonWriter.open.exit41":                        ; preds = %"$Vector.push.394.exit.thread.i.i24", %then.i3.i30
+"$JsonWriter.open.exit41":                        ; preds = %"$Vector.push.395.exit.thread.i.i24", %then.i3.i30
   store i8 0, ptr %11, align 8
   %471 = getelementptr inbounds i8, ptr %source, i64 712
   %472 = load i64, ptr %471, align 8
@@ -11099,7 +11100,7 @@ then.i.i19:                                       ; preds = %forbody.i123.i
   %478 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i = icmp slt i64 %478, %477
   %.pre.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.394.exit.thread.i.i.i"
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.395.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %then.i.i19
   %479 = shl i64 %478, 1
@@ -11113,9 +11114,9 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   store ptr %480, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %13, align 8
   %.pre10.i.i.i.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %then.i.i19
+"$Vector.push.395.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %then.i.i19
   %482 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %.pre296, %then.i.i19 ]
   %483 = phi ptr [ %480, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %then.i.i19 ]
   %484 = getelementptr i8, ptr %483, i64 %482
@@ -11130,14 +11131,14 @@ then.i.i.i20:                                     ; preds = %merge.i.i.i.i.i
   %.pre295 = load i64, ptr %12, align 8
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i.i20, %"$Vector.push.394.exit.thread.i.i.i", %forbody.i123.i
-  %487 = phi i64 [ %.pre295, %then.i.i.i20 ], [ %486, %"$Vector.push.394.exit.thread.i.i.i" ], [ %.pre296, %forbody.i123.i ]
+"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i.i20, %"$Vector.push.395.exit.thread.i.i.i", %forbody.i123.i
+  %487 = phi i64 [ %.pre295, %then.i.i.i20 ], [ %486, %"$Vector.push.395.exit.thread.i.i.i" ], [ %.pre296, %forbody.i123.i ]
   store i8 1, ptr %11, align 8
   %488 = add i64 %487, 1
   %489 = load i64, ptr %13, align 8
   %.not.i.i.i.i = icmp slt i64 %489, %488
   %.pre.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.394.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.395.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$JsonWriter.separate.exit.i"
   %490 = shl i64 %489, 1
@@ -11151,9 +11152,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %491, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %13, align 8
   %.pre10.i.i.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i"
 
-"$Vector.push.394.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i"
+"$Vector.push.395.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i"
   %493 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %487, %"$JsonWriter.separate.exit.i" ]
   %494 = phi ptr [ %491, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.separate.exit.i" ]
   %495 = getelementptr i8, ptr %494, i64 %493
@@ -11167,16 +11168,16 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i
   store i8 1, ptr %474, align 8
   br label %"$JsonWriter.open.exit"
 
-"$JsonWriter.open.exit":                          ; preds = %"$Vector.push.394.exit.thread.i.i", %then.i3.i
+"$JsonWriter.open.exit":                          ; preds = %"$Vector.push.395.exit.thread.i.i", %then.i3.i
   store i8 0, ptr %11, align 8
   %498 = getelementptr i8, ptr %476, i64 4
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.407")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.408")
   %499 = load i64, ptr %12, align 8
   %500 = add i64 %499, 1
   %501 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i14.i.i = icmp slt i64 %501, %500
   %.pre.i.i.i.i15.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i14.i.i, label %merge.i.i.i.i.i17.i.i, label %"$Vector.push.394.exit.thread.i.i.i16.i.i"
+  br i1 %.not.i.i.i.i.i14.i.i, label %merge.i.i.i.i.i17.i.i, label %"$Vector.push.395.exit.thread.i.i.i16.i.i"
 
 merge.i.i.i.i.i17.i.i:                            ; preds = %"$JsonWriter.open.exit"
   %502 = shl i64 %501, 1
@@ -11190,9 +11191,9 @@ merge7.i.i.i.i.i20.i.i:                           ; preds = %merge.i.i.i.i.i17.i
   store ptr %503, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i19.i.i, ptr %13, align 8
   %.pre10.i.i.i.i21.i.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i16.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i16.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i16.i.i":       ; preds = %merge7.i.i.i.i.i20.i.i, %"$JsonWriter.open.exit"
+"$Vector.push.395.exit.thread.i.i.i16.i.i":       ; preds = %merge7.i.i.i.i.i20.i.i, %"$JsonWriter.open.exit"
   %505 = phi i64 [ %.pre10.i.i.i.i21.i.i, %merge7.i.i.i.i.i20.i.i ], [ %499, %"$JsonWriter.open.exit" ]
   %506 = phi ptr [ %503, %merge7.i.i.i.i.i20.i.i ], [ %.pre.i.i.i.i15.i.i, %"$JsonWriter.open.exit" ]
   %507 = getelementptr i8, ptr %506, i64 %505
@@ -11206,17 +11207,17 @@ then.i.i.i22.i.i:                                 ; preds = %merge.i.i.i.i.i17.i
   store i8 1, ptr %474, align 8
   br label %"$JsonWriter.string_field.exit.i125.i"
 
-"$JsonWriter.string_field.exit.i125.i":           ; preds = %then.i.i.i22.i.i, %"$Vector.push.394.exit.thread.i.i.i16.i.i"
+"$JsonWriter.string_field.exit.i125.i":           ; preds = %then.i.i.i22.i.i, %"$Vector.push.395.exit.thread.i.i.i16.i.i"
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %498)
   %510 = getelementptr i8, ptr %476, i64 260
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.417")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.418")
   %511 = load i64, ptr %12, align 8
   %512 = add i64 %511, 1
   %513 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i23.i.i = icmp slt i64 %513, %512
   %.pre.i.i.i.i24.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i23.i.i, label %merge.i.i.i.i.i26.i.i, label %"$Vector.push.394.exit.thread.i.i.i25.i.i"
+  br i1 %.not.i.i.i.i.i23.i.i, label %merge.i.i.i.i.i26.i.i, label %"$Vector.push.395.exit.thread.i.i.i25.i.i"
 
 merge.i.i.i.i.i26.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i125.i"
   %514 = shl i64 %513, 1
@@ -11230,9 +11231,9 @@ merge7.i.i.i.i.i29.i.i:                           ; preds = %merge.i.i.i.i.i26.i
   store ptr %515, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i28.i.i, ptr %13, align 8
   %.pre10.i.i.i.i30.i.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i25.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i25.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i25.i.i":       ; preds = %merge7.i.i.i.i.i29.i.i, %"$JsonWriter.string_field.exit.i125.i"
+"$Vector.push.395.exit.thread.i.i.i25.i.i":       ; preds = %merge7.i.i.i.i.i29.i.i, %"$JsonWriter.string_field.exit.i125.i"
   %517 = phi i64 [ %.pre10.i.i.i.i30.i.i, %merge7.i.i.i.i.i29.i.i ], [ %511, %"$JsonWriter.string_field.exit.i125.i" ]
   %518 = phi ptr [ %515, %merge7.i.i.i.i.i29.i.i ], [ %.pre.i.i.i.i24.i.i, %"$JsonWriter.string_field.exit.i125.i" ]
   %519 = getelementptr i8, ptr %518, i64 %517
@@ -11246,17 +11247,17 @@ then.i.i.i31.i.i:                                 ; preds = %merge.i.i.i.i.i26.i
   store i8 1, ptr %474, align 8
   br label %"$JsonWriter.string_field.exit32.i.i"
 
-"$JsonWriter.string_field.exit32.i.i":            ; preds = %then.i.i.i31.i.i, %"$Vector.push.394.exit.thread.i.i.i25.i.i"
+"$JsonWriter.string_field.exit32.i.i":            ; preds = %then.i.i.i31.i.i, %"$Vector.push.395.exit.thread.i.i.i25.i.i"
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %510)
   %522 = getelementptr i8, ptr %476, i64 516
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.418")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.419")
   %523 = load i64, ptr %12, align 8
   %524 = add i64 %523, 1
   %525 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i33.i.i = icmp slt i64 %525, %524
   %.pre.i.i.i.i34.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i33.i.i, label %merge.i.i.i.i.i36.i.i, label %"$Vector.push.394.exit.thread.i.i.i35.i.i"
+  br i1 %.not.i.i.i.i.i33.i.i, label %merge.i.i.i.i.i36.i.i, label %"$Vector.push.395.exit.thread.i.i.i35.i.i"
 
 merge.i.i.i.i.i36.i.i:                            ; preds = %"$JsonWriter.string_field.exit32.i.i"
   %526 = shl i64 %525, 1
@@ -11270,9 +11271,9 @@ merge7.i.i.i.i.i39.i.i:                           ; preds = %merge.i.i.i.i.i36.i
   store ptr %527, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i38.i.i, ptr %13, align 8
   %.pre10.i.i.i.i40.i.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i35.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i35.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i35.i.i":       ; preds = %merge7.i.i.i.i.i39.i.i, %"$JsonWriter.string_field.exit32.i.i"
+"$Vector.push.395.exit.thread.i.i.i35.i.i":       ; preds = %merge7.i.i.i.i.i39.i.i, %"$JsonWriter.string_field.exit32.i.i"
   %529 = phi i64 [ %.pre10.i.i.i.i40.i.i, %merge7.i.i.i.i.i39.i.i ], [ %523, %"$JsonWriter.string_field.exit32.i.i" ]
   %530 = phi ptr [ %527, %merge7.i.i.i.i.i39.i.i ], [ %.pre.i.i.i.i34.i.i, %"$JsonWriter.string_field.exit32.i.i" ]
   %531 = getelementptr i8, ptr %530, i64 %529
@@ -11286,7 +11287,7 @@ then.i.i.i41.i.i:                                 ; preds = %merge.i.i.i.i.i36.i
   store i8 1, ptr %474, align 8
   br label %"$JsonWriter.string_field.exit42.i.i"
 
-"$JsonWriter.string_field.exit42.i.i":            ; preds = %then.i.i.i41.i.i, %"$Vector.push.394.exit.thread.i.i.i35.i.i"
+"$JsonWriter.string_field.exit42.i.i":            ; preds = %then.i.i.i41.i.i, %"$Vector.push.395.exit.thread.i.i.i35.i.i"
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %522)
   %534 = load i64, ptr %12, align 8
@@ -11294,7 +11295,7 @@ then.i.i.i41.i.i:                                 ; preds = %merge.i.i.i.i.i36.i
   %536 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i43.i.i = icmp slt i64 %536, %535
   %.pre.i.i.i.i44.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i43.i.i, label %merge.i.i.i.i.i46.i.i, label %"$Vector.push.394.exit.thread.i.i.i45.i.i"
+  br i1 %.not.i.i.i.i.i43.i.i, label %merge.i.i.i.i.i46.i.i, label %"$Vector.push.395.exit.thread.i.i.i45.i.i"
 
 merge.i.i.i.i.i46.i.i:                            ; preds = %"$JsonWriter.string_field.exit42.i.i"
   %537 = shl i64 %536, 1
@@ -11308,9 +11309,9 @@ merge7.i.i.i.i.i49.i.i:                           ; preds = %merge.i.i.i.i.i46.i
   store ptr %538, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i48.i.i, ptr %13, align 8
   %.pre10.i.i.i.i50.i.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i45.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i45.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i45.i.i":       ; preds = %merge7.i.i.i.i.i49.i.i, %"$JsonWriter.string_field.exit42.i.i"
+"$Vector.push.395.exit.thread.i.i.i45.i.i":       ; preds = %merge7.i.i.i.i.i49.i.i, %"$JsonWriter.string_field.exit42.i.i"
   %540 = phi i64 [ %.pre10.i.i.i.i50.i.i, %merge7.i.i.i.i.i49.i.i ], [ %534, %"$JsonWriter.string_field.exit42.i.i" ]
   %541 = phi ptr [ %538, %merge7.i.i.i.i.i49.i.i ], [ %.pre.i.i.i.i44.i.i, %"$JsonWriter.string_field.exit42.i.i" ]
   %542 = getelementptr i8, ptr %541, i64 %540
@@ -11324,7 +11325,7 @@ then.i.i.i51.i.i:                                 ; preds = %merge.i.i.i.i.i46.i
   store i8 1, ptr %474, align 8
   br label %"$JsonWriter.end_object.exit.i126.i"
 
-"$JsonWriter.end_object.exit.i126.i":             ; preds = %then.i.i.i51.i.i, %"$Vector.push.394.exit.thread.i.i.i45.i.i"
+"$JsonWriter.end_object.exit.i126.i":             ; preds = %then.i.i.i51.i.i, %"$Vector.push.395.exit.thread.i.i.i45.i.i"
   store i8 1, ptr %11, align 8
   %545 = add nuw nsw i64 %i.061.i.i, 1
   %exitcond.not.i127.i = icmp eq i64 %545, %472
@@ -11336,7 +11337,7 @@ merge.i121.i:                                     ; preds = %"$JsonWriter.end_ob
   %548 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i52.i.i = icmp slt i64 %548, %547
   %.pre.i.i.i.i53.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i52.i.i, label %merge.i.i.i.i.i55.i.i, label %"$Vector.push.394.exit.thread.i.i.i54.i.i"
+  br i1 %.not.i.i.i.i.i52.i.i, label %merge.i.i.i.i.i55.i.i, label %"$Vector.push.395.exit.thread.i.i.i54.i.i"
 
 merge.i.i.i.i.i55.i.i:                            ; preds = %merge.i121.i
   %549 = shl i64 %548, 1
@@ -11350,9 +11351,9 @@ merge7.i.i.i.i.i58.i.i:                           ; preds = %merge.i.i.i.i.i55.i
   store ptr %550, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i57.i.i, ptr %13, align 8
   %.pre10.i.i.i.i59.i.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i54.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i54.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i54.i.i":       ; preds = %merge7.i.i.i.i.i58.i.i, %merge.i121.i
+"$Vector.push.395.exit.thread.i.i.i54.i.i":       ; preds = %merge7.i.i.i.i.i58.i.i, %merge.i121.i
   %552 = phi i64 [ %.pre10.i.i.i.i59.i.i, %merge7.i.i.i.i.i58.i.i ], [ %546, %merge.i121.i ]
   %553 = phi ptr [ %550, %merge7.i.i.i.i.i58.i.i ], [ %.pre.i.i.i.i53.i.i, %merge.i121.i ]
   %554 = getelementptr i8, ptr %553, i64 %552
@@ -11368,14 +11369,14 @@ then.i.i.i60.i.i:                                 ; preds = %merge.i.i.i.i.i55.i
   %.pre.i = load i64, ptr %12, align 8
   br label %"$write_problems.exit.i"
 
-"$write_problems.exit.i":                         ; preds = %then.i.i.i60.i.i, %"$Vector.push.394.exit.thread.i.i.i54.i.i"
-  %558 = phi i64 [ %556, %"$Vector.push.394.exit.thread.i.i.i54.i.i" ], [ %.pre.i, %then.i.i.i60.i.i ]
+"$write_problems.exit.i":                         ; preds = %then.i.i.i60.i.i, %"$Vector.push.395.exit.thread.i.i.i54.i.i"
+  %558 = phi i64 [ %556, %"$Vector.push.395.exit.thread.i.i.i54.i.i" ], [ %.pre.i, %then.i.i.i60.i.i ]
   store i8 1, ptr %11, align 8
   %559 = add i64 %558, 1
   %560 = load i64, ptr %13, align 8
   %.not.i.i.i.i.i140.i = icmp slt i64 %560, %559
   %.pre.i.i.i.i141.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i140.i, label %merge.i.i.i.i.i143.i, label %"$Vector.push.394.exit.thread.i.i.i142.i"
+  br i1 %.not.i.i.i.i.i140.i, label %merge.i.i.i.i.i143.i, label %"$Vector.push.395.exit.thread.i.i.i142.i"
 
 merge.i.i.i.i.i143.i:                             ; preds = %"$write_problems.exit.i"
   %561 = shl i64 %560, 1
@@ -11389,9 +11390,9 @@ merge7.i.i.i.i.i146.i:                            ; preds = %merge.i.i.i.i.i143.
   store ptr %562, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i145.i, ptr %13, align 8
   %.pre10.i.i.i.i147.i = load i64, ptr %12, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i142.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i142.i"
 
-"$Vector.push.394.exit.thread.i.i.i142.i":        ; preds = %merge7.i.i.i.i.i146.i, %"$write_problems.exit.i"
+"$Vector.push.395.exit.thread.i.i.i142.i":        ; preds = %merge7.i.i.i.i.i146.i, %"$write_problems.exit.i"
   %564 = phi i64 [ %.pre10.i.i.i.i147.i, %merge7.i.i.i.i.i146.i ], [ %558, %"$write_problems.exit.i" ]
   %565 = phi ptr [ %562, %merge7.i.i.i.i.i146.i ], [ %.pre.i.i.i.i141.i, %"$write_problems.exit.i" ]
   %566 = getelementptr i8, ptr %565, i64 %564
@@ -11406,7 +11407,7 @@ then.i.i.i148.i:                                  ; preds = %merge.i.i.i.i.i143.
   store i8 1, ptr %569, align 8
   br label %"$inspect.write.exit"
 
-"$inspect.write.exit":                            ; preds = %"$Vector.push.394.exit.thread.i.i.i142.i", %then.i.i.i148.i
+"$inspect.write.exit":                            ; preds = %"$Vector.push.395.exit.thread.i.i.i142.i", %then.i.i.i148.i
   store i8 1, ptr %11, align 8
   %570 = call fastcc i32 @"$finish"(ptr nonnull %out, ptr nonnull %1, ptr %2)
   br label %merge5
@@ -11419,9 +11420,9 @@ merge5:                                           ; preds = %"$status.clear.exit
 
 define internal fastcc i32 @"$Model.read"(ptr %0, ptr %1, i1 zeroext %2, ptr %3) unnamed_addr {
 entry:
-  %raw.i.i72.i = alloca [1024 x i8], align 1
-  %raw.i.i.i51.i = alloca [1024 x i8], align 1
-  %name.i.i52.i = alloca [160 x i8], align 1
+  %raw.i.i77.i = alloca [1024 x i8], align 1
+  %raw.i.i.i56.i = alloca [1024 x i8], align 1
+  %name.i.i57.i = alloca [160 x i8], align 1
   %raw.i.i.i21.i = alloca [1024 x i8], align 1
   %last.i.i.i.i.i = alloca ptr, align 8
   %raw.i55.i.i.i.i.i = alloca [1024 x i8], align 1
@@ -11433,12 +11434,14 @@ entry:
   %name.i.i.i = alloca [160 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
-  %info.i.i78.i.i = alloca %63, align 8
-  %raw.i.i35.i.i.i.i = alloca [1024 x i8], align 1
+  %info.i.i75.i.i = alloca %63, align 8
+  %raw.i.i51.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i44.i.i.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i.i.i.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i.i52.i.i.i.i = alloca [1024 x i8], align 1
   %name.i.i.i.i.i.i = alloca [256 x i8], align 1
-  %raw.i.i26.i.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i44.i.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i32.i.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i52.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i.i = alloca [1024 x i8], align 1
   %document.i.i.i = alloca %64, align 8
@@ -12002,7 +12005,12 @@ merge1.i.i.i.i.i:                                 ; preds = %or.lhs.false.i.i.i.
   %215 = getelementptr %69, ptr %.pre.i.i.i, i64 %214
   %.not427688.i.i.i.i.i = icmp eq ptr %215, null
   %.not4276.i.i.i.i.i = or i1 %213, %.not427688.i.i.i.i.i
-  br i1 %.not4276.i.i.i.i.i, label %or.lhs.false.i.i76.i.i, label %whilebody.i.i.i.i.i
+  br i1 %.not4276.i.i.i.i.i, label %merge1.i.i.i.merge1.i.i_crit_edge.i.i, label %whilebody.i.i.i.i.i
+
+merge1.i.i.i.merge1.i.i_crit_edge.i.i:            ; preds = %merge1.i.i.i.i.i
+  %.phi.trans.insert.i.i = getelementptr i8, ptr %0, i64 536
+  %.pre.i.i = load i64, ptr %.phi.trans.insert.i.i, align 8
+  br label %merge1.i.i.i.i
 
 whilebody.i.i.i.i.i:                              ; preds = %merge1.i.i.i.i.i, %merge10.i.i.i.i.i
   %entry8.077.i.i.i.i.i = phi ptr [ %240, %merge10.i.i.i.i.i ], [ %215, %merge1.i.i.i.i.i ]
@@ -12093,329 +12101,389 @@ merge10.i.i.i.i.i:                                ; preds = %"$is_plain_file_nam
   %240 = getelementptr %69, ptr %.pre.i.i.i, i64 %239
   %.not4299.i.i.i.i.i = icmp eq ptr %240, null
   %.not42.i.i.i.i.i = or i1 %238, %.not4299.i.i.i.i.i
-  br i1 %.not42.i.i.i.i.i, label %whilebody.i24.i.i.i.i, label %whilebody.i.i.i.i.i
+  br i1 %.not42.i.i.i.i.i, label %whilebody.lr.ph.i.i.i.i.i, label %whilebody.i.i.i.i.i
 
-whilebody.i24.i.i.i.i:                            ; preds = %merge10.i.i.i.i.i, %merge2.i.i.i.i.i
-  %entry1.02.i.i.i.i.i = phi ptr [ %247, %merge2.i.i.i.i.i ], [ %215, %merge10.i.i.i.i.i ]
-  %241 = getelementptr i8, ptr %entry1.02.i.i.i.i.i, i64 40
-  %.sroa.0.0.copyload.i.i.i73.i.i = load i64, ptr %241, align 8
+whilebody.lr.ph.i.i.i.i.i:                        ; preds = %merge10.i.i.i.i.i
+  %241 = getelementptr i8, ptr %0, i64 536
+  br label %whilebody.i34.i.i.i.i
+
+whilebody.i34.i.i.i.i:                            ; preds = %merge3.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i
+  %entry1.02.i.i.i.i.i = phi ptr [ %215, %whilebody.lr.ph.i.i.i.i.i ], [ %263, %merge3.i.i.i.i.i ]
+  %242 = getelementptr i8, ptr %entry1.02.i.i.i.i.i, i64 40
+  %.sroa.0.0.copyload.i.i.i73.i.i = load i64, ptr %242, align 8
   %.sroa.2.0..sroa_idx.i.i8.i.i.i = getelementptr i8, ptr %entry1.02.i.i.i.i.i, i64 48
   %.sroa.2.0.copyload.i.i.i74.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.i8.i.i.i, align 8
-  %242 = tail call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %19, i64 %.sroa.0.0.copyload.i.i.i73.i.i, i64 %.sroa.2.0.copyload.i.i.i74.i.i)
-  %243 = icmp sgt i32 %242, -1
-  br i1 %243, label %merge2.i.i.i.i.i, label %then2.i.i75.i.i
+  %243 = tail call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %19, i64 %.sroa.0.0.copyload.i.i.i73.i.i, i64 %.sroa.2.0.copyload.i.i.i74.i.i)
+  %244 = icmp slt i32 %243, 0
+  br i1 %244, label %then.i.i.i.i.i, label %merge2.i.i.i.i.i
 
-merge2.i.i.i.i.i:                                 ; preds = %whilebody.i24.i.i.i.i
-  %244 = getelementptr i8, ptr %entry1.02.i.i.i.i.i, i64 20
-  %entry1.0.val.i.i.i.i.i = load i32, ptr %244, align 4
-  %245 = icmp eq i32 %entry1.0.val.i.i.i.i.i, -1
-  %246 = sext i32 %entry1.0.val.i.i.i.i.i to i64
-  %247 = getelementptr %69, ptr %.pre.i.i.i, i64 %246
-  %.not.i25.i.i.i.i = icmp eq ptr %247, null
-  %or.cond.i.i.i = or i1 %245, %.not.i25.i.i.i.i
-  br i1 %or.cond.i.i.i, label %or.lhs.false.i.i76.i.i, label %whilebody.i24.i.i.i.i
+then.i.i.i.i.i:                                   ; preds = %whilebody.i34.i.i.i.i
+  %.not.i.i40.i.i.i.i = icmp eq ptr %3, null
+  br i1 %.not.i.i40.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then.i.i.i.i.i.i
 
-then2.i.i75.i.i:                                  ; preds = %whilebody.i24.i.i.i.i, %"$Checkpoint.sort_shards.exit.i.i.i.i", %forbody.i.preheader.i.i.i.i
-  %.not.i27.i.i.i.i = icmp eq ptr %3, null
-  br i1 %.not.i27.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then.i.i.i.i.i
+then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
+  %245 = load ptr, ptr %19, align 8
+  %246 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.296", ptr %245)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
+  %247 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %247, i64 1023)
+  %248 = icmp sgt i64 %247, 0
+  br i1 %248, label %then2.i.i.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i.i.i"
 
-then.i.i.i.i.i:                                   ; preds = %then2.i.i75.i.i
-  %248 = load ptr, ptr %19, align 8
-  %249 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.296", ptr %248)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i26.i.i.i.i)
-  %250 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i28.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %250, i64 1023)
-  %251 = icmp sgt i64 %250, 0
-  br i1 %251, label %then2.i.i.i31.i.i.i.i, label %"$printable.clean.exit.i29.i.i.i.i"
+then2.i.i.i.i.i.i.i.i:                            ; preds = %then.i.i.i.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i.i.i.i.i.i"
 
-then2.i.i.i31.i.i.i.i:                            ; preds = %then.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i26.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i28.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i29.i.i.i.i"
-
-"$printable.clean.exit.i29.i.i.i.i":              ; preds = %then2.i.i.i31.i.i.i.i, %then.i.i.i.i.i
-  %252 = getelementptr i8, ptr %raw.i.i26.i.i.i.i, i64 %spec.select.i.i.i28.i.i.i.i
-  store i8 0, ptr %252, align 1
-  %253 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i26.i.i.i.i)
-  %254 = ptrtoint ptr %raw.i.i26.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %254, i64 %253)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i26.i.i.i.i)
+"$printable.clean.exit.i.i.i.i.i.i":              ; preds = %then2.i.i.i.i.i.i.i.i, %then.i.i.i.i.i.i
+  %249 = getelementptr i8, ptr %raw.i.i.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i.i.i
+  store i8 0, ptr %249, align 1
+  %250 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i.i.i)
+  %251 = ptrtoint ptr %raw.i.i.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %251, i64 %250)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
   br label %"$Checkpoint.read_indexed.exit.i.i.i"
 
-or.lhs.false.i.i76.i.i:                           ; preds = %merge2.i.i.i.i.i, %merge1.i.i.i.i.i
-  %255 = getelementptr i8, ptr %0, i64 528
-  %256 = getelementptr i8, ptr %0, i64 536
-  %257 = load i64, ptr %256, align 8
-  %258 = icmp sgt i64 %257, 1
-  br i1 %258, label %then.i34.i.i.i.i, label %merge.i32.i.i.i.i
+merge2.i.i.i.i.i:                                 ; preds = %whilebody.i34.i.i.i.i
+  %252 = load i64, ptr %241, align 8
+  %253 = icmp sgt i64 %252, 10000
+  br i1 %253, label %then4.i.i.i.i.i, label %merge3.i.i.i.i.i
 
-then.i34.i.i.i.i:                                 ; preds = %or.lhs.false.i.i76.i.i
-  %259 = load ptr, ptr %255, align 8
-  tail call void @qsort(ptr %259, i64 %257, i64 40, ptr nonnull @"$compare_files")
-  %.pre.i.i.i.i.i = load i64, ptr %256, align 8
-  br label %merge.i32.i.i.i.i
+then4.i.i.i.i.i:                                  ; preds = %merge2.i.i.i.i.i
+  %.not19.i.i.i.i.i = icmp eq ptr %3, null
+  br i1 %.not19.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then7.i.i.i.i.i
 
-merge.i32.i.i.i.i:                                ; preds = %then.i34.i.i.i.i, %or.lhs.false.i.i76.i.i
-  %260 = phi i64 [ %257, %or.lhs.false.i.i76.i.i ], [ %.pre.i.i.i.i.i, %then.i34.i.i.i.i ]
-  %261 = getelementptr i8, ptr %0, i64 576
-  store i64 0, ptr %261, align 8
-  %262 = getelementptr i8, ptr %0, i64 600
-  store i64 0, ptr %262, align 8
-  %263 = icmp slt i64 %260, 1
-  br i1 %263, label %merge1.i.i.i.i, label %forbody.i.preheader.i.i.i.i
+then7.i.i.i.i.i:                                  ; preds = %then4.i.i.i.i.i
+  %254 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.304", ptr nonnull @"$string.70", i32 10000)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i32.i.i.i.i)
+  %255 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i37.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %255, i64 1023)
+  %256 = icmp sgt i64 %255, 0
+  br i1 %256, label %then2.i.i.i39.i.i.i.i, label %"$printable.clean.exit.i38.i.i.i.i"
 
-forbody.i.preheader.i.i.i.i:                      ; preds = %merge.i32.i.i.i.i
-  %.val.i3369.i.i.i.i = load ptr, ptr %255, align 8
-  %264 = load ptr, ptr %.val.i3369.i.i.i.i, align 8
-  %265 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %264)
-  %266 = ptrtoint ptr %264 to i64
-  %267 = tail call fastcc zeroext i1 @"$Map.insert"(ptr nonnull %21, i64 %266, i64 %265, i32 0)
-  br i1 %267, label %forcond.i.i.i.i.i, label %then2.i.i75.i.i
+then2.i.i.i39.i.i.i.i:                            ; preds = %then7.i.i.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i32.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i37.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i38.i.i.i.i"
+
+"$printable.clean.exit.i38.i.i.i.i":              ; preds = %then2.i.i.i39.i.i.i.i, %then7.i.i.i.i.i
+  %257 = getelementptr i8, ptr %raw.i.i32.i.i.i.i, i64 %spec.select.i.i.i37.i.i.i.i
+  store i8 0, ptr %257, align 1
+  %258 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i32.i.i.i.i)
+  %259 = ptrtoint ptr %raw.i.i32.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %259, i64 %258)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i32.i.i.i.i)
+  br label %"$Checkpoint.read_indexed.exit.i.i.i"
+
+merge3.i.i.i.i.i:                                 ; preds = %merge2.i.i.i.i.i
+  %260 = getelementptr i8, ptr %entry1.02.i.i.i.i.i, i64 20
+  %entry1.0.val.i.i.i.i.i = load i32, ptr %260, align 4
+  %261 = icmp eq i32 %entry1.0.val.i.i.i.i.i, -1
+  %262 = sext i32 %entry1.0.val.i.i.i.i.i to i64
+  %263 = getelementptr %69, ptr %.pre.i.i.i, i64 %262
+  %.not.i35.i.i.i.i = icmp eq ptr %263, null
+  %or.cond.i.i.i = or i1 %261, %.not.i35.i.i.i.i
+  br i1 %or.cond.i.i.i, label %merge1.i.i.i.i, label %whilebody.i34.i.i.i.i
+
+merge1.i.i.i.i:                                   ; preds = %merge3.i.i.i.i.i, %merge1.i.i.i.merge1.i.i_crit_edge.i.i
+  %264 = phi i64 [ %.pre.i.i, %merge1.i.i.i.merge1.i.i_crit_edge.i.i ], [ %252, %merge3.i.i.i.i.i ]
+  %265 = getelementptr i8, ptr %0, i64 528
+  %266 = icmp sgt i64 %264, 1
+  br i1 %266, label %then.i43.i.i.i.i, label %merge.i41.i.i.i.i
+
+then.i43.i.i.i.i:                                 ; preds = %merge1.i.i.i.i
+  %267 = getelementptr i8, ptr %0, i64 536
+  %268 = load ptr, ptr %265, align 8
+  tail call void @qsort(ptr %268, i64 %264, i64 40, ptr nonnull @"$compare_files")
+  %.pre.i.i.i.i.i = load i64, ptr %267, align 8
+  br label %merge.i41.i.i.i.i
+
+merge.i41.i.i.i.i:                                ; preds = %then.i43.i.i.i.i, %merge1.i.i.i.i
+  %269 = phi i64 [ %264, %merge1.i.i.i.i ], [ %.pre.i.i.i.i.i, %then.i43.i.i.i.i ]
+  %270 = getelementptr i8, ptr %0, i64 576
+  store i64 0, ptr %270, align 8
+  %271 = getelementptr i8, ptr %0, i64 600
+  store i64 0, ptr %271, align 8
+  %272 = icmp slt i64 %269, 1
+  br i1 %272, label %merge5.i.i.i.i, label %forbody.i.preheader.i.i.i.i
+
+forbody.i.preheader.i.i.i.i:                      ; preds = %merge.i41.i.i.i.i
+  %.val.i4294.i.i.i.i = load ptr, ptr %265, align 8
+  %273 = load ptr, ptr %.val.i4294.i.i.i.i, align 8
+  %274 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %273)
+  %275 = ptrtoint ptr %273 to i64
+  %276 = tail call fastcc zeroext i1 @"$Map.insert"(ptr nonnull %21, i64 %275, i64 %274, i32 0)
+  br i1 %276, label %forcond.i.i.i.i.i, label %then6.i.i.i.i
 
 forcond.i.i.i.i.i:                                ; preds = %forbody.i.preheader.i.i.i.i, %forbody.i.i.i.i.i
-  %i.016.i70.i.i.i.i = phi i64 [ %268, %forbody.i.i.i.i.i ], [ 0, %forbody.i.preheader.i.i.i.i ]
-  %268 = add nuw nsw i64 %i.016.i70.i.i.i.i, 1
-  %exitcond.i.i.i.i.i = icmp eq i64 %268, %260
-  br i1 %exitcond.i.i.i.i.i, label %merge1.i.i.i.i, label %forbody.i.i.i.i.i
+  %i.016.i95.i.i.i.i = phi i64 [ %277, %forbody.i.i.i.i.i ], [ 0, %forbody.i.preheader.i.i.i.i ]
+  %277 = add nuw nsw i64 %i.016.i95.i.i.i.i, 1
+  %exitcond.i.i.i.i.i = icmp eq i64 %277, %269
+  br i1 %exitcond.i.i.i.i.i, label %merge5.i.i.i.i, label %forbody.i.i.i.i.i
 
 forbody.i.i.i.i.i:                                ; preds = %forcond.i.i.i.i.i
-  %.val.i33.i.i.i.i = load ptr, ptr %255, align 8
-  %269 = getelementptr %59, ptr %.val.i33.i.i.i.i, i64 %268
-  %270 = load ptr, ptr %269, align 8
-  %271 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %270)
-  %272 = ptrtoint ptr %270 to i64
-  %273 = trunc i64 %268 to i32
-  %274 = tail call fastcc zeroext i1 @"$Map.insert"(ptr nonnull %21, i64 %272, i64 %271, i32 %273)
-  br i1 %274, label %forcond.i.i.i.i.i, label %"$Checkpoint.sort_shards.exit.i.i.i.i"
+  %.val.i42.i.i.i.i = load ptr, ptr %265, align 8
+  %278 = getelementptr %59, ptr %.val.i42.i.i.i.i, i64 %277
+  %279 = load ptr, ptr %278, align 8
+  %280 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %279)
+  %281 = ptrtoint ptr %279 to i64
+  %282 = trunc i64 %277 to i32
+  %283 = tail call fastcc zeroext i1 @"$Map.insert"(ptr nonnull %21, i64 %281, i64 %280, i32 %282)
+  br i1 %283, label %forcond.i.i.i.i.i, label %"$Checkpoint.sort_shards.exit.i.i.i.i"
 
 "$Checkpoint.sort_shards.exit.i.i.i.i":           ; preds = %forbody.i.i.i.i.i
-  %.not72.le.i.i.i.i = icmp slt i64 %268, %260
-  br i1 %.not72.le.i.i.i.i, label %then2.i.i75.i.i, label %merge1.i.i.i.i
+  %.not.le.i.i.i.i = icmp slt i64 %277, %269
+  br i1 %.not.le.i.i.i.i, label %then6.i.i.i.i, label %merge5.i.i.i.i
 
-merge1.i.i.i.i:                                   ; preds = %forcond.i.i.i.i.i, %"$Checkpoint.sort_shards.exit.i.i.i.i", %merge.i32.i.i.i.i
-  %275 = tail call fastcc i32 @"$Checkpoint.read_shards"(ptr nonnull %19, ptr %3)
-  %.not.i.i77.i.i = icmp eq i32 %275, 0
-  br i1 %.not.i.i77.i.i, label %merge5.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i"
+then6.i.i.i.i:                                    ; preds = %"$Checkpoint.sort_shards.exit.i.i.i.i", %forbody.i.preheader.i.i.i.i
+  %.not.i45.i.i.i.i = icmp eq ptr %3, null
+  br i1 %.not.i45.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then.i46.i.i.i.i
 
-merge5.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
-  %.val22.i.i.i.i = load i32, ptr %212, align 4
-  %276 = icmp eq i32 %.val22.i.i.i.i, -1
-  br i1 %276, label %merge.i46.i.i.i.i, label %"$Document.child.exit.i36.i.i.i.i"
+then.i46.i.i.i.i:                                 ; preds = %then6.i.i.i.i
+  %284 = load ptr, ptr %19, align 8
+  %285 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.296", ptr %284)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i44.i.i.i.i)
+  %286 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i47.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %286, i64 1023)
+  %287 = icmp sgt i64 %286, 0
+  br i1 %287, label %then2.i.i.i50.i.i.i.i, label %"$printable.clean.exit.i48.i.i.i.i"
 
-"$Document.child.exit.i36.i.i.i.i":               ; preds = %merge5.i.i.i.i
-  %277 = sext i32 %.val22.i.i.i.i to i64
-  %278 = getelementptr %69, ptr %.pre.i.i.i, i64 %277
-  %.not1.i38.i.i.i.i = icmp eq ptr %278, null
-  br i1 %.not1.i38.i.i.i.i, label %merge.i46.i.i.i.i, label %whilebody.lr.ph.i.i.i.i.i
+then2.i.i.i50.i.i.i.i:                            ; preds = %then.i46.i.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i44.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i47.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i48.i.i.i.i"
 
-whilebody.lr.ph.i.i.i.i.i:                        ; preds = %"$Document.child.exit.i36.i.i.i.i"
-  %279 = getelementptr i8, ptr %0, i64 616
-  %280 = getelementptr i8, ptr %0, i64 704
-  %281 = ptrtoint ptr %raw.i44.i.i.i.i.i.i to i64
-  %282 = ptrtoint ptr %raw.i.i.i.i.i.i.i to i64
-  br label %whilebody.i39.i.i.i.i
+"$printable.clean.exit.i48.i.i.i.i":              ; preds = %then2.i.i.i50.i.i.i.i, %then.i46.i.i.i.i
+  %288 = getelementptr i8, ptr %raw.i.i44.i.i.i.i, i64 %spec.select.i.i.i47.i.i.i.i
+  store i8 0, ptr %288, align 1
+  %289 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i44.i.i.i.i)
+  %290 = ptrtoint ptr %raw.i.i44.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %290, i64 %289)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i44.i.i.i.i)
+  br label %"$Checkpoint.read_indexed.exit.i.i.i"
 
-whilebody.i39.i.i.i.i:                            ; preds = %"$Checkpoint.match_entry.exit.i.i.i.i.i", %whilebody.lr.ph.i.i.i.i.i
-  %entry1.02.i40.i.i.i.i = phi ptr [ %278, %whilebody.lr.ph.i.i.i.i.i ], [ %325, %"$Checkpoint.match_entry.exit.i.i.i.i.i" ]
+merge5.i.i.i.i:                                   ; preds = %forcond.i.i.i.i.i, %"$Checkpoint.sort_shards.exit.i.i.i.i", %merge.i41.i.i.i.i
+  %291 = tail call fastcc i32 @"$Checkpoint.read_shards"(ptr nonnull %19, ptr %3)
+  %.not30.i.i.i.i = icmp eq i32 %291, 0
+  br i1 %.not30.i.i.i.i, label %merge10.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i"
+
+merge10.i.i.i.i:                                  ; preds = %merge5.i.i.i.i
+  %.val31.i.i.i.i = load i32, ptr %212, align 4
+  %292 = icmp eq i32 %.val31.i.i.i.i, -1
+  br i1 %292, label %merge.i64.i.i.i.i, label %"$Document.child.exit.i53.i.i.i.i"
+
+"$Document.child.exit.i53.i.i.i.i":               ; preds = %merge10.i.i.i.i
+  %293 = sext i32 %.val31.i.i.i.i to i64
+  %294 = getelementptr %69, ptr %.pre.i.i.i, i64 %293
+  %.not1.i55.i.i.i.i = icmp eq ptr %294, null
+  br i1 %.not1.i55.i.i.i.i, label %merge.i64.i.i.i.i, label %whilebody.lr.ph.i56.i.i.i.i
+
+whilebody.lr.ph.i56.i.i.i.i:                      ; preds = %"$Document.child.exit.i53.i.i.i.i"
+  %295 = getelementptr i8, ptr %0, i64 616
+  %296 = getelementptr i8, ptr %0, i64 704
+  %297 = ptrtoint ptr %raw.i44.i.i.i.i.i.i to i64
+  %298 = ptrtoint ptr %raw.i.i.i52.i.i.i.i to i64
+  br label %whilebody.i57.i.i.i.i
+
+whilebody.i57.i.i.i.i:                            ; preds = %"$Checkpoint.match_entry.exit.i.i.i.i.i", %whilebody.lr.ph.i56.i.i.i.i
+  %entry1.02.i58.i.i.i.i = phi ptr [ %294, %whilebody.lr.ph.i56.i.i.i.i ], [ %341, %"$Checkpoint.match_entry.exit.i.i.i.i.i" ]
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %name.i.i.i.i.i.i)
-  %283 = getelementptr i8, ptr %entry1.02.i40.i.i.i.i, i64 40
-  %.sroa.0.0.copyload.i.i.i9.i.i.i = load i64, ptr %283, align 8
-  %.sroa.2.0..sroa_idx.i.i.i10.i.i.i = getelementptr i8, ptr %entry1.02.i40.i.i.i.i, i64 48
+  %299 = getelementptr i8, ptr %entry1.02.i58.i.i.i.i, i64 40
+  %.sroa.0.0.copyload.i.i.i9.i.i.i = load i64, ptr %299, align 8
+  %.sroa.2.0..sroa_idx.i.i.i10.i.i.i = getelementptr i8, ptr %entry1.02.i58.i.i.i.i, i64 48
   %.sroa.2.0.copyload.i.i.i11.i.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.i.i10.i.i.i, align 8
-  %284 = call fastcc ptr @"$Map.find"(ptr nonnull %21, i64 %.sroa.0.0.copyload.i.i.i9.i.i.i, i64 %.sroa.2.0.copyload.i.i.i11.i.i.i)
-  %285 = load i32, ptr %284, align 4
-  %286 = sext i32 %285 to i64
-  %.val.i23.i.i.i.i.i = load ptr, ptr %255, align 8
-  %287 = getelementptr %59, ptr %.val.i23.i.i.i.i.i, i64 %286
-  %288 = getelementptr i8, ptr %entry1.02.i40.i.i.i.i, i64 24
-  %.sroa.026.0.copyload.i.i.i.i.i.i = load i64, ptr %288, align 8
-  %.sroa.227.0..sroa_idx.i.i.i.i.i.i = getelementptr i8, ptr %entry1.02.i40.i.i.i.i, i64 32
+  %300 = call fastcc ptr @"$Map.find"(ptr nonnull %21, i64 %.sroa.0.0.copyload.i.i.i9.i.i.i, i64 %.sroa.2.0.copyload.i.i.i11.i.i.i)
+  %301 = load i32, ptr %300, align 4
+  %302 = sext i32 %301 to i64
+  %.val.i23.i.i.i.i.i = load ptr, ptr %265, align 8
+  %303 = getelementptr %59, ptr %.val.i23.i.i.i.i.i, i64 %302
+  %304 = getelementptr i8, ptr %entry1.02.i58.i.i.i.i, i64 24
+  %.sroa.026.0.copyload.i.i.i.i.i.i = load i64, ptr %304, align 8
+  %.sroa.227.0..sroa_idx.i.i.i.i.i.i = getelementptr i8, ptr %entry1.02.i58.i.i.i.i, i64 32
   %.sroa.227.0.copyload.i.i.i.i.i.i = load i64, ptr %.sroa.227.0..sroa_idx.i.i.i.i.i.i, align 8
-  %289 = call fastcc ptr @"$Map.find"(ptr nonnull %26, i64 %.sroa.026.0.copyload.i.i.i.i.i.i, i64 %.sroa.227.0.copyload.i.i.i.i.i.i)
+  %305 = call fastcc ptr @"$Map.find"(ptr nonnull %26, i64 %.sroa.026.0.copyload.i.i.i.i.i.i, i64 %.sroa.227.0.copyload.i.i.i.i.i.i)
   %.sroa.230.0.copyload.i.i.i.i.i.i = load i64, ptr %.sroa.227.0..sroa_idx.i.i.i.i.i.i, align 8
-  %spec.select.i.i.i41.i.i.i.i = call i64 @llvm.smin.i64(i64 %.sroa.230.0.copyload.i.i.i.i.i.i, i64 255)
-  %290 = icmp sgt i64 %.sroa.230.0.copyload.i.i.i.i.i.i, 0
-  br i1 %290, label %then2.i.i.i52.i.i.i.i, label %"$text.copy_into.exit.i.i.i.i.i.i"
+  %spec.select.i.i.i59.i.i.i.i = call i64 @llvm.smin.i64(i64 %.sroa.230.0.copyload.i.i.i.i.i.i, i64 255)
+  %306 = icmp sgt i64 %.sroa.230.0.copyload.i.i.i.i.i.i, 0
+  br i1 %306, label %then2.i.i.i76.i.i.i.i, label %"$text.copy_into.exit.i.i.i.i.i.i"
 
-then2.i.i.i52.i.i.i.i:                            ; preds = %whilebody.i39.i.i.i.i
-  %.sroa.029.0.copyload.i.i.i.i.i.i = load i64, ptr %288, align 8
-  %291 = inttoptr i64 %.sroa.029.0.copyload.i.i.i.i.i.i to ptr
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %name.i.i.i.i.i.i, ptr align 1 %291, i64 %spec.select.i.i.i41.i.i.i.i, i1 false)
+then2.i.i.i76.i.i.i.i:                            ; preds = %whilebody.i57.i.i.i.i
+  %.sroa.029.0.copyload.i.i.i.i.i.i = load i64, ptr %304, align 8
+  %307 = inttoptr i64 %.sroa.029.0.copyload.i.i.i.i.i.i to ptr
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %name.i.i.i.i.i.i, ptr align 1 %307, i64 %spec.select.i.i.i59.i.i.i.i, i1 false)
   br label %"$text.copy_into.exit.i.i.i.i.i.i"
 
-"$text.copy_into.exit.i.i.i.i.i.i":               ; preds = %then2.i.i.i52.i.i.i.i, %whilebody.i39.i.i.i.i
-  %292 = getelementptr i8, ptr %name.i.i.i.i.i.i, i64 %spec.select.i.i.i41.i.i.i.i
-  store i8 0, ptr %292, align 1
-  %293 = icmp eq ptr %289, null
-  br i1 %293, label %then.i.i.i.i.i.i, label %merge.i24.i.i.i.i.i
+"$text.copy_into.exit.i.i.i.i.i.i":               ; preds = %then2.i.i.i76.i.i.i.i, %whilebody.i57.i.i.i.i
+  %308 = getelementptr i8, ptr %name.i.i.i.i.i.i, i64 %spec.select.i.i.i59.i.i.i.i
+  store i8 0, ptr %308, align 1
+  %309 = icmp eq ptr %305, null
+  br i1 %309, label %then.i.i72.i.i.i.i, label %merge.i24.i.i.i.i.i
 
-then.i.i.i.i.i.i:                                 ; preds = %"$text.copy_into.exit.i.i.i.i.i.i"
-  %294 = getelementptr i8, ptr %287, i64 36
-  %295 = load i8, ptr %294, align 1
-  %296 = trunc i8 %295 to i1
-  br i1 %296, label %then3.i.i.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i"
+then.i.i72.i.i.i.i:                               ; preds = %"$text.copy_into.exit.i.i.i.i.i.i"
+  %310 = getelementptr i8, ptr %303, i64 36
+  %311 = load i8, ptr %310, align 1
+  %312 = trunc i8 %311 to i1
+  br i1 %312, label %then3.i.i.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i"
 
-then3.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i.i.i
-  %297 = call fastcc ptr @"$Problems.next"(ptr %280, i32 2, ptr nonnull @"$string.70", ptr nonnull %name.i.i.i.i.i.i)
-  %.not40.i.i.i.i.i.i = icmp eq ptr %297, null
+then3.i.i.i.i.i.i:                                ; preds = %then.i.i72.i.i.i.i
+  %313 = call fastcc ptr @"$Problems.next"(ptr %296, i32 2, ptr nonnull @"$string.70", ptr nonnull %name.i.i.i.i.i.i)
+  %.not40.i.i.i.i.i.i = icmp eq ptr %313, null
   br i1 %.not40.i.i.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %then6.i.i.i.i.i.i
 
 then6.i.i.i.i.i.i:                                ; preds = %then3.i.i.i.i.i.i
-  %298 = getelementptr i8, ptr %297, i64 516
-  %299 = load ptr, ptr %287, align 8
-  %300 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %298, i64 512, ptr nonnull @"$string.355", ptr %299)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
-  %301 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %298)
-  %spec.select.i.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %301, i64 1023)
-  %302 = icmp sgt i64 %301, 0
-  br i1 %302, label %then2.i.i.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i.i.i"
+  %314 = getelementptr i8, ptr %313, i64 516
+  %315 = load ptr, ptr %303, align 8
+  %316 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %314, i64 512, ptr nonnull @"$string.356", ptr %315)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i52.i.i.i.i)
+  %317 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %314)
+  %spec.select.i.i.i.i73.i.i.i.i = call i64 @llvm.smin.i64(i64 %317, i64 1023)
+  %318 = icmp sgt i64 %317, 0
+  br i1 %318, label %then2.i.i.i.i75.i.i.i.i, label %"$printable.clean.exit.i.i74.i.i.i.i"
 
-then2.i.i.i.i.i.i.i.i:                            ; preds = %then6.i.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i.i.i, ptr align 1 %298, i64 %spec.select.i.i.i.i.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i.i.i.i.i.i"
+then2.i.i.i.i75.i.i.i.i:                          ; preds = %then6.i.i.i.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i52.i.i.i.i, ptr align 1 %314, i64 %spec.select.i.i.i.i73.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i.i74.i.i.i.i"
 
-"$printable.clean.exit.i.i.i.i.i.i":              ; preds = %then2.i.i.i.i.i.i.i.i, %then6.i.i.i.i.i.i
-  %303 = getelementptr i8, ptr %raw.i.i.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i.i.i
-  store i8 0, ptr %303, align 1
-  %304 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %298, i64 512, i64 %282, i64 %304)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
+"$printable.clean.exit.i.i74.i.i.i.i":            ; preds = %then2.i.i.i.i75.i.i.i.i, %then6.i.i.i.i.i.i
+  %319 = getelementptr i8, ptr %raw.i.i.i52.i.i.i.i, i64 %spec.select.i.i.i.i73.i.i.i.i
+  store i8 0, ptr %319, align 1
+  %320 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i52.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %314, i64 512, i64 %298, i64 %320)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i52.i.i.i.i)
   br label %"$Checkpoint.match_entry.exit.i.i.i.i.i"
 
 merge.i24.i.i.i.i.i:                              ; preds = %"$text.copy_into.exit.i.i.i.i.i.i"
-  %305 = load i32, ptr %289, align 4
-  %306 = sext i32 %305 to i64
-  %.val41.i.i.i.i.i.i = load ptr, ptr %279, align 8
-  %307 = getelementptr %35, ptr %.val41.i.i.i.i.i.i, i64 %306
-  %308 = getelementptr i8, ptr %307, i64 108
-  store i8 1, ptr %308, align 1
-  %309 = getelementptr i8, ptr %307, i64 104
-  %310 = load i32, ptr %309, align 4
-  %.not.i.i42.i.i.i.i = icmp eq i32 %310, %285
-  br i1 %.not.i.i42.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %then9.i.i.i.i.i.i
+  %321 = load i32, ptr %305, align 4
+  %322 = sext i32 %321 to i64
+  %.val41.i.i.i.i.i.i = load ptr, ptr %295, align 8
+  %323 = getelementptr %35, ptr %.val41.i.i.i.i.i.i, i64 %322
+  %324 = getelementptr i8, ptr %323, i64 108
+  store i8 1, ptr %324, align 1
+  %325 = getelementptr i8, ptr %323, i64 104
+  %326 = load i32, ptr %325, align 4
+  %.not.i.i60.i.i.i.i = icmp eq i32 %326, %301
+  br i1 %.not.i.i60.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %then9.i.i.i.i.i.i
 
 then9.i.i.i.i.i.i:                                ; preds = %merge.i24.i.i.i.i.i
-  %311 = call fastcc ptr @"$Problems.next"(ptr %280, i32 2, ptr nonnull @"$string.70", ptr nonnull %name.i.i.i.i.i.i)
-  %.not39.i.i.i.i.i.i = icmp eq ptr %311, null
+  %327 = call fastcc ptr @"$Problems.next"(ptr %296, i32 2, ptr nonnull @"$string.70", ptr nonnull %name.i.i.i.i.i.i)
+  %.not39.i.i.i.i.i.i = icmp eq ptr %327, null
   br i1 %.not39.i.i.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %then13.i.i.i.i.i.i
 
 then13.i.i.i.i.i.i:                               ; preds = %then9.i.i.i.i.i.i
-  %312 = getelementptr i8, ptr %311, i64 516
-  %313 = load ptr, ptr %287, align 8
-  %.val42.i.i.i.i.i.i = load ptr, ptr %255, align 8
-  %.val43.i.i.i.i.i.i = load i32, ptr %309, align 4
-  %314 = sext i32 %.val43.i.i.i.i.i.i to i64
-  %315 = getelementptr %59, ptr %.val42.i.i.i.i.i.i, i64 %314
-  %316 = load ptr, ptr %315, align 8
-  %317 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %312, i64 512, ptr nonnull @"$string.356", ptr %313, ptr %316)
+  %328 = getelementptr i8, ptr %327, i64 516
+  %329 = load ptr, ptr %303, align 8
+  %.val42.i.i.i.i.i.i = load ptr, ptr %265, align 8
+  %.val43.i.i.i.i.i.i = load i32, ptr %325, align 4
+  %330 = sext i32 %.val43.i.i.i.i.i.i to i64
+  %331 = getelementptr %59, ptr %.val42.i.i.i.i.i.i, i64 %330
+  %332 = load ptr, ptr %331, align 8
+  %333 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %328, i64 512, ptr nonnull @"$string.357", ptr %329, ptr %332)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i.i.i.i.i.i)
-  %318 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %312)
-  %spec.select.i.i45.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %318, i64 1023)
-  %319 = icmp sgt i64 %318, 0
-  br i1 %319, label %then2.i.i46.i.i.i.i.i.i, label %"$printable.clean.exit47.i.i.i.i.i.i"
+  %334 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %328)
+  %spec.select.i.i45.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %334, i64 1023)
+  %335 = icmp sgt i64 %334, 0
+  br i1 %335, label %then2.i.i46.i.i.i.i.i.i, label %"$printable.clean.exit47.i.i.i.i.i.i"
 
 then2.i.i46.i.i.i.i.i.i:                          ; preds = %then13.i.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i44.i.i.i.i.i.i, ptr align 1 %312, i64 %spec.select.i.i45.i.i.i.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i44.i.i.i.i.i.i, ptr align 1 %328, i64 %spec.select.i.i45.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit47.i.i.i.i.i.i"
 
 "$printable.clean.exit47.i.i.i.i.i.i":            ; preds = %then2.i.i46.i.i.i.i.i.i, %then13.i.i.i.i.i.i
-  %320 = getelementptr i8, ptr %raw.i44.i.i.i.i.i.i, i64 %spec.select.i.i45.i.i.i.i.i.i
-  store i8 0, ptr %320, align 1
-  %321 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i44.i.i.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %312, i64 512, i64 %281, i64 %321)
+  %336 = getelementptr i8, ptr %raw.i44.i.i.i.i.i.i, i64 %spec.select.i.i45.i.i.i.i.i.i
+  store i8 0, ptr %336, align 1
+  %337 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i44.i.i.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %328, i64 512, i64 %297, i64 %337)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i44.i.i.i.i.i.i)
   br label %"$Checkpoint.match_entry.exit.i.i.i.i.i"
 
-"$Checkpoint.match_entry.exit.i.i.i.i.i":         ; preds = %"$printable.clean.exit47.i.i.i.i.i.i", %then9.i.i.i.i.i.i, %merge.i24.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i.i.i", %then3.i.i.i.i.i.i, %then.i.i.i.i.i.i
+"$Checkpoint.match_entry.exit.i.i.i.i.i":         ; preds = %"$printable.clean.exit47.i.i.i.i.i.i", %then9.i.i.i.i.i.i, %merge.i24.i.i.i.i.i, %"$printable.clean.exit.i.i74.i.i.i.i", %then3.i.i.i.i.i.i, %then.i.i72.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %name.i.i.i.i.i.i)
-  %322 = getelementptr i8, ptr %entry1.02.i40.i.i.i.i, i64 20
-  %entry1.0.val.i43.i.i.i.i = load i32, ptr %322, align 4
-  %323 = icmp eq i32 %entry1.0.val.i43.i.i.i.i, -1
-  %324 = sext i32 %entry1.0.val.i43.i.i.i.i to i64
-  %325 = getelementptr %69, ptr %.pre.i.i.i, i64 %324
-  %.not.i45.i.i.i.i = icmp eq ptr %325, null
-  %or.cond16.i.i.i = or i1 %323, %.not.i45.i.i.i.i
-  br i1 %or.cond16.i.i.i, label %merge.i46.i.i.i.i, label %whilebody.i39.i.i.i.i
+  %338 = getelementptr i8, ptr %entry1.02.i58.i.i.i.i, i64 20
+  %entry1.0.val.i61.i.i.i.i = load i32, ptr %338, align 4
+  %339 = icmp eq i32 %entry1.0.val.i61.i.i.i.i, -1
+  %340 = sext i32 %entry1.0.val.i61.i.i.i.i to i64
+  %341 = getelementptr %69, ptr %.pre.i.i.i, i64 %340
+  %.not.i63.i.i.i.i = icmp eq ptr %341, null
+  %or.cond16.i.i.i = or i1 %339, %.not.i63.i.i.i.i
+  br i1 %or.cond16.i.i.i, label %merge.i64.i.i.i.i, label %whilebody.i57.i.i.i.i
 
-merge.i46.i.i.i.i:                                ; preds = %"$Checkpoint.match_entry.exit.i.i.i.i.i", %"$Document.child.exit.i36.i.i.i.i", %merge5.i.i.i.i
-  %326 = getelementptr i8, ptr %0, i64 616
-  %327 = getelementptr i8, ptr %0, i64 624
-  %328 = load i64, ptr %327, align 8
-  %329 = icmp sgt i64 %328, 0
-  br i1 %329, label %forbody.lr.ph.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i"
+merge.i64.i.i.i.i:                                ; preds = %"$Checkpoint.match_entry.exit.i.i.i.i.i", %"$Document.child.exit.i53.i.i.i.i", %merge10.i.i.i.i
+  %342 = getelementptr i8, ptr %0, i64 616
+  %343 = getelementptr i8, ptr %0, i64 624
+  %344 = load i64, ptr %343, align 8
+  %345 = icmp sgt i64 %344, 0
+  br i1 %345, label %forbody.lr.ph.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i"
 
-forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i46.i.i.i.i
-  %330 = getelementptr i8, ptr %0, i64 704
-  %331 = ptrtoint ptr %raw.i.i35.i.i.i.i to i64
-  br label %forbody.i48.i.i.i.i
+forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i64.i.i.i.i
+  %346 = getelementptr i8, ptr %0, i64 704
+  %347 = ptrtoint ptr %raw.i.i51.i.i.i.i to i64
+  br label %forbody.i66.i.i.i.i
 
-forbody.i48.i.i.i.i:                              ; preds = %merge3.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
-  %i.03.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %347, %merge3.i.i.i.i.i ]
-  %.val20.i.i.i.i.i = load ptr, ptr %326, align 8
-  %332 = getelementptr %35, ptr %.val20.i.i.i.i.i, i64 %i.03.i.i.i.i.i
-  %333 = getelementptr i8, ptr %332, i64 108
-  %334 = load i8, ptr %333, align 1
-  %335 = trunc i8 %334 to i1
-  br i1 %335, label %merge3.i.i.i.i.i, label %then.i49.i.i.i.i
+forbody.i66.i.i.i.i:                              ; preds = %merge3.i71.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
+  %i.03.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %363, %merge3.i71.i.i.i.i ]
+  %.val20.i.i.i.i.i = load ptr, ptr %342, align 8
+  %348 = getelementptr %35, ptr %.val20.i.i.i.i.i, i64 %i.03.i.i.i.i.i
+  %349 = getelementptr i8, ptr %348, i64 108
+  %350 = load i8, ptr %349, align 1
+  %351 = trunc i8 %350 to i1
+  br i1 %351, label %merge3.i71.i.i.i.i, label %then.i67.i.i.i.i
 
-then.i49.i.i.i.i:                                 ; preds = %forbody.i48.i.i.i.i
-  %.val21.i.i.i.i.i = load ptr, ptr %255, align 8
-  %336 = getelementptr i8, ptr %332, i64 104
-  %.val22.i.i.i.i.i = load i32, ptr %336, align 4
-  %337 = sext i32 %.val22.i.i.i.i.i to i64
-  %338 = getelementptr %59, ptr %.val21.i.i.i.i.i, i64 %337
-  %339 = load ptr, ptr %338, align 8
-  %340 = load ptr, ptr %332, align 8
-  %341 = call fastcc ptr @"$Problems.next"(ptr %330, i32 2, ptr %339, ptr %340)
-  %.not19.i.i.i.i.i = icmp eq ptr %341, null
-  br i1 %.not19.i.i.i.i.i, label %merge3.i.i.i.i.i, label %then5.i50.i.i.i.i
+then.i67.i.i.i.i:                                 ; preds = %forbody.i66.i.i.i.i
+  %.val21.i.i.i.i.i = load ptr, ptr %265, align 8
+  %352 = getelementptr i8, ptr %348, i64 104
+  %.val22.i.i.i.i.i = load i32, ptr %352, align 4
+  %353 = sext i32 %.val22.i.i.i.i.i to i64
+  %354 = getelementptr %59, ptr %.val21.i.i.i.i.i, i64 %353
+  %355 = load ptr, ptr %354, align 8
+  %356 = load ptr, ptr %348, align 8
+  %357 = call fastcc ptr @"$Problems.next"(ptr %346, i32 2, ptr %355, ptr %356)
+  %.not19.i68.i.i.i.i = icmp eq ptr %357, null
+  br i1 %.not19.i68.i.i.i.i, label %merge3.i71.i.i.i.i, label %then5.i69.i.i.i.i
 
-then5.i50.i.i.i.i:                                ; preds = %then.i49.i.i.i.i
-  %342 = getelementptr i8, ptr %341, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %342, ptr noundef nonnull align 1 dereferenceable(36) @"$string.357", i64 36, i1 false)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i35.i.i.i.i)
-  %343 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %342)
-  %spec.select.i.i28.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %343, i64 1023)
-  %344 = icmp sgt i64 %343, 0
-  br i1 %344, label %then2.i.i30.i.i.i.i.i, label %"$printable.clean.exit.i51.i.i.i.i"
+then5.i69.i.i.i.i:                                ; preds = %then.i67.i.i.i.i
+  %358 = getelementptr i8, ptr %357, i64 516
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %358, ptr noundef nonnull align 1 dereferenceable(36) @"$string.358", i64 36, i1 false)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i51.i.i.i.i)
+  %359 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %358)
+  %spec.select.i.i28.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %359, i64 1023)
+  %360 = icmp sgt i64 %359, 0
+  br i1 %360, label %then2.i.i30.i.i.i.i.i, label %"$printable.clean.exit.i70.i.i.i.i"
 
-then2.i.i30.i.i.i.i.i:                            ; preds = %then5.i50.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i35.i.i.i.i, ptr align 1 %342, i64 %spec.select.i.i28.i.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i51.i.i.i.i"
+then2.i.i30.i.i.i.i.i:                            ; preds = %then5.i69.i.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i51.i.i.i.i, ptr align 1 %358, i64 %spec.select.i.i28.i.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i70.i.i.i.i"
 
-"$printable.clean.exit.i51.i.i.i.i":              ; preds = %then2.i.i30.i.i.i.i.i, %then5.i50.i.i.i.i
-  %345 = getelementptr i8, ptr %raw.i.i35.i.i.i.i, i64 %spec.select.i.i28.i.i.i.i.i
-  store i8 0, ptr %345, align 1
-  %346 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i35.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %342, i64 512, i64 %331, i64 %346)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i35.i.i.i.i)
-  br label %merge3.i.i.i.i.i
+"$printable.clean.exit.i70.i.i.i.i":              ; preds = %then2.i.i30.i.i.i.i.i, %then5.i69.i.i.i.i
+  %361 = getelementptr i8, ptr %raw.i.i51.i.i.i.i, i64 %spec.select.i.i28.i.i.i.i.i
+  store i8 0, ptr %361, align 1
+  %362 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i51.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %358, i64 512, i64 %347, i64 %362)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i51.i.i.i.i)
+  br label %merge3.i71.i.i.i.i
 
-merge3.i.i.i.i.i:                                 ; preds = %"$printable.clean.exit.i51.i.i.i.i", %then.i49.i.i.i.i, %forbody.i48.i.i.i.i
-  %347 = add nuw nsw i64 %i.03.i.i.i.i.i, 1
-  %exitcond.not.i.i.i.i.i = icmp eq i64 %347, %328
-  br i1 %exitcond.not.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %forbody.i48.i.i.i.i
+merge3.i71.i.i.i.i:                               ; preds = %"$printable.clean.exit.i70.i.i.i.i", %then.i67.i.i.i.i, %forbody.i66.i.i.i.i
+  %363 = add nuw nsw i64 %i.03.i.i.i.i.i, 1
+  %exitcond.not.i.i.i.i.i = icmp eq i64 %363, %344
+  br i1 %exitcond.not.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %forbody.i66.i.i.i.i
 
-"$Checkpoint.read_indexed.exit.i.i.i":            ; preds = %merge3.i.i.i.i.i, %merge.i46.i.i.i.i, %merge1.i.i.i.i, %"$printable.clean.exit.i29.i.i.i.i", %then2.i.i75.i.i, %"$printable.clean.exit55.i.i.i.i.i", %then11.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i.i", %then2.i.i.i72.i.i, %merge.i.i.i
-  %common.ret.op.i.i.i.i30 = phi i32 [ %275, %merge1.i.i.i.i ], [ 3, %then2.i.i75.i.i ], [ 3, %"$printable.clean.exit.i29.i.i.i.i" ], [ 0, %merge.i46.i.i.i.i ], [ 2, %merge.i.i.i ], [ 2, %then2.i.i.i72.i.i ], [ 2, %"$printable.clean.exit.i.i.i.i.i" ], [ 2, %then11.i.i.i.i.i ], [ 2, %"$printable.clean.exit55.i.i.i.i.i" ], [ 0, %merge3.i.i.i.i.i ]
+"$Checkpoint.read_indexed.exit.i.i.i":            ; preds = %merge3.i71.i.i.i.i, %merge.i64.i.i.i.i, %merge5.i.i.i.i, %"$printable.clean.exit.i48.i.i.i.i", %then6.i.i.i.i, %"$printable.clean.exit.i38.i.i.i.i", %then4.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i.i.i", %then.i.i.i.i.i, %"$printable.clean.exit55.i.i.i.i.i", %then11.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i.i", %then2.i.i.i72.i.i, %merge.i.i.i
+  %common.ret.op.i.i.i.i30 = phi i32 [ %291, %merge5.i.i.i.i ], [ 4, %then4.i.i.i.i.i ], [ 4, %"$printable.clean.exit.i38.i.i.i.i" ], [ 3, %then.i.i.i.i.i ], [ 3, %"$printable.clean.exit.i.i.i.i.i.i" ], [ 3, %then6.i.i.i.i ], [ 3, %"$printable.clean.exit.i48.i.i.i.i" ], [ 0, %merge.i64.i.i.i.i ], [ 2, %merge.i.i.i ], [ 2, %then2.i.i.i72.i.i ], [ 2, %"$printable.clean.exit.i.i.i.i.i" ], [ 2, %then11.i.i.i.i.i ], [ 2, %"$printable.clean.exit55.i.i.i.i.i" ], [ 0, %merge3.i71.i.i.i.i ]
   call void @free(ptr %.pre.i.i.i)
-  %348 = getelementptr inbounds i8, ptr %document.i.i.i, i64 24
-  %.pr.i.i.i.i.i = load ptr, ptr %348, align 8
+  %364 = getelementptr inbounds i8, ptr %document.i.i.i, i64 24
+  %.pr.i.i.i.i.i = load ptr, ptr %364, align 8
   %.not4.i.i.i.i.i = icmp eq ptr %.pr.i.i.i.i.i, null
   br i1 %.not4.i.i.i.i.i, label %"$Document.free.exit.i.i.i", label %whilebody.i.i12.i.i.i
 
 whilebody.i.i12.i.i.i:                            ; preds = %"$Checkpoint.read_indexed.exit.i.i.i", %whilebody.i.i12.i.i.i
-  %349 = phi ptr [ %350, %whilebody.i.i12.i.i.i ], [ %.pr.i.i.i.i.i, %"$Checkpoint.read_indexed.exit.i.i.i" ]
-  %350 = load ptr, ptr %349, align 8
-  call void @free(ptr nonnull %349)
-  %.not.i.i13.i.i.i = icmp eq ptr %350, null
+  %365 = phi ptr [ %366, %whilebody.i.i12.i.i.i ], [ %.pr.i.i.i.i.i, %"$Checkpoint.read_indexed.exit.i.i.i" ]
+  %366 = load ptr, ptr %365, align 8
+  call void @free(ptr nonnull %365)
+  %.not.i.i13.i.i.i = icmp eq ptr %366, null
   br i1 %.not.i.i13.i.i.i, label %"$Document.free.exit.i.i.i", label %whilebody.i.i12.i.i.i
 
 "$Document.free.exit.i.i.i":                      ; preds = %whilebody.i.i12.i.i.i, %"$Checkpoint.read_indexed.exit.i.i.i"
-  %351 = load ptr, ptr %187, align 8
-  call void @free(ptr %351)
-  %352 = getelementptr inbounds i8, ptr %document.i.i.i, i64 72
-  %353 = load ptr, ptr %352, align 8
-  call void @free(ptr %353)
+  %367 = load ptr, ptr %187, align 8
+  call void @free(ptr %367)
+  %368 = getelementptr inbounds i8, ptr %document.i.i.i, i64 72
+  %369 = load ptr, ptr %368, align 8
+  call void @free(ptr %369)
   call void @free(ptr %index.val.i.i.i)
   br label %"$Checkpoint.read_index.exit.i.i"
 
@@ -12426,50 +12494,50 @@ whilebody.i.i12.i.i.i:                            ; preds = %"$Checkpoint.read_i
   br label %"$Checkpoint.read.exit.i"
 
 else7.i.i:                                        ; preds = %merge1.i.i
-  call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i78.i.i)
-  %354 = call i32 @stat(ptr nonnull readonly %165, ptr nonnull %info.i.i78.i.i)
-  %.not.i.i79.i.i = icmp eq i32 %354, 0
-  %355 = getelementptr inbounds i8, ptr %info.i.i78.i.i, i64 24
-  %356 = load i32, ptr %355, align 8
-  %357 = and i32 %356, 61440
-  call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i78.i.i)
-  %358 = icmp ne i32 %357, 0
-  %359 = select i1 %.not.i.i79.i.i, i1 %358, i1 false
-  br i1 %359, label %then9.i.i, label %merge5.i.i
+  call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i75.i.i)
+  %370 = call i32 @stat(ptr nonnull readonly %165, ptr nonnull %info.i.i75.i.i)
+  %.not.i.i76.i.i = icmp eq i32 %370, 0
+  %371 = getelementptr inbounds i8, ptr %info.i.i75.i.i, i64 24
+  %372 = load i32, ptr %371, align 8
+  %373 = and i32 %372, 61440
+  call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i75.i.i)
+  %374 = icmp ne i32 %373, 0
+  %375 = select i1 %.not.i.i76.i.i, i1 %374, i1 false
+  br i1 %375, label %then9.i.i, label %merge5.i.i
 
 then9.i.i:                                        ; preds = %else7.i.i
-  %360 = tail call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %19, i64 ptrtoint (ptr @"$string.71" to i64), i64 17)
-  %361 = icmp slt i32 %360, 0
-  br i1 %361, label %then.i82.i.i, label %merge.i80.i.i
+  %376 = tail call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %19, i64 ptrtoint (ptr @"$string.71" to i64), i64 17)
+  %377 = icmp slt i32 %376, 0
+  br i1 %377, label %then.i79.i.i, label %merge.i77.i.i
 
-then.i82.i.i:                                     ; preds = %then9.i.i
-  %.not.i.i83.i.i = icmp eq ptr %3, null
-  br i1 %.not.i.i83.i.i, label %"$Model.read_weights.exit", label %then.i.i84.i.i
+then.i79.i.i:                                     ; preds = %then9.i.i
+  %.not.i.i80.i.i = icmp eq ptr %3, null
+  br i1 %.not.i.i80.i.i, label %"$Model.read_weights.exit", label %then.i.i81.i.i
 
-then.i.i84.i.i:                                   ; preds = %then.i82.i.i
-  %362 = load ptr, ptr %19, align 8
-  %363 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.296", ptr %362)
+then.i.i81.i.i:                                   ; preds = %then.i79.i.i
+  %378 = load ptr, ptr %19, align 8
+  %379 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.296", ptr %378)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  %364 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %364, i64 1023)
-  %365 = icmp sgt i64 %364, 0
-  br i1 %365, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
+  %380 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %380, i64 1023)
+  %381 = icmp sgt i64 %380, 0
+  br i1 %381, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
 
-then2.i.i.i.i.i.i:                                ; preds = %then.i.i84.i.i
+then2.i.i.i.i.i.i:                                ; preds = %then.i.i81.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i"
 
-"$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then.i.i84.i.i
-  %366 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
-  store i8 0, ptr %366, align 1
-  %367 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
-  %368 = ptrtoint ptr %raw.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %368, i64 %367)
+"$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then.i.i81.i.i
+  %382 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
+  store i8 0, ptr %382, align 1
+  %383 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
+  %384 = ptrtoint ptr %raw.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %384, i64 %383)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   br label %"$Model.read_weights.exit"
 
-merge.i80.i.i:                                    ; preds = %then9.i.i
-  %369 = tail call fastcc i32 @"$Checkpoint.read_shards"(ptr nonnull %19, ptr %3)
+merge.i77.i.i:                                    ; preds = %then9.i.i
+  %385 = tail call fastcc i32 @"$Checkpoint.read_shards"(ptr nonnull %19, ptr %3)
   br label %"$Checkpoint.read.exit.i"
 
 merge5.i.i:                                       ; preds = %else7.i.i
@@ -12477,555 +12545,555 @@ merge5.i.i:                                       ; preds = %else7.i.i
   br i1 %.not.i.i24, label %"$Model.read_weights.exit", label %then13.i.i
 
 then13.i.i:                                       ; preds = %merge5.i.i
-  %370 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.358", ptr %83, ptr nonnull @"$string.70", ptr nonnull @"$string.71")
+  %386 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.359", ptr %83, ptr nonnull @"$string.70", ptr nonnull @"$string.71")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %371 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %371, i64 1023)
-  %372 = icmp sgt i64 %371, 0
-  br i1 %372, label %then2.i.i86.i.i, label %"$printable.clean.exit.i.i"
+  %387 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %387, i64 1023)
+  %388 = icmp sgt i64 %387, 0
+  br i1 %388, label %then2.i.i83.i.i, label %"$printable.clean.exit.i.i"
 
-then2.i.i86.i.i:                                  ; preds = %then13.i.i
+then2.i.i83.i.i:                                  ; preds = %then13.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
-"$printable.clean.exit.i.i":                      ; preds = %then2.i.i86.i.i, %then13.i.i
-  %373 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %373, align 1
-  %374 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %375 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %375, i64 %374)
+"$printable.clean.exit.i.i":                      ; preds = %then2.i.i83.i.i, %then13.i.i
+  %389 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %389, align 1
+  %390 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %391 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %391, i64 %390)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %"$Model.read_weights.exit"
 
-"$Checkpoint.read.exit.i":                        ; preds = %merge.i80.i.i, %"$Checkpoint.read_index.exit.i.i"
-  %common.ret.op.i.i = phi i32 [ %common.ret.op.i.i.i, %"$Checkpoint.read_index.exit.i.i" ], [ %369, %merge.i80.i.i ]
+"$Checkpoint.read.exit.i":                        ; preds = %merge.i77.i.i, %"$Checkpoint.read_index.exit.i.i"
+  %common.ret.op.i.i = phi i32 [ %common.ret.op.i.i.i, %"$Checkpoint.read_index.exit.i.i" ], [ %385, %merge.i77.i.i ]
   %.not.i26 = icmp eq i32 %common.ret.op.i.i, 0
   br i1 %.not.i26, label %merge.i27, label %"$Model.read_weights.exit"
 
 merge.i27:                                        ; preds = %"$Checkpoint.read.exit.i"
-  %376 = getelementptr i8, ptr %0, i64 24
-  %377 = getelementptr i8, ptr %0, i64 440
-  %378 = getelementptr i8, ptr %0, i64 496
-  store ptr %376, ptr %validator.i, align 8
+  %392 = getelementptr i8, ptr %0, i64 24
+  %393 = getelementptr i8, ptr %0, i64 440
+  %394 = getelementptr i8, ptr %0, i64 496
+  store ptr %392, ptr %validator.i, align 8
   %.sroa.219.0.validator.sroa_idx.i = getelementptr inbounds i8, ptr %validator.i, i64 8
-  store ptr %377, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
+  store ptr %393, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
   %.sroa.3.0.validator.sroa_idx.i = getelementptr inbounds i8, ptr %validator.i, i64 16
   store ptr %19, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
   %.sroa.420.0.validator.sroa_idx.i = getelementptr inbounds i8, ptr %validator.i, i64 24
-  store ptr %378, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
+  store ptr %394, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
   %.sroa.5.0.validator.sroa_idx.i = getelementptr inbounds i8, ptr %validator.i, i64 32
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %.sroa.5.0.validator.sroa_idx.i, i8 0, i64 32, i1 false)
-  %379 = getelementptr i8, ptr %0, i64 448
-  %380 = load i64, ptr %379, align 8
-  %381 = icmp sgt i64 %380, 0
-  br i1 %381, label %forbody.lr.ph.i.i, label %merge.i23.i
+  %395 = getelementptr i8, ptr %0, i64 448
+  %396 = load i64, ptr %395, align 8
+  %397 = icmp sgt i64 %396, 0
+  br i1 %397, label %forbody.lr.ph.i.i, label %merge.i23.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i27
-  %382 = ptrtoint ptr %raw.i55.i.i.i.i.i to i64
-  %383 = ptrtoint ptr %raw.i51.i.i.i.i.i to i64
-  %384 = ptrtoint ptr %raw.i.i.i.i.i22.i to i64
-  %385 = ptrtoint ptr %raw.i.i39.i.i.i.i to i64
-  %386 = ptrtoint ptr %raw.i.i65.i.i.i.i to i64
+  %398 = ptrtoint ptr %raw.i55.i.i.i.i.i to i64
+  %399 = ptrtoint ptr %raw.i51.i.i.i.i.i to i64
+  %400 = ptrtoint ptr %raw.i.i.i.i.i22.i to i64
+  %401 = ptrtoint ptr %raw.i.i39.i.i.i.i to i64
+  %402 = ptrtoint ptr %raw.i.i65.i.i.i.i to i64
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i32.i, %forbody.lr.ph.i.i
-  %i.030.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %567, %merge1.i32.i ]
-  %387 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
-  %.val.i.i = load ptr, ptr %387, align 8
-  %388 = getelementptr %61, ptr %.val.i.i, i64 %i.030.i.i
-  %389 = getelementptr i8, ptr %388, i64 30
-  %390 = load i8, ptr %389, align 1
-  %391 = trunc i8 %390 to i1
-  br i1 %391, label %merge1.i32.i, label %then.i31.i
+  %i.030.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %583, %merge1.i32.i ]
+  %403 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
+  %.val.i.i = load ptr, ptr %403, align 8
+  %404 = getelementptr %61, ptr %.val.i.i, i64 %i.030.i.i
+  %405 = getelementptr i8, ptr %404, i64 30
+  %406 = load i8, ptr %405, align 1
+  %407 = trunc i8 %406 to i1
+  br i1 %407, label %merge1.i32.i, label %then.i31.i
 
 then.i31.i:                                       ; preds = %forbody.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i)
-  %392 = getelementptr i8, ptr %388, i64 8
-  %393 = load i32, ptr %392, align 4
-  switch i32 %393, label %else2.i.i.i [
+  %408 = getelementptr i8, ptr %404, i64 8
+  %409 = load i32, ptr %408, align 4
+  switch i32 %409, label %else2.i.i.i [
     i32 0, label %then.i.i33.i
     i32 3, label %then1.i.i.i
   ]
 
 then.i.i33.i:                                     ; preds = %then.i31.i
-  %.val11.i.i.i = load ptr, ptr %388, align 8
-  %394 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.363", ptr %.val11.i.i.i, ptr nonnull @"$string.364")
-  %395 = getelementptr i8, ptr %388, i64 20
-  %396 = load i32, ptr %395, align 4
-  %397 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
-  %398 = icmp eq ptr %397, null
-  br i1 %398, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i.i.i.i
+  %.val11.i.i.i = load ptr, ptr %404, align 8
+  %410 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.364", ptr %.val11.i.i.i, ptr nonnull @"$string.365")
+  %411 = getelementptr i8, ptr %404, i64 20
+  %412 = load i32, ptr %411, align 4
+  %413 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
+  %414 = icmp eq ptr %413, null
+  br i1 %414, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i.i.i.i
 
 or.lhs.false.i.i.i34.i:                           ; preds = %or.lhs.false1.i.i.i.i
-  %399 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %397)
+  %415 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %413)
   br label %"$Validator.check_module.exit.i.i"
 
 or.lhs.false1.i.i.i.i:                            ; preds = %then.i.i33.i
-  %400 = sext i32 %396 to i64
-  %401 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %397, i64 %400, i64 0)
-  br i1 %401, label %or.lhs.false.i.i.i34.i, label %"$Validator.check_module.exit.i.i"
+  %416 = sext i32 %412 to i64
+  %417 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %413, i64 %416, i64 0)
+  br i1 %417, label %or.lhs.false.i.i.i34.i, label %"$Validator.check_module.exit.i.i"
 
 then1.i.i.i:                                      ; preds = %then.i31.i
-  %.val.i.i.i = load ptr, ptr %388, align 8
-  %402 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.363", ptr %.val.i.i.i, ptr nonnull @"$string.365")
-  %403 = getelementptr i8, ptr %388, i64 20
-  %404 = load i32, ptr %403, align 4
-  %405 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
-  %406 = icmp eq ptr %405, null
-  br i1 %406, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i12.i.i.i
+  %.val.i.i.i = load ptr, ptr %404, align 8
+  %418 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.364", ptr %.val.i.i.i, ptr nonnull @"$string.366")
+  %419 = getelementptr i8, ptr %404, i64 20
+  %420 = load i32, ptr %419, align 4
+  %421 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
+  %422 = icmp eq ptr %421, null
+  br i1 %422, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i12.i.i.i
 
 or.lhs.false.i14.i.i.i:                           ; preds = %or.lhs.false1.i12.i.i.i
-  %407 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %405)
+  %423 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %421)
   br label %"$Validator.check_module.exit.i.i"
 
 or.lhs.false1.i12.i.i.i:                          ; preds = %then1.i.i.i
-  %408 = sext i32 %404 to i64
-  %409 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %405, i64 %408, i64 0)
-  br i1 %409, label %or.lhs.false.i14.i.i.i, label %"$Validator.check_module.exit.i.i"
+  %424 = sext i32 %420 to i64
+  %425 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %421, i64 %424, i64 0)
+  br i1 %425, label %or.lhs.false.i14.i.i.i, label %"$Validator.check_module.exit.i.i"
 
 else2.i.i.i:                                      ; preds = %then.i31.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
-  %.val37.i.i.i.i = load ptr, ptr %388, align 8
-  %410 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.363", ptr %.val37.i.i.i.i, ptr nonnull @"$string.364")
-  %411 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %.not.i.i.i35.i = icmp eq ptr %411, null
+  %.val37.i.i.i.i = load ptr, ptr %404, align 8
+  %426 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.364", ptr %.val37.i.i.i.i, ptr nonnull @"$string.365")
+  %427 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
+  %.not.i.i.i35.i = icmp eq ptr %427, null
   br i1 %.not.i.i.i35.i, label %merge.i.i.i.i, label %and.lhs.true.i.i.i.i
 
-then.i.i.i38.i:                                   ; preds = %and.lhs.true.i.i.i.i
-  %412 = load i32, ptr %392, align 4
-  %413 = icmp eq i32 %412, 1
-  br i1 %413, label %and.rhs.i.i.i.i, label %or.lhs.false.i17.i.i.i
+then.i.i.i39.i:                                   ; preds = %and.lhs.true.i.i.i.i
+  %428 = load i32, ptr %408, align 4
+  %429 = icmp eq i32 %428, 1
+  br i1 %429, label %and.rhs.i.i.i.i, label %or.lhs.false.i17.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %else2.i.i.i
-  %414 = getelementptr i8, ptr %388, i64 20
-  %415 = load i32, ptr %414, align 4
-  %416 = sext i32 %415 to i64
-  %417 = getelementptr i8, ptr %388, i64 24
-  %418 = load i32, ptr %417, align 4
-  %419 = sext i32 %418 to i64
-  %420 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %411, i64 %416, i64 %419)
-  br i1 %420, label %then.i.i.i38.i, label %merge.i.i.i.i
+  %430 = getelementptr i8, ptr %404, i64 20
+  %431 = load i32, ptr %430, align 4
+  %432 = sext i32 %431 to i64
+  %433 = getelementptr i8, ptr %404, i64 24
+  %434 = load i32, ptr %433, align 4
+  %435 = sext i32 %434 to i64
+  %436 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %427, i64 %432, i64 %435)
+  br i1 %436, label %then.i.i.i39.i, label %merge.i.i.i.i
 
-and.rhs.i.i.i.i:                                  ; preds = %then.i.i.i38.i
-  %421 = getelementptr i8, ptr %411, i64 8
-  %422 = load i32, ptr %421, align 4
-  %423 = icmp eq i32 %422, 2
-  br i1 %423, label %and.lhs.true4.thread.i.i.i.i, label %or.lhs.false.i17.i.i.i
+and.rhs.i.i.i.i:                                  ; preds = %then.i.i.i39.i
+  %437 = getelementptr i8, ptr %427, i64 8
+  %438 = load i32, ptr %437, align 4
+  %439 = icmp eq i32 %438, 2
+  br i1 %439, label %and.lhs.true4.thread.i.i.i.i, label %or.lhs.false.i17.i.i.i
 
 and.lhs.true4.thread.i.i.i.i:                     ; preds = %and.rhs.i.i.i.i
   %.val38100.i.i.i.i = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %424 = getelementptr i8, ptr %.val38100.i.i.i.i, i64 16
-  %.val.i66101.i.i.i.i = load ptr, ptr %424, align 8
-  %425 = getelementptr i8, ptr %411, i64 104
-  %.val50.i102.i.i.i.i = load i32, ptr %425, align 4
-  %426 = sext i32 %.val50.i102.i.i.i.i to i64
-  %427 = getelementptr %59, ptr %.val.i66101.i.i.i.i, i64 %426
-  %428 = load ptr, ptr %427, align 8
+  %440 = getelementptr i8, ptr %.val38100.i.i.i.i, i64 16
+  %.val.i66101.i.i.i.i = load ptr, ptr %440, align 8
+  %441 = getelementptr i8, ptr %427, i64 104
+  %.val50.i102.i.i.i.i = load i32, ptr %441, align 4
+  %442 = sext i32 %.val50.i102.i.i.i.i to i64
+  %443 = getelementptr %59, ptr %.val.i66101.i.i.i.i, i64 %442
+  %444 = load ptr, ptr %443, align 8
   br label %and.lhs.true.i85.i.i.i.i
 
-then2.i.i.i40.i:                                  ; preds = %merge4.i.then2_crit_edge.i.i.i.i, %and.lhs.true7.i.i.i.i.i
-  %429 = phi ptr [ %.phi.trans.insert.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %506, %and.lhs.true7.i.i.i.i.i ]
-  %430 = phi ptr [ %502, %merge4.i.then2_crit_edge.i.i.i.i ], [ %507, %and.lhs.true7.i.i.i.i.i ]
-  %431 = phi ptr [ %499, %merge4.i.then2_crit_edge.i.i.i.i ], [ %508, %and.lhs.true7.i.i.i.i.i ]
+then2.i.i.i41.i:                                  ; preds = %merge4.i.then2_crit_edge.i.i.i.i, %and.lhs.true7.i.i.i.i.i
+  %445 = phi ptr [ %.phi.trans.insert.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %522, %and.lhs.true7.i.i.i.i.i ]
+  %446 = phi ptr [ %518, %merge4.i.then2_crit_edge.i.i.i.i ], [ %523, %and.lhs.true7.i.i.i.i.i ]
+  %447 = phi ptr [ %515, %merge4.i.then2_crit_edge.i.i.i.i ], [ %524, %and.lhs.true7.i.i.i.i.i ]
   %.val38105.i.i.i.i = phi ptr [ %.val38.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %.val38104.i.i.i.i, %and.lhs.true7.i.i.i.i.i ]
-  %432 = phi i32 [ %.pre.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ 2, %and.lhs.true7.i.i.i.i.i ]
-  %433 = phi i32 [ %.pre99.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %510, %and.lhs.true7.i.i.i.i.i ]
-  %434 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
-  %435 = getelementptr i8, ptr %388, i64 12
-  %436 = load i32, ptr %435, align 4
-  %437 = getelementptr i8, ptr %388, i64 16
-  %438 = getelementptr i8, ptr %434, i64 8
-  %.val.i.i.i.i.i = load ptr, ptr %438, align 8
-  %439 = sext i32 %436 to i64
-  %440 = sext i32 %433 to i64
-  %.idx.i.i.i.i.i.i = mul nsw i64 %439, 40
-  %441 = getelementptr i8, ptr %.val.i.i.i.i.i, i64 %.idx.i.i.i.i.i.i
-  %442 = getelementptr i32, ptr %441, i64 %440
-  %443 = load i32, ptr %442, align 4
-  %444 = icmp eq i32 %443, -1
-  br i1 %444, label %then.i.i.i.i48.i, label %else.i.i.i.i.i
+  %448 = phi i32 [ %.pre.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ 2, %and.lhs.true7.i.i.i.i.i ]
+  %449 = phi i32 [ %.pre99.i.i.i.i, %merge4.i.then2_crit_edge.i.i.i.i ], [ %526, %and.lhs.true7.i.i.i.i.i ]
+  %450 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
+  %451 = getelementptr i8, ptr %404, i64 12
+  %452 = load i32, ptr %451, align 4
+  %453 = getelementptr i8, ptr %404, i64 16
+  %454 = getelementptr i8, ptr %450, i64 8
+  %.val.i.i.i.i.i = load ptr, ptr %454, align 8
+  %455 = sext i32 %452 to i64
+  %456 = sext i32 %449 to i64
+  %.idx.i.i.i.i.i.i = mul nsw i64 %455, 40
+  %457 = getelementptr i8, ptr %.val.i.i.i.i.i, i64 %.idx.i.i.i.i.i.i
+  %458 = getelementptr i32, ptr %457, i64 %456
+  %459 = load i32, ptr %458, align 4
+  %460 = icmp eq i32 %459, -1
+  br i1 %460, label %then.i.i.i.i53.i, label %else.i.i.i.i.i
 
-then.i.i.i.i48.i:                                 ; preds = %then2.i.i.i40.i
-  store i32 %432, ptr %442, align 4
+then.i.i.i.i53.i:                                 ; preds = %then2.i.i.i41.i
+  store i32 %448, ptr %458, align 4
   br label %"$Validator.unify.exit.i.i.i.i"
 
-else.i.i.i.i.i:                                   ; preds = %then2.i.i.i40.i
-  %.not.i.i.i.i41.i = icmp eq i32 %443, %432
-  br i1 %.not.i.i.i.i41.i, label %"$Validator.unify.exit.i.i.i.i", label %then1.i.i.i.i.i
+else.i.i.i.i.i:                                   ; preds = %then2.i.i.i41.i
+  %.not.i.i.i.i42.i = icmp eq i32 %459, %448
+  br i1 %.not.i.i.i.i42.i, label %"$Validator.unify.exit.i.i.i.i", label %then1.i.i.i.i.i
 
 then1.i.i.i.i.i:                                  ; preds = %else.i.i.i.i.i
-  %445 = getelementptr i8, ptr %.val38105.i.i.i.i, i64 192
-  %446 = load ptr, ptr %411, align 8
-  %447 = call fastcc ptr @"$Problems.next"(ptr %445, i32 2, ptr %430, ptr %446)
-  %.not20.i.i.i.i.i = icmp eq ptr %447, null
-  br i1 %.not20.i.i.i.i.i, label %"$Validator.unify.exit.i.i.i.i", label %then4.i.i.i.i.i
+  %461 = getelementptr i8, ptr %.val38105.i.i.i.i, i64 192
+  %462 = load ptr, ptr %427, align 8
+  %463 = call fastcc ptr @"$Problems.next"(ptr %461, i32 2, ptr %446, ptr %462)
+  %.not20.i.i.i.i.i = icmp eq ptr %463, null
+  br i1 %.not20.i.i.i.i.i, label %"$Validator.unify.exit.i.i.i.i", label %then4.i.i.i.i43.i
 
-then4.i.i.i.i.i:                                  ; preds = %then1.i.i.i.i.i
-  %448 = getelementptr i8, ptr %447, i64 516
-  %449 = load i32, ptr %429, align 4
-  %450 = icmp ult i32 %449, 32
-  br i1 %450, label %switch.hole_check, label %merge53.i.i.i.i.i.i
+then4.i.i.i.i43.i:                                ; preds = %then1.i.i.i.i.i
+  %464 = getelementptr i8, ptr %463, i64 516
+  %465 = load i32, ptr %445, align 4
+  %466 = icmp ult i32 %465, 32
+  br i1 %466, label %switch.hole_check, label %merge53.i.i.i.i.i.i
 
-merge53.i.i.i.i.i.i:                              ; preds = %switch.hole_check, %then4.i.i.i.i.i
-  %451 = icmp eq i32 %449, 32
-  %spec.select.i.i.i.i.i47.i = select i1 %451, ptr @"$string.331", ptr @"$string.117"
+merge53.i.i.i.i.i.i:                              ; preds = %switch.hole_check, %then4.i.i.i.i43.i
+  %467 = icmp eq i32 %465, 32
+  %spec.select.i.i.i.i.i52.i = select i1 %467, ptr @"$string.332", ptr @"$string.117"
   br label %"$dtypes.name.exit.i.i.i.i.i"
 
-switch.hole_check:                                ; preds = %then4.i.i.i.i.i
-  %switch.shifted = lshr i32 -1048569, %449
+switch.hole_check:                                ; preds = %then4.i.i.i.i43.i
+  %switch.shifted = lshr i32 -1048569, %465
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %452 = zext nneg i32 %449 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %452
+  %468 = zext nneg i32 %465 to i64
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %468
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$dtypes.name.exit.i.i.i.i.i"
 
 "$dtypes.name.exit.i.i.i.i.i":                    ; preds = %switch.lookup, %merge53.i.i.i.i.i.i
-  %common.ret.op.i.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i47.i, %merge53.i.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %453 = load i32, ptr %435, align 4
-  %454 = load i32, ptr %442, align 4
-  %455 = icmp ult i32 %454, 32
-  br i1 %455, label %switch.hole_check96, label %merge53.i38.i.i.i.i.i
+  %common.ret.op.i.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i52.i, %merge53.i.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
+  %469 = load i32, ptr %451, align 4
+  %470 = load i32, ptr %458, align 4
+  %471 = icmp ult i32 %470, 32
+  br i1 %471, label %switch.hole_check104, label %merge53.i38.i.i.i.i.i
 
-merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check96, %"$dtypes.name.exit.i.i.i.i.i"
-  %456 = icmp eq i32 %454, 32
-  %spec.select.i39.i.i.i.i.i = select i1 %456, ptr @"$string.331", ptr @"$string.117"
+merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check104, %"$dtypes.name.exit.i.i.i.i.i"
+  %472 = icmp eq i32 %470, 32
+  %spec.select.i39.i.i.i.i.i = select i1 %472, ptr @"$string.332", ptr @"$string.117"
   br label %"$dtypes.name.exit40.i.i.i.i.i"
 
-switch.hole_check96:                              ; preds = %"$dtypes.name.exit.i.i.i.i.i"
-  %switch.shifted98 = lshr i32 -1048569, %454
-  %switch.lobit99 = trunc i32 %switch.shifted98 to i1
-  br i1 %switch.lobit99, label %switch.lookup97, label %merge53.i38.i.i.i.i.i
+switch.hole_check104:                             ; preds = %"$dtypes.name.exit.i.i.i.i.i"
+  %switch.shifted106 = lshr i32 -1048569, %470
+  %switch.lobit107 = trunc i32 %switch.shifted106 to i1
+  br i1 %switch.lobit107, label %switch.lookup105, label %merge53.i38.i.i.i.i.i
 
-switch.lookup97:                                  ; preds = %switch.hole_check96
-  %457 = zext nneg i32 %454 to i64
-  %switch.gep100 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %457
-  %switch.load101 = load ptr, ptr %switch.gep100, align 8
+switch.lookup105:                                 ; preds = %switch.hole_check104
+  %473 = zext nneg i32 %470 to i64
+  %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %473
+  %switch.load109 = load ptr, ptr %switch.gep108, align 8
   br label %"$dtypes.name.exit40.i.i.i.i.i"
 
-"$dtypes.name.exit40.i.i.i.i.i":                  ; preds = %switch.lookup97, %merge53.i38.i.i.i.i.i
-  %common.ret.op.i24.i.i.i.i.i = phi ptr [ %spec.select.i39.i.i.i.i.i, %merge53.i38.i.i.i.i.i ], [ %switch.load101, %switch.lookup97 ]
-  %458 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %448, i64 512, ptr nonnull @"$string.369", ptr nonnull %common.ret.op.i.i.i.i.i.i, i32 %453, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
+"$dtypes.name.exit40.i.i.i.i.i":                  ; preds = %switch.lookup105, %merge53.i38.i.i.i.i.i
+  %common.ret.op.i24.i.i.i.i.i = phi ptr [ %spec.select.i39.i.i.i.i.i, %merge53.i38.i.i.i.i.i ], [ %switch.load109, %switch.lookup105 ]
+  %474 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %464, i64 512, ptr nonnull @"$string.370", ptr nonnull %common.ret.op.i.i.i.i.i.i, i32 %469, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i22.i)
-  %459 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %448)
-  %spec.select.i.i.i.i.i.i42.i = call i64 @llvm.smin.i64(i64 %459, i64 1023)
-  %460 = icmp sgt i64 %459, 0
-  br i1 %460, label %then2.i.i.i.i.i.i46.i, label %"$printable.clean.exit.i.i.i.i43.i"
+  %475 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %464)
+  %spec.select.i.i.i.i.i.i44.i = call i64 @llvm.smin.i64(i64 %475, i64 1023)
+  %476 = icmp sgt i64 %475, 0
+  br i1 %476, label %then2.i.i.i.i.i.i51.i, label %"$printable.clean.exit.i.i.i.i45.i"
 
-then2.i.i.i.i.i.i46.i:                            ; preds = %"$dtypes.name.exit40.i.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i22.i, ptr align 1 %448, i64 %spec.select.i.i.i.i.i.i42.i, i1 false)
-  br label %"$printable.clean.exit.i.i.i.i43.i"
+then2.i.i.i.i.i.i51.i:                            ; preds = %"$dtypes.name.exit40.i.i.i.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i22.i, ptr align 1 %464, i64 %spec.select.i.i.i.i.i.i44.i, i1 false)
+  br label %"$printable.clean.exit.i.i.i.i45.i"
 
-"$printable.clean.exit.i.i.i.i43.i":              ; preds = %then2.i.i.i.i.i.i46.i, %"$dtypes.name.exit40.i.i.i.i.i"
-  %461 = getelementptr i8, ptr %raw.i.i.i.i.i22.i, i64 %spec.select.i.i.i.i.i.i42.i
-  store i8 0, ptr %461, align 1
-  %462 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i22.i)
-  call fastcc void @"$printable.copy_into"(ptr %448, i64 512, i64 %384, i64 %462)
+"$printable.clean.exit.i.i.i.i45.i":              ; preds = %then2.i.i.i.i.i.i51.i, %"$dtypes.name.exit40.i.i.i.i.i"
+  %477 = getelementptr i8, ptr %raw.i.i.i.i.i22.i, i64 %spec.select.i.i.i.i.i.i44.i
+  store i8 0, ptr %477, align 1
+  %478 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i22.i)
+  call fastcc void @"$printable.copy_into"(ptr %464, i64 512, i64 %400, i64 %478)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i22.i)
   br label %"$Validator.unify.exit.i.i.i.i"
 
-"$Validator.unify.exit.i.i.i.i":                  ; preds = %"$printable.clean.exit.i.i.i.i43.i", %then1.i.i.i.i.i, %else.i.i.i.i.i, %then.i.i.i.i48.i
-  %463 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
-  %464 = load i32, ptr %435, align 4
-  %465 = getelementptr i8, ptr %463, i64 8
-  %.val.i40.i.i.i.i = load ptr, ptr %465, align 8
-  %466 = sext i32 %464 to i64
-  %.idx.i.i41.i.i.i.i = mul nsw i64 %466, 40
-  %467 = getelementptr i8, ptr %.val.i40.i.i.i.i, i64 %.idx.i.i41.i.i.i.i
-  %468 = getelementptr i8, ptr %467, i64 20
-  %469 = load i32, ptr %468, align 4
-  %470 = load i32, ptr %437, align 4
-  %471 = icmp ne i32 %470, 6
-  %.not.i42.i.i.i.i = icmp eq i32 %469, -1
-  %or.cond.i.i.i.i44.i = select i1 %471, i1 true, i1 %.not.i42.i.i.i.i
-  br i1 %or.cond.i.i.i.i44.i, label %merge.i.i.i.i, label %and.lhs.true.i.i.i.i.i
+"$Validator.unify.exit.i.i.i.i":                  ; preds = %"$printable.clean.exit.i.i.i.i45.i", %then1.i.i.i.i.i, %else.i.i.i.i.i, %then.i.i.i.i53.i
+  %479 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
+  %480 = load i32, ptr %451, align 4
+  %481 = getelementptr i8, ptr %479, i64 8
+  %.val.i40.i.i.i.i = load ptr, ptr %481, align 8
+  %482 = sext i32 %480 to i64
+  %.idx.i.i41.i.i.i.i = mul nsw i64 %482, 40
+  %483 = getelementptr i8, ptr %.val.i40.i.i.i.i, i64 %.idx.i.i41.i.i.i.i
+  %484 = getelementptr i8, ptr %483, i64 20
+  %485 = load i32, ptr %484, align 4
+  %486 = load i32, ptr %453, align 4
+  %487 = icmp ne i32 %486, 6
+  %.not.i42.i.i.i.i = icmp eq i32 %485, -1
+  %or.cond.i.i.i.i46.i = select i1 %487, i1 true, i1 %.not.i42.i.i.i.i
+  br i1 %or.cond.i.i.i.i46.i, label %merge.i.i.i.i, label %and.lhs.true.i.i.i.i.i
 
-then.i43.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i
-  %472 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %473 = getelementptr i8, ptr %472, i64 192
-  %474 = getelementptr i8, ptr %472, i64 16
-  %.val19.i.i.i.i.i = load ptr, ptr %474, align 8
-  %.val20.i.i.i.i45.i = load i32, ptr %431, align 4
-  %475 = sext i32 %.val20.i.i.i.i45.i to i64
-  %476 = getelementptr %59, ptr %.val19.i.i.i.i.i, i64 %475
-  %477 = load ptr, ptr %476, align 8
-  %478 = load ptr, ptr %411, align 8
-  %479 = call fastcc ptr @"$Problems.next"(ptr %473, i32 2, ptr %477, ptr %478)
-  %.not18.i.i.i.i.i = icmp eq ptr %479, null
+then.i43.i.i.i47.i:                               ; preds = %and.lhs.true.i.i.i.i.i
+  %488 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %489 = getelementptr i8, ptr %488, i64 192
+  %490 = getelementptr i8, ptr %488, i64 16
+  %.val19.i.i.i.i.i = load ptr, ptr %490, align 8
+  %.val20.i.i.i.i48.i = load i32, ptr %447, align 4
+  %491 = sext i32 %.val20.i.i.i.i48.i to i64
+  %492 = getelementptr %59, ptr %.val19.i.i.i.i.i, i64 %491
+  %493 = load ptr, ptr %492, align 8
+  %494 = load ptr, ptr %427, align 8
+  %495 = call fastcc ptr @"$Problems.next"(ptr %489, i32 2, ptr %493, ptr %494)
+  %.not18.i.i.i.i.i = icmp eq ptr %495, null
   br i1 %.not18.i.i.i.i.i, label %merge.i.i.i.i, label %then3.i.i.i.i.i
 
 and.lhs.true.i.i.i.i.i:                           ; preds = %"$Validator.unify.exit.i.i.i.i"
-  %480 = load i32, ptr %429, align 4
-  %.not17.i.i.i.i.i = icmp eq i32 %469, %480
-  br i1 %.not17.i.i.i.i.i, label %merge.i.i.i.i, label %then.i43.i.i.i.i
+  %496 = load i32, ptr %445, align 4
+  %.not17.i.i.i.i.i = icmp eq i32 %485, %496
+  br i1 %.not17.i.i.i.i.i, label %merge.i.i.i.i, label %then.i43.i.i.i47.i
 
-then3.i.i.i.i.i:                                  ; preds = %then.i43.i.i.i.i
-  %481 = getelementptr i8, ptr %479, i64 516
-  %482 = load i32, ptr %429, align 4
-  %483 = icmp ult i32 %482, 32
-  br i1 %483, label %switch.hole_check103, label %merge53.i.i63.i.i.i.i
+then3.i.i.i.i.i:                                  ; preds = %then.i43.i.i.i47.i
+  %497 = getelementptr i8, ptr %495, i64 516
+  %498 = load i32, ptr %445, align 4
+  %499 = icmp ult i32 %498, 32
+  br i1 %499, label %switch.hole_check111, label %merge53.i.i63.i.i.i.i
 
-merge53.i.i63.i.i.i.i:                            ; preds = %switch.hole_check103, %then3.i.i.i.i.i
-  %484 = icmp eq i32 %482, 32
-  %spec.select.i.i64.i.i.i.i = select i1 %484, ptr @"$string.331", ptr @"$string.117"
+merge53.i.i63.i.i.i.i:                            ; preds = %switch.hole_check111, %then3.i.i.i.i.i
+  %500 = icmp eq i32 %498, 32
+  %spec.select.i.i64.i.i.i.i = select i1 %500, ptr @"$string.332", ptr @"$string.117"
   br label %"$dtypes.name.exit.i45.i.i.i.i"
 
-switch.hole_check103:                             ; preds = %then3.i.i.i.i.i
-  %switch.shifted105 = lshr i32 -1048569, %482
-  %switch.lobit106 = trunc i32 %switch.shifted105 to i1
-  br i1 %switch.lobit106, label %switch.lookup104, label %merge53.i.i63.i.i.i.i
+switch.hole_check111:                             ; preds = %then3.i.i.i.i.i
+  %switch.shifted113 = lshr i32 -1048569, %498
+  %switch.lobit114 = trunc i32 %switch.shifted113 to i1
+  br i1 %switch.lobit114, label %switch.lookup112, label %merge53.i.i63.i.i.i.i
 
-switch.lookup104:                                 ; preds = %switch.hole_check103
-  %485 = zext nneg i32 %482 to i64
-  %switch.gep107 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %485
-  %switch.load108 = load ptr, ptr %switch.gep107, align 8
+switch.lookup112:                                 ; preds = %switch.hole_check111
+  %501 = zext nneg i32 %498 to i64
+  %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %501
+  %switch.load116 = load ptr, ptr %switch.gep115, align 8
   br label %"$dtypes.name.exit.i45.i.i.i.i"
 
-"$dtypes.name.exit.i45.i.i.i.i":                  ; preds = %switch.lookup104, %merge53.i.i63.i.i.i.i
-  %common.ret.op.i.i46.i.i.i.i = phi ptr [ %spec.select.i.i64.i.i.i.i, %merge53.i.i63.i.i.i.i ], [ %switch.load108, %switch.lookup104 ]
-  %486 = load i32, ptr %435, align 4
-  %487 = icmp ult i32 %469, 32
-  br i1 %487, label %switch.hole_check110, label %merge53.i36.i.i.i.i.i
+"$dtypes.name.exit.i45.i.i.i.i":                  ; preds = %switch.lookup112, %merge53.i.i63.i.i.i.i
+  %common.ret.op.i.i46.i.i.i.i = phi ptr [ %spec.select.i.i64.i.i.i.i, %merge53.i.i63.i.i.i.i ], [ %switch.load116, %switch.lookup112 ]
+  %502 = load i32, ptr %451, align 4
+  %503 = icmp ult i32 %485, 32
+  br i1 %503, label %switch.hole_check118, label %merge53.i36.i.i.i.i.i
 
-merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check110, %"$dtypes.name.exit.i45.i.i.i.i"
-  %488 = icmp eq i32 %469, 32
-  %spec.select.i37.i.i.i.i.i = select i1 %488, ptr @"$string.331", ptr @"$string.117"
+merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check118, %"$dtypes.name.exit.i45.i.i.i.i"
+  %504 = icmp eq i32 %485, 32
+  %spec.select.i37.i.i.i.i.i = select i1 %504, ptr @"$string.332", ptr @"$string.117"
   br label %"$dtypes.name.exit38.i.i.i.i.i"
 
-switch.hole_check110:                             ; preds = %"$dtypes.name.exit.i45.i.i.i.i"
-  %switch.shifted112 = lshr i32 -1048569, %469
-  %switch.lobit113 = trunc i32 %switch.shifted112 to i1
-  br i1 %switch.lobit113, label %switch.lookup111, label %merge53.i36.i.i.i.i.i
+switch.hole_check118:                             ; preds = %"$dtypes.name.exit.i45.i.i.i.i"
+  %switch.shifted120 = lshr i32 -1048569, %485
+  %switch.lobit121 = trunc i32 %switch.shifted120 to i1
+  br i1 %switch.lobit121, label %switch.lookup119, label %merge53.i36.i.i.i.i.i
 
-switch.lookup111:                                 ; preds = %switch.hole_check110
-  %489 = zext nneg i32 %469 to i64
-  %switch.gep114 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %489
-  %switch.load115 = load ptr, ptr %switch.gep114, align 8
+switch.lookup119:                                 ; preds = %switch.hole_check118
+  %505 = zext nneg i32 %485 to i64
+  %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %505
+  %switch.load123 = load ptr, ptr %switch.gep122, align 8
   br label %"$dtypes.name.exit38.i.i.i.i.i"
 
-"$dtypes.name.exit38.i.i.i.i.i":                  ; preds = %switch.lookup111, %merge53.i36.i.i.i.i.i
-  %common.ret.op.i22.i.i.i.i.i = phi ptr [ %spec.select.i37.i.i.i.i.i, %merge53.i36.i.i.i.i.i ], [ %switch.load115, %switch.lookup111 ]
-  %490 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %481, i64 512, ptr nonnull @"$string.370", ptr nonnull %common.ret.op.i.i46.i.i.i.i, i32 %486, ptr nonnull %common.ret.op.i22.i.i.i.i.i)
+"$dtypes.name.exit38.i.i.i.i.i":                  ; preds = %switch.lookup119, %merge53.i36.i.i.i.i.i
+  %common.ret.op.i22.i.i.i.i.i = phi ptr [ %spec.select.i37.i.i.i.i.i, %merge53.i36.i.i.i.i.i ], [ %switch.load123, %switch.lookup119 ]
+  %506 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %497, i64 512, ptr nonnull @"$string.371", ptr nonnull %common.ret.op.i.i46.i.i.i.i, i32 %502, ptr nonnull %common.ret.op.i22.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i39.i.i.i.i)
-  %491 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %481)
-  %spec.select.i.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %491, i64 1023)
-  %492 = icmp sgt i64 %491, 0
-  br i1 %492, label %then2.i.i.i49.i.i.i.i, label %"$printable.clean.exit.i48.i.i.i.i"
+  %507 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %497)
+  %spec.select.i.i.i47.i.i.i49.i = call i64 @llvm.smin.i64(i64 %507, i64 1023)
+  %508 = icmp sgt i64 %507, 0
+  br i1 %508, label %then2.i.i.i49.i.i.i.i, label %"$printable.clean.exit.i48.i.i.i50.i"
 
 then2.i.i.i49.i.i.i.i:                            ; preds = %"$dtypes.name.exit38.i.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i39.i.i.i.i, ptr align 1 %481, i64 %spec.select.i.i.i47.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i48.i.i.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i39.i.i.i.i, ptr align 1 %497, i64 %spec.select.i.i.i47.i.i.i49.i, i1 false)
+  br label %"$printable.clean.exit.i48.i.i.i50.i"
 
-"$printable.clean.exit.i48.i.i.i.i":              ; preds = %then2.i.i.i49.i.i.i.i, %"$dtypes.name.exit38.i.i.i.i.i"
-  %493 = getelementptr i8, ptr %raw.i.i39.i.i.i.i, i64 %spec.select.i.i.i47.i.i.i.i
-  store i8 0, ptr %493, align 1
-  %494 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i39.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %481, i64 512, i64 %385, i64 %494)
+"$printable.clean.exit.i48.i.i.i50.i":            ; preds = %then2.i.i.i49.i.i.i.i, %"$dtypes.name.exit38.i.i.i.i.i"
+  %509 = getelementptr i8, ptr %raw.i.i39.i.i.i.i, i64 %spec.select.i.i.i47.i.i.i49.i
+  store i8 0, ptr %509, align 1
+  %510 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i39.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %497, i64 512, i64 %401, i64 %510)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i39.i.i.i.i)
   br label %merge.i.i.i.i
 
-merge.i.i.i.i:                                    ; preds = %or.lhs.false.i17.i.i.i, %"$printable.clean.exit58.i.i.i.i.i", %then14.i.i.i.i.i, %"$printable.clean.exit54.i.i.i.i.i", %then5.i.i.i.i49.i, %"$printable.clean.exit.i89.i.i.i.i", %then.i87.i.i.i.i, %"$printable.clean.exit.i48.i.i.i.i", %and.lhs.true.i.i.i.i.i, %then.i43.i.i.i.i, %"$Validator.unify.exit.i.i.i.i", %and.lhs.true.i.i.i.i, %else2.i.i.i
-  %495 = getelementptr i8, ptr %388, i64 29
-  %496 = load i8, ptr %495, align 1
-  %497 = trunc i8 %496 to i1
-  br i1 %497, label %then6.i.i.i.i, label %merge5.i.i.i36.i
+merge.i.i.i.i:                                    ; preds = %or.lhs.false.i17.i.i.i, %"$printable.clean.exit58.i.i.i.i.i", %then14.i.i.i.i.i, %"$printable.clean.exit54.i.i.i.i.i", %then5.i.i.i.i54.i, %"$printable.clean.exit.i89.i.i.i.i", %then.i87.i.i.i.i, %"$printable.clean.exit.i48.i.i.i50.i", %and.lhs.true.i.i.i.i.i, %then.i43.i.i.i47.i, %"$Validator.unify.exit.i.i.i.i", %and.lhs.true.i.i.i.i, %else2.i.i.i
+  %511 = getelementptr i8, ptr %404, i64 29
+  %512 = load i8, ptr %511, align 1
+  %513 = trunc i8 %512 to i1
+  br i1 %513, label %then6.i.i.i37.i, label %merge5.i.i.i36.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %or.lhs.false.i17.i.i.i
-  %.phi.trans.insert.i.i.i.i = getelementptr i8, ptr %411, i64 8
+  %.phi.trans.insert.i.i.i.i = getelementptr i8, ptr %427, i64 8
   %.pre.i.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
   %.val38.i.i.i.i = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %498 = getelementptr i8, ptr %.val38.i.i.i.i, i64 16
-  %.val.i66.i.i.i.i = load ptr, ptr %498, align 8
-  %499 = getelementptr i8, ptr %411, i64 104
-  %.val50.i.i.i.i.i = load i32, ptr %499, align 4
-  %500 = sext i32 %.val50.i.i.i.i.i to i64
-  %501 = getelementptr %59, ptr %.val.i66.i.i.i.i, i64 %500
-  %502 = load ptr, ptr %501, align 8
-  %.not4.i.i.i.i39.i = icmp eq i32 %.pre.i.i.i.i, 2
-  br i1 %.not4.i.i.i.i39.i, label %and.lhs.true.i85.i.i.i.i, label %merge4.i.i.i.i.i
+  %514 = getelementptr i8, ptr %.val38.i.i.i.i, i64 16
+  %.val.i66.i.i.i.i = load ptr, ptr %514, align 8
+  %515 = getelementptr i8, ptr %427, i64 104
+  %.val50.i.i.i.i.i = load i32, ptr %515, align 4
+  %516 = sext i32 %.val50.i.i.i.i.i to i64
+  %517 = getelementptr %59, ptr %.val.i66.i.i.i.i, i64 %516
+  %518 = load ptr, ptr %517, align 8
+  %.not4.i.i.i.i40.i = icmp eq i32 %.pre.i.i.i.i, 2
+  br i1 %.not4.i.i.i.i40.i, label %and.lhs.true.i85.i.i.i.i, label %merge4.i.i.i.i.i
 
 then.i87.i.i.i.i:                                 ; preds = %and.lhs.true.i85.i.i.i.i
-  %503 = getelementptr i8, ptr %.val38104.i.i.i.i, i64 192
-  %504 = load ptr, ptr %411, align 8
-  %505 = call fastcc ptr @"$Problems.next"(ptr %503, i32 2, ptr %507, ptr %504)
-  %.not48.i.i.i.i.i = icmp eq ptr %505, null
-  br i1 %.not48.i.i.i.i.i, label %merge.i.i.i.i, label %then2.i.i.i.i50.i
+  %519 = getelementptr i8, ptr %.val38104.i.i.i.i, i64 192
+  %520 = load ptr, ptr %427, align 8
+  %521 = call fastcc ptr @"$Problems.next"(ptr %519, i32 2, ptr %523, ptr %520)
+  %.not48.i.i.i.i.i = icmp eq ptr %521, null
+  br i1 %.not48.i.i.i.i.i, label %merge.i.i.i.i, label %then2.i.i.i.i55.i
 
 and.lhs.true.i85.i.i.i.i:                         ; preds = %and.lhs.true4.i.i.i.i, %and.lhs.true4.thread.i.i.i.i
-  %506 = phi ptr [ %421, %and.lhs.true4.thread.i.i.i.i ], [ %.phi.trans.insert.i.i.i.i, %and.lhs.true4.i.i.i.i ]
-  %507 = phi ptr [ %428, %and.lhs.true4.thread.i.i.i.i ], [ %502, %and.lhs.true4.i.i.i.i ]
-  %508 = phi ptr [ %425, %and.lhs.true4.thread.i.i.i.i ], [ %499, %and.lhs.true4.i.i.i.i ]
+  %522 = phi ptr [ %437, %and.lhs.true4.thread.i.i.i.i ], [ %.phi.trans.insert.i.i.i.i, %and.lhs.true4.i.i.i.i ]
+  %523 = phi ptr [ %444, %and.lhs.true4.thread.i.i.i.i ], [ %518, %and.lhs.true4.i.i.i.i ]
+  %524 = phi ptr [ %441, %and.lhs.true4.thread.i.i.i.i ], [ %515, %and.lhs.true4.i.i.i.i ]
   %.val38104.i.i.i.i = phi ptr [ %.val38100.i.i.i.i, %and.lhs.true4.thread.i.i.i.i ], [ %.val38.i.i.i.i, %and.lhs.true4.i.i.i.i ]
-  %509 = getelementptr i8, ptr %388, i64 16
-  %510 = load i32, ptr %509, align 4
-  %511 = icmp eq i32 %510, 8
-  br i1 %511, label %then.i87.i.i.i.i, label %and.lhs.true7.i.i.i.i.i
+  %525 = getelementptr i8, ptr %404, i64 16
+  %526 = load i32, ptr %525, align 4
+  %527 = icmp eq i32 %526, 8
+  br i1 %527, label %then.i87.i.i.i.i, label %and.lhs.true7.i.i.i.i.i
 
-then2.i.i.i.i50.i:                                ; preds = %then.i87.i.i.i.i
-  %512 = getelementptr i8, ptr %505, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %512, ptr noundef nonnull align 1 dereferenceable(39) @"$string.366", i64 39, i1 false)
+then2.i.i.i.i55.i:                                ; preds = %then.i87.i.i.i.i
+  %528 = getelementptr i8, ptr %521, i64 516
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %528, ptr noundef nonnull align 1 dereferenceable(39) @"$string.367", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i.i.i)
-  %513 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %512)
-  %spec.select.i.i.i88.i.i.i.i = call i64 @llvm.smin.i64(i64 %513, i64 1023)
-  %514 = icmp sgt i64 %513, 0
-  br i1 %514, label %then2.i.i.i90.i.i.i.i, label %"$printable.clean.exit.i89.i.i.i.i"
+  %529 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %528)
+  %spec.select.i.i.i88.i.i.i.i = call i64 @llvm.smin.i64(i64 %529, i64 1023)
+  %530 = icmp sgt i64 %529, 0
+  br i1 %530, label %then2.i.i.i90.i.i.i.i, label %"$printable.clean.exit.i89.i.i.i.i"
 
-then2.i.i.i90.i.i.i.i:                            ; preds = %then2.i.i.i.i50.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i65.i.i.i.i, ptr align 1 %512, i64 %spec.select.i.i.i88.i.i.i.i, i1 false)
+then2.i.i.i90.i.i.i.i:                            ; preds = %then2.i.i.i.i55.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i65.i.i.i.i, ptr align 1 %528, i64 %spec.select.i.i.i88.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i89.i.i.i.i"
 
-"$printable.clean.exit.i89.i.i.i.i":              ; preds = %then2.i.i.i90.i.i.i.i, %then2.i.i.i.i50.i
-  %515 = getelementptr i8, ptr %raw.i.i65.i.i.i.i, i64 %spec.select.i.i.i88.i.i.i.i
-  store i8 0, ptr %515, align 1
-  %516 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i65.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %512, i64 512, i64 %386, i64 %516)
+"$printable.clean.exit.i89.i.i.i.i":              ; preds = %then2.i.i.i90.i.i.i.i, %then2.i.i.i.i55.i
+  %531 = getelementptr i8, ptr %raw.i.i65.i.i.i.i, i64 %spec.select.i.i.i88.i.i.i.i
+  store i8 0, ptr %531, align 1
+  %532 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i65.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %528, i64 512, i64 %402, i64 %532)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i65.i.i.i.i)
   br label %merge.i.i.i.i
 
-then5.i.i.i.i49.i:                                ; preds = %and.lhs.true7.i.i.i.i.i
-  %517 = getelementptr i8, ptr %.val38104.i.i.i.i, i64 192
-  %518 = load ptr, ptr %411, align 8
-  %519 = call fastcc ptr @"$Problems.next"(ptr %517, i32 2, ptr %507, ptr %518)
-  %.not.i86.i.i.i.i = icmp eq ptr %519, null
+then5.i.i.i.i54.i:                                ; preds = %and.lhs.true7.i.i.i.i.i
+  %533 = getelementptr i8, ptr %.val38104.i.i.i.i, i64 192
+  %534 = load ptr, ptr %427, align 8
+  %535 = call fastcc ptr @"$Problems.next"(ptr %533, i32 2, ptr %523, ptr %534)
+  %.not.i86.i.i.i.i = icmp eq ptr %535, null
   br i1 %.not.i86.i.i.i.i, label %merge.i.i.i.i, label %then10.i.i.i.i.i
 
 and.lhs.true7.i.i.i.i.i:                          ; preds = %and.lhs.true.i85.i.i.i.i
-  %520 = getelementptr i8, ptr %388, i64 29
-  %521 = load i8, ptr %520, align 1
-  %522 = trunc i8 %521 to i1
-  br i1 %522, label %then2.i.i.i40.i, label %then5.i.i.i.i49.i
+  %536 = getelementptr i8, ptr %404, i64 29
+  %537 = load i8, ptr %536, align 1
+  %538 = trunc i8 %537 to i1
+  br i1 %538, label %then2.i.i.i41.i, label %then5.i.i.i.i54.i
 
-then10.i.i.i.i.i:                                 ; preds = %then5.i.i.i.i49.i
-  %523 = getelementptr i8, ptr %519, i64 516
-  %524 = load ptr, ptr %388, align 8
-  %525 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %523, i64 512, ptr nonnull @"$string.367", ptr %524)
+then10.i.i.i.i.i:                                 ; preds = %then5.i.i.i.i54.i
+  %539 = getelementptr i8, ptr %535, i64 516
+  %540 = load ptr, ptr %404, align 8
+  %541 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %539, i64 512, ptr nonnull @"$string.368", ptr %540)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i51.i.i.i.i.i)
-  %526 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %523)
-  %spec.select.i.i52.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %526, i64 1023)
-  %527 = icmp sgt i64 %526, 0
-  br i1 %527, label %then2.i.i53.i.i.i.i.i, label %"$printable.clean.exit54.i.i.i.i.i"
+  %542 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %539)
+  %spec.select.i.i52.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %542, i64 1023)
+  %543 = icmp sgt i64 %542, 0
+  br i1 %543, label %then2.i.i53.i.i.i.i.i, label %"$printable.clean.exit54.i.i.i.i.i"
 
 then2.i.i53.i.i.i.i.i:                            ; preds = %then10.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i51.i.i.i.i.i, ptr align 1 %523, i64 %spec.select.i.i52.i.i.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i51.i.i.i.i.i, ptr align 1 %539, i64 %spec.select.i.i52.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit54.i.i.i.i.i"
 
 "$printable.clean.exit54.i.i.i.i.i":              ; preds = %then2.i.i53.i.i.i.i.i, %then10.i.i.i.i.i
-  %528 = getelementptr i8, ptr %raw.i51.i.i.i.i.i, i64 %spec.select.i.i52.i.i.i.i.i
-  store i8 0, ptr %528, align 1
-  %529 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i51.i.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %523, i64 512, i64 %383, i64 %529)
+  %544 = getelementptr i8, ptr %raw.i51.i.i.i.i.i, i64 %spec.select.i.i52.i.i.i.i.i
+  store i8 0, ptr %544, align 1
+  %545 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i51.i.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %539, i64 512, i64 %399, i64 %545)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i51.i.i.i.i.i)
   br label %merge.i.i.i.i
 
 merge4.i.i.i.i.i:                                 ; preds = %and.lhs.true4.i.i.i.i
-  %530 = getelementptr i8, ptr %388, i64 29
-  %531 = load i8, ptr %530, align 1
-  %532 = trunc i8 %531 to i1
-  br i1 %532, label %then14.i.i.i.i.i, label %merge4.i.then2_crit_edge.i.i.i.i
+  %546 = getelementptr i8, ptr %404, i64 29
+  %547 = load i8, ptr %546, align 1
+  %548 = trunc i8 %547 to i1
+  br i1 %548, label %then14.i.i.i.i.i, label %merge4.i.then2_crit_edge.i.i.i.i
 
 merge4.i.then2_crit_edge.i.i.i.i:                 ; preds = %merge4.i.i.i.i.i
-  %.phi.trans.insert98.i.i.i.i = getelementptr i8, ptr %388, i64 16
+  %.phi.trans.insert98.i.i.i.i = getelementptr i8, ptr %404, i64 16
   %.pre99.i.i.i.i = load i32, ptr %.phi.trans.insert98.i.i.i.i, align 4
-  br label %then2.i.i.i40.i
+  br label %then2.i.i.i41.i
 
 then14.i.i.i.i.i:                                 ; preds = %merge4.i.i.i.i.i
-  %533 = getelementptr i8, ptr %.val38.i.i.i.i, i64 192
-  %534 = load ptr, ptr %411, align 8
-  %535 = call fastcc ptr @"$Problems.next"(ptr %533, i32 2, ptr %502, ptr %534)
-  %.not47.i.i.i.i.i = icmp eq ptr %535, null
+  %549 = getelementptr i8, ptr %.val38.i.i.i.i, i64 192
+  %550 = load ptr, ptr %427, align 8
+  %551 = call fastcc ptr @"$Problems.next"(ptr %549, i32 2, ptr %518, ptr %550)
+  %.not47.i.i.i.i.i = icmp eq ptr %551, null
   br i1 %.not47.i.i.i.i.i, label %merge.i.i.i.i, label %then19.i.i.i.i.i
 
 then19.i.i.i.i.i:                                 ; preds = %then14.i.i.i.i.i
-  %536 = getelementptr i8, ptr %535, i64 516
-  %537 = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
-  %538 = icmp ult i32 %537, 32
-  br i1 %538, label %switch.hole_check117, label %merge53.i.i83.i.i.i.i
+  %552 = getelementptr i8, ptr %551, i64 516
+  %553 = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
+  %554 = icmp ult i32 %553, 32
+  br i1 %554, label %switch.hole_check125, label %merge53.i.i83.i.i.i.i
 
-merge53.i.i83.i.i.i.i:                            ; preds = %switch.hole_check117, %then19.i.i.i.i.i
-  %539 = icmp eq i32 %537, 32
-  %spec.select.i.i84.i.i.i.i = select i1 %539, ptr @"$string.331", ptr @"$string.117"
+merge53.i.i83.i.i.i.i:                            ; preds = %switch.hole_check125, %then19.i.i.i.i.i
+  %555 = icmp eq i32 %553, 32
+  %spec.select.i.i84.i.i.i.i = select i1 %555, ptr @"$string.332", ptr @"$string.117"
   br label %"$dtypes.name.exit.i68.i.i.i.i"
 
-switch.hole_check117:                             ; preds = %then19.i.i.i.i.i
-  %switch.shifted119 = lshr i32 -1048569, %537
-  %switch.lobit120 = trunc i32 %switch.shifted119 to i1
-  br i1 %switch.lobit120, label %switch.lookup118, label %merge53.i.i83.i.i.i.i
+switch.hole_check125:                             ; preds = %then19.i.i.i.i.i
+  %switch.shifted127 = lshr i32 -1048569, %553
+  %switch.lobit128 = trunc i32 %switch.shifted127 to i1
+  br i1 %switch.lobit128, label %switch.lookup126, label %merge53.i.i83.i.i.i.i
 
-switch.lookup118:                                 ; preds = %switch.hole_check117
-  %540 = zext nneg i32 %537 to i64
-  %switch.gep121 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %540
-  %switch.load122 = load ptr, ptr %switch.gep121, align 8
+switch.lookup126:                                 ; preds = %switch.hole_check125
+  %556 = zext nneg i32 %553 to i64
+  %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %556
+  %switch.load130 = load ptr, ptr %switch.gep129, align 8
   br label %"$dtypes.name.exit.i68.i.i.i.i"
 
-"$dtypes.name.exit.i68.i.i.i.i":                  ; preds = %switch.lookup118, %merge53.i.i83.i.i.i.i
-  %common.ret.op.i.i69.i.i.i.i = phi ptr [ %spec.select.i.i84.i.i.i.i, %merge53.i.i83.i.i.i.i ], [ %switch.load122, %switch.lookup118 ]
-  %541 = load ptr, ptr %388, align 8
-  %542 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %536, i64 512, ptr nonnull @"$string.368", ptr nonnull %common.ret.op.i.i69.i.i.i.i, ptr %541)
+"$dtypes.name.exit.i68.i.i.i.i":                  ; preds = %switch.lookup126, %merge53.i.i83.i.i.i.i
+  %common.ret.op.i.i69.i.i.i.i = phi ptr [ %spec.select.i.i84.i.i.i.i, %merge53.i.i83.i.i.i.i ], [ %switch.load130, %switch.lookup126 ]
+  %557 = load ptr, ptr %404, align 8
+  %558 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %552, i64 512, ptr nonnull @"$string.369", ptr nonnull %common.ret.op.i.i69.i.i.i.i, ptr %557)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i55.i.i.i.i.i)
-  %543 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %536)
-  %spec.select.i.i56.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %543, i64 1023)
-  %544 = icmp sgt i64 %543, 0
-  br i1 %544, label %then2.i.i57.i.i.i.i.i, label %"$printable.clean.exit58.i.i.i.i.i"
+  %559 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %552)
+  %spec.select.i.i56.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %559, i64 1023)
+  %560 = icmp sgt i64 %559, 0
+  br i1 %560, label %then2.i.i57.i.i.i.i.i, label %"$printable.clean.exit58.i.i.i.i.i"
 
 then2.i.i57.i.i.i.i.i:                            ; preds = %"$dtypes.name.exit.i68.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i55.i.i.i.i.i, ptr align 1 %536, i64 %spec.select.i.i56.i.i.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i55.i.i.i.i.i, ptr align 1 %552, i64 %spec.select.i.i56.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit58.i.i.i.i.i"
 
 "$printable.clean.exit58.i.i.i.i.i":              ; preds = %then2.i.i57.i.i.i.i.i, %"$dtypes.name.exit.i68.i.i.i.i"
-  %545 = getelementptr i8, ptr %raw.i55.i.i.i.i.i, i64 %spec.select.i.i56.i.i.i.i.i
-  store i8 0, ptr %545, align 1
-  %546 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i55.i.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %536, i64 512, i64 %382, i64 %546)
+  %561 = getelementptr i8, ptr %raw.i55.i.i.i.i.i, i64 %spec.select.i.i56.i.i.i.i.i
+  store i8 0, ptr %561, align 1
+  %562 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i55.i.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %552, i64 512, i64 %398, i64 %562)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i55.i.i.i.i.i)
   br label %merge.i.i.i.i
 
-or.lhs.false.i17.i.i.i:                           ; preds = %and.rhs.i.i.i.i, %then.i.i.i38.i
-  %547 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %411)
-  br i1 %547, label %and.lhs.true4.i.i.i.i, label %merge.i.i.i.i
+or.lhs.false.i17.i.i.i:                           ; preds = %and.rhs.i.i.i.i, %then.i.i.i39.i
+  %563 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %427)
+  br i1 %563, label %and.lhs.true4.i.i.i.i, label %merge.i.i.i.i
 
-then6.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %.val36.i.i.i.i = load ptr, ptr %388, align 8
-  %548 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.363", ptr %.val36.i.i.i.i, ptr nonnull @"$string.371")
-  %549 = getelementptr i8, ptr %388, i64 20
-  %550 = load i32, ptr %549, align 4
-  %551 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %552 = icmp eq ptr %551, null
-  br i1 %552, label %merge5.i.i.i36.i, label %or.lhs.false1.i.i.i.i.i
+then6.i.i.i37.i:                                  ; preds = %merge.i.i.i.i
+  %.val36.i.i.i.i = load ptr, ptr %404, align 8
+  %564 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.364", ptr %.val36.i.i.i.i, ptr nonnull @"$string.372")
+  %565 = getelementptr i8, ptr %404, i64 20
+  %566 = load i32, ptr %565, align 4
+  %567 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
+  %568 = icmp eq ptr %567, null
+  br i1 %568, label %merge5.i.i.i36.i, label %or.lhs.false1.i.i.i.i.i
 
-or.lhs.false.i.i.i.i37.i:                         ; preds = %or.lhs.false1.i.i.i.i.i
-  %553 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %551)
+or.lhs.false.i.i.i.i38.i:                         ; preds = %or.lhs.false1.i.i.i.i.i
+  %569 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %567)
   br label %merge5.i.i.i36.i
 
-or.lhs.false1.i.i.i.i.i:                          ; preds = %then6.i.i.i.i
-  %554 = sext i32 %550 to i64
-  %555 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %551, i64 %554, i64 0)
-  br i1 %555, label %or.lhs.false.i.i.i.i37.i, label %merge5.i.i.i36.i
+or.lhs.false1.i.i.i.i.i:                          ; preds = %then6.i.i.i37.i
+  %570 = sext i32 %566 to i64
+  %571 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %567, i64 %570, i64 0)
+  br i1 %571, label %or.lhs.false.i.i.i.i38.i, label %merge5.i.i.i36.i
 
-merge5.i.i.i36.i:                                 ; preds = %or.lhs.false1.i.i.i.i.i, %or.lhs.false.i.i.i.i37.i, %then6.i.i.i.i, %merge.i.i.i.i
-  %556 = getelementptr i8, ptr %388, i64 28
-  %557 = load i8, ptr %556, align 1
-  %558 = trunc i8 %557 to i1
-  br i1 %558, label %then9.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
+merge5.i.i.i36.i:                                 ; preds = %or.lhs.false1.i.i.i.i.i, %or.lhs.false.i.i.i.i38.i, %then6.i.i.i37.i, %merge.i.i.i.i
+  %572 = getelementptr i8, ptr %404, i64 28
+  %573 = load i8, ptr %572, align 1
+  %574 = trunc i8 %573 to i1
+  br i1 %574, label %then9.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
 
 then9.i.i.i.i:                                    ; preds = %merge5.i.i.i36.i
-  %.val.i.i.i.i = load ptr, ptr %388, align 8
-  %559 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.363", ptr %.val.i.i.i.i, ptr nonnull @"$string.372")
-  %560 = getelementptr i8, ptr %388, i64 20
-  %561 = load i32, ptr %560, align 4
-  %562 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %563 = icmp eq ptr %562, null
-  br i1 %563, label %"$Validator.check_matrix.exit.i.i.i", label %or.lhs.false1.i92.i.i.i.i
+  %.val.i.i.i.i = load ptr, ptr %404, align 8
+  %575 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.364", ptr %.val.i.i.i.i, ptr nonnull @"$string.373")
+  %576 = getelementptr i8, ptr %404, i64 20
+  %577 = load i32, ptr %576, align 4
+  %578 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
+  %579 = icmp eq ptr %578, null
+  br i1 %579, label %"$Validator.check_matrix.exit.i.i.i", label %or.lhs.false1.i92.i.i.i.i
 
 or.lhs.false.i94.i.i.i.i:                         ; preds = %or.lhs.false1.i92.i.i.i.i
-  %564 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %562)
+  %580 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %578)
   br label %"$Validator.check_matrix.exit.i.i.i"
 
 or.lhs.false1.i92.i.i.i.i:                        ; preds = %then9.i.i.i.i
-  %565 = sext i32 %561 to i64
-  %566 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %562, i64 %565, i64 0)
-  br i1 %566, label %or.lhs.false.i94.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
+  %581 = sext i32 %577 to i64
+  %582 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %578, i64 %581, i64 0)
+  br i1 %582, label %or.lhs.false.i94.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
 
 "$Validator.check_matrix.exit.i.i.i":             ; preds = %or.lhs.false1.i92.i.i.i.i, %or.lhs.false.i94.i.i.i.i, %then9.i.i.i.i, %merge5.i.i.i36.i
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i.i)
@@ -13036,8 +13104,8 @@ or.lhs.false1.i92.i.i.i.i:                        ; preds = %then9.i.i.i.i
   br label %merge1.i32.i
 
 merge1.i32.i:                                     ; preds = %"$Validator.check_module.exit.i.i", %forbody.i.i
-  %567 = add nuw nsw i64 %i.030.i.i, 1
-  %exitcond.not.i.i = icmp eq i64 %567, %380
+  %583 = add nuw nsw i64 %i.030.i.i, 1
+  %exitcond.not.i.i = icmp eq i64 %583, %396
   br i1 %exitcond.not.i.i, label %merge.i23.loopexit.i, label %forbody.i.i
 
 merge.i23.loopexit.i:                             ; preds = %merge1.i32.i
@@ -13045,165 +13113,165 @@ merge.i23.loopexit.i:                             ; preds = %merge1.i32.i
   br label %merge.i23.i
 
 merge.i23.i:                                      ; preds = %merge.i23.loopexit.i, %merge.i27
-  %568 = phi ptr [ %.pre.i29, %merge.i23.loopexit.i ], [ %19, %merge.i27 ]
-  %569 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %568, i32 0)
-  %570 = icmp ne ptr %569, null
-  %571 = zext i1 %570 to i8
-  %572 = getelementptr inbounds i8, ptr %validator.i, i64 64
-  store i8 %571, ptr %572, align 8
-  br i1 %570, label %merge.i.i30.i, label %"$Validator.check_head_scales.exit.i.i"
+  %584 = phi ptr [ %.pre.i29, %merge.i23.loopexit.i ], [ %19, %merge.i27 ]
+  %585 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %584, i32 0)
+  %586 = icmp ne ptr %585, null
+  %587 = zext i1 %586 to i8
+  %588 = getelementptr inbounds i8, ptr %validator.i, i64 64
+  store i8 %587, ptr %588, align 8
+  br i1 %586, label %merge.i.i30.i, label %"$Validator.check_head_scales.exit.i.i"
 
 merge.i.i30.i:                                    ; preds = %merge.i23.i
-  %573 = load ptr, ptr %validator.i, align 8
-  %574 = getelementptr i8, ptr %573, i64 68
-  %575 = load i32, ptr %574, align 4
-  %576 = icmp sgt i32 %575, 0
-  br i1 %576, label %forbody.i.i.i, label %"$Validator.check_head_scales.exit.i.i"
+  %589 = load ptr, ptr %validator.i, align 8
+  %590 = getelementptr i8, ptr %589, i64 68
+  %591 = load i32, ptr %590, align 4
+  %592 = icmp sgt i32 %591, 0
+  br i1 %592, label %forbody.i.i.i, label %"$Validator.check_head_scales.exit.i.i"
 
 forbody.i.i.i:                                    ; preds = %merge.i.i30.i, %forbody.i.i.i
-  %layer.013.i.i.i = phi i32 [ %579, %forbody.i.i.i ], [ 0, %merge.i.i30.i ]
-  %577 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %568, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %577, ptr nonnull @"$string.377")
-  %578 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).378"(ptr %568, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %578, ptr nonnull @"$string.381")
-  %579 = add nuw nsw i32 %layer.013.i.i.i, 1
-  %exitcond.not.i.i.i = icmp eq i32 %579, %575
+  %layer.013.i.i.i = phi i32 [ %595, %forbody.i.i.i ], [ 0, %merge.i.i30.i ]
+  %593 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %584, i32 %layer.013.i.i.i)
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %593, ptr nonnull @"$string.378")
+  %594 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).379"(ptr %584, i32 %layer.013.i.i.i)
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %594, ptr nonnull @"$string.382")
+  %595 = add nuw nsw i32 %layer.013.i.i.i, 1
+  %exitcond.not.i.i.i = icmp eq i32 %595, %591
   br i1 %exitcond.not.i.i.i, label %"$Validator.check_head_scales.exit.i.i", label %forbody.i.i.i
 
 "$Validator.check_head_scales.exit.i.i":          ; preds = %forbody.i.i.i, %merge.i.i30.i, %merge.i23.i
-  %580 = getelementptr i8, ptr %568, i64 112
-  %581 = load i64, ptr %580, align 8
-  %582 = icmp sgt i64 %581, 0
-  br i1 %582, label %forbody4.lr.ph.i.i, label %"$Validator.check_all.exit.i"
+  %596 = getelementptr i8, ptr %584, i64 112
+  %597 = load i64, ptr %596, align 8
+  %598 = icmp sgt i64 %597, 0
+  br i1 %598, label %forbody4.lr.ph.i.i, label %"$Validator.check_all.exit.i"
 
 forbody4.lr.ph.i.i:                               ; preds = %"$Validator.check_head_scales.exit.i.i"
-  %583 = ptrtoint ptr %raw.i.i.i21.i to i64
-  %584 = getelementptr i8, ptr %568, i64 104
-  %585 = load ptr, ptr %validator.i, align 8
-  %586 = getelementptr i8, ptr %585, i64 68
-  %587 = getelementptr i8, ptr %585, i64 114
-  %588 = getelementptr i8, ptr %568, i64 192
-  %589 = getelementptr i8, ptr %568, i64 16
+  %599 = ptrtoint ptr %raw.i.i.i21.i to i64
+  %600 = getelementptr i8, ptr %584, i64 104
+  %601 = load ptr, ptr %validator.i, align 8
+  %602 = getelementptr i8, ptr %601, i64 68
+  %603 = getelementptr i8, ptr %601, i64 114
+  %604 = getelementptr i8, ptr %584, i64 192
+  %605 = getelementptr i8, ptr %584, i64 16
   %.sroa.gep.i = getelementptr inbounds i8, ptr %validator.i, i64 40
   br label %forbody4.i.i
 
 forbody4.i.i:                                     ; preds = %"$Validator.account.exit.i.i", %forbody4.lr.ph.i.i
-  %i2.031.i.i = phi i64 [ 0, %forbody4.lr.ph.i.i ], [ %653, %"$Validator.account.exit.i.i" ]
-  %.val19.i.i = load ptr, ptr %584, align 8
-  %590 = getelementptr %35, ptr %.val19.i.i, i64 %i2.031.i.i
-  %591 = getelementptr i8, ptr %590, i64 109
-  %592 = load i8, ptr %591, align 1
-  %593 = trunc i8 %592 to i1
-  br i1 %593, label %merge.i23.i.i, label %then.i20.i.i
+  %i2.031.i.i = phi i64 [ 0, %forbody4.lr.ph.i.i ], [ %669, %"$Validator.account.exit.i.i" ]
+  %.val19.i.i = load ptr, ptr %600, align 8
+  %606 = getelementptr %35, ptr %.val19.i.i, i64 %i2.031.i.i
+  %607 = getelementptr i8, ptr %606, i64 109
+  %608 = load i8, ptr %607, align 1
+  %609 = trunc i8 %608 to i1
+  br i1 %609, label %merge.i23.i.i, label %then.i20.i.i
 
 then.i20.i.i:                                     ; preds = %forbody4.i.i
-  %594 = load ptr, ptr %590, align 8
+  %610 = load ptr, ptr %606, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %595 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %594, ptr noundef nonnull dereferenceable(14) @"$string.382", i64 13)
-  %.not.i.i.i21.i.i = icmp eq i32 %595, 0
+  %611 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %610, ptr noundef nonnull dereferenceable(14) @"$string.383", i64 13)
+  %.not.i.i.i21.i.i = icmp eq i32 %611, 0
   br i1 %.not.i.i.i21.i.i, label %or.lhs.false1.i.i.i27.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
 or.lhs.false1.i.i.i27.i.i:                        ; preds = %then.i20.i.i
-  %596 = getelementptr i8, ptr %594, i64 13
-  %597 = load i8, ptr %596, align 1
-  %598 = add i8 %597, -58
-  %or.cond.i.i.i28.i.i = icmp ult i8 %598, -10
+  %612 = getelementptr i8, ptr %610, i64 13
+  %613 = load i8, ptr %612, align 1
+  %614 = add i8 %613, -58
+  %or.cond.i.i.i28.i.i = icmp ult i8 %614, -10
   br i1 %or.cond.i.i.i28.i.i, label %"$validate.layer_of.exit.i.i.i.i", label %merge.i.i.i.i28.i
 
 merge.i.i.i.i28.i:                                ; preds = %or.lhs.false1.i.i.i27.i.i
-  %599 = call i64 @strtol(ptr nonnull %596, ptr nonnull %last.i.i.i.i.i, i32 10)
-  %600 = load ptr, ptr %last.i.i.i.i.i, align 8
-  %601 = load i8, ptr %600, align 1
-  %.not18.i.i.i29.i.i = icmp eq i8 %601, 46
+  %615 = call i64 @strtol(ptr nonnull %612, ptr nonnull %last.i.i.i.i.i, i32 10)
+  %616 = load ptr, ptr %last.i.i.i.i.i, align 8
+  %617 = load i8, ptr %616, align 1
+  %.not18.i.i.i29.i.i = icmp eq i8 %617, 46
   br i1 %.not18.i.i.i29.i.i, label %or.lhs.false6.i.i.i.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
 or.lhs.false6.i.i.i.i.i:                          ; preds = %merge.i.i.i.i28.i
-  %or.cond19.i.i.i.i.i = icmp ugt i64 %599, 1000000
-  %602 = trunc nuw nsw i64 %599 to i32
-  %spec.select.i.i.i.i29.i = select i1 %or.cond19.i.i.i.i.i, i32 -1, i32 %602
+  %or.cond19.i.i.i.i.i = icmp ugt i64 %615, 1000000
+  %618 = trunc nuw nsw i64 %615 to i32
+  %spec.select.i.i.i.i29.i = select i1 %or.cond19.i.i.i.i.i, i32 -1, i32 %618
   br label %"$validate.layer_of.exit.i.i.i.i"
 
 "$validate.layer_of.exit.i.i.i.i":                ; preds = %or.lhs.false6.i.i.i.i.i, %merge.i.i.i.i28.i, %or.lhs.false1.i.i.i27.i.i, %then.i20.i.i
   %common.ret.op.i.i.i.i.i = phi i32 [ -1, %or.lhs.false1.i.i.i27.i.i ], [ -1, %then.i20.i.i ], [ -1, %merge.i.i.i.i28.i ], [ %spec.select.i.i.i.i29.i, %or.lhs.false6.i.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %603 = load i32, ptr %586, align 4
-  %.not.i.i22.i.i = icmp slt i32 %common.ret.op.i.i.i.i.i, %603
+  %619 = load i32, ptr %602, align 4
+  %.not.i.i22.i.i = icmp slt i32 %common.ret.op.i.i.i.i.i, %619
   br i1 %.not.i.i22.i.i, label %merge.i.i24.i.i, label %then2.i.i.i28
 
 merge.i.i24.i.i:                                  ; preds = %"$validate.layer_of.exit.i.i.i.i"
-  %604 = load i8, ptr %587, align 1
-  %605 = trunc i8 %604 to i1
-  %.pre.i.i25.i = load ptr, ptr %590, align 8
-  br i1 %605, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
+  %620 = load i8, ptr %603, align 1
+  %621 = trunc i8 %620 to i1
+  %.pre.i.i25.i = load ptr, ptr %606, align 8
+  br i1 %621, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
 
 "$Validator.may_skip.exit.i.i.i":                 ; preds = %merge.i.i24.i.i
-  %606 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i25.i, ptr noundef nonnull dereferenceable(15) @"$string.383")
-  %607 = icmp eq i32 %606, 0
-  br i1 %607, label %then2.i.i.i28, label %else3.i.i.i
+  %622 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i25.i, ptr noundef nonnull dereferenceable(15) @"$string.384")
+  %623 = icmp eq i32 %622, 0
+  br i1 %623, label %then2.i.i.i28, label %else3.i.i.i
 
 then2.i.i.i28:                                    ; preds = %"$Validator.may_skip.exit.i.i.i", %"$validate.layer_of.exit.i.i.i.i"
-  %608 = getelementptr i8, ptr %590, i64 110
-  store i8 1, ptr %608, align 1
+  %624 = getelementptr i8, ptr %606, i64 110
+  store i8 1, ptr %624, align 1
   br label %merge.i23.i.i
 
 else3.i.i.i:                                      ; preds = %"$Validator.may_skip.exit.i.i.i", %merge.i.i24.i.i
-  %.val.i25.i.i = load ptr, ptr %589, align 8
-  %609 = getelementptr i8, ptr %590, i64 104
-  %.val32.i.i.i = load i32, ptr %609, align 4
-  %610 = sext i32 %.val32.i.i.i to i64
-  %611 = getelementptr %59, ptr %.val.i25.i.i, i64 %610
-  %612 = load ptr, ptr %611, align 8
-  %613 = call fastcc ptr @"$Problems.next"(ptr %588, i32 2, ptr %612, ptr %.pre.i.i25.i)
-  %.not.i.i26.i = icmp eq ptr %613, null
+  %.val.i25.i.i = load ptr, ptr %605, align 8
+  %625 = getelementptr i8, ptr %606, i64 104
+  %.val32.i.i.i = load i32, ptr %625, align 4
+  %626 = sext i32 %.val32.i.i.i to i64
+  %627 = getelementptr %59, ptr %.val.i25.i.i, i64 %626
+  %628 = load ptr, ptr %627, align 8
+  %629 = call fastcc ptr @"$Problems.next"(ptr %604, i32 2, ptr %628, ptr %.pre.i.i25.i)
+  %.not.i.i26.i = icmp eq ptr %629, null
   br i1 %.not.i.i26.i, label %merge.i23.i.i, label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %else3.i.i.i
-  %614 = getelementptr i8, ptr %613, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %614, ptr noundef nonnull align 1 dereferenceable(38) @"$string.384", i64 38, i1 false)
+  %630 = getelementptr i8, ptr %629, i64 516
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %630, ptr noundef nonnull align 1 dereferenceable(38) @"$string.385", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i21.i)
-  %615 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %614)
-  %spec.select.i.i34.i.i.i = call i64 @llvm.smin.i64(i64 %615, i64 1023)
-  %616 = icmp sgt i64 %615, 0
-  br i1 %616, label %then2.i.i.i26.i.i, label %"$printable.clean.exit.i.i27.i"
+  %631 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %630)
+  %spec.select.i.i34.i.i.i = call i64 @llvm.smin.i64(i64 %631, i64 1023)
+  %632 = icmp sgt i64 %631, 0
+  br i1 %632, label %then2.i.i.i26.i.i, label %"$printable.clean.exit.i.i27.i"
 
 then2.i.i.i26.i.i:                                ; preds = %then5.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i21.i, ptr align 1 %614, i64 %spec.select.i.i34.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i21.i, ptr align 1 %630, i64 %spec.select.i.i34.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i27.i"
 
 "$printable.clean.exit.i.i27.i":                  ; preds = %then2.i.i.i26.i.i, %then5.i.i.i
-  %617 = getelementptr i8, ptr %raw.i.i.i21.i, i64 %spec.select.i.i34.i.i.i
-  store i8 0, ptr %617, align 1
-  %618 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i21.i)
-  call fastcc void @"$printable.copy_into"(ptr %614, i64 512, i64 %583, i64 %618)
+  %633 = getelementptr i8, ptr %raw.i.i.i21.i, i64 %spec.select.i.i34.i.i.i
+  store i8 0, ptr %633, align 1
+  %634 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i21.i)
+  call fastcc void @"$printable.copy_into"(ptr %630, i64 512, i64 %599, i64 %634)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i21.i)
   br label %merge.i23.i.i
 
 merge.i23.i.i:                                    ; preds = %"$printable.clean.exit.i.i27.i", %else3.i.i.i, %then2.i.i.i28, %forbody4.i.i
-  %.val33.i.i.i = load ptr, ptr %590, align 8
-  %619 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.val33.i.i.i)
-  %.not.i.i35.i.i.i = icmp slt i64 %619, 6
+  %.val33.i.i.i = load ptr, ptr %606, align 8
+  %635 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.val33.i.i.i)
+  %.not.i.i35.i.i.i = icmp slt i64 %635, 6
   br i1 %.not.i.i35.i.i.i, label %"$is_parameter.exit.i.i.i", label %or.rhs.i.i.i.i.i.i
 
 or.rhs.i.i.i.i.i.i:                               ; preds = %merge.i23.i.i
-  %620 = ptrtoint ptr %.val33.i.i.i to i64
-  %621 = add i64 %620, -6
-  %622 = add i64 %621, %619
-  %623 = inttoptr i64 %622 to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %623, ptr noundef nonnull dereferenceable(6) @"$string.385", i64 6)
-  %624 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
+  %636 = ptrtoint ptr %.val33.i.i.i to i64
+  %637 = add i64 %636, -6
+  %638 = add i64 %637, %635
+  %639 = inttoptr i64 %638 to ptr
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %639, ptr noundef nonnull dereferenceable(6) @"$string.386", i64 6)
+  %640 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
   br label %"$is_parameter.exit.i.i.i"
 
 "$is_parameter.exit.i.i.i":                       ; preds = %or.rhs.i.i.i.i.i.i, %merge.i23.i.i
-  %625 = phi i1 [ true, %merge.i23.i.i ], [ %624, %or.rhs.i.i.i.i.i.i ]
-  %626 = getelementptr i8, ptr %590, i64 12
-  %627 = load i32, ptr %626, align 4
-  %628 = icmp sgt i32 %627, 0
-  br i1 %628, label %forbody.lr.ph.i.i.i.i, label %"$Validator.account.exit.i.i"
+  %641 = phi i1 [ true, %merge.i23.i.i ], [ %640, %or.rhs.i.i.i.i.i.i ]
+  %642 = getelementptr i8, ptr %606, i64 12
+  %643 = load i32, ptr %642, align 4
+  %644 = icmp sgt i32 %643, 0
+  br i1 %644, label %forbody.lr.ph.i.i.i.i, label %"$Validator.account.exit.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %"$is_parameter.exit.i.i.i"
-  %629 = getelementptr i8, ptr %590, i64 16
-  %wide.trip.count.i.i.i.i = zext nneg i32 %627 to i64
-  %min.iters.check = icmp ult i32 %627, 16
+  %645 = getelementptr i8, ptr %606, i64 16
+  %wide.trip.count.i.i.i.i = zext nneg i32 %643 to i64
+  %min.iters.check = icmp ult i32 %643, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.preheader, label %vector.ph
 
 vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i.i
@@ -13212,333 +13280,333 @@ vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i
 
 vector.body:                                      ; preds = %vector.body, %vector.ph
   %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %634, %vector.body ]
-  %vec.phi87 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %635, %vector.body ]
-  %vec.phi88 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %636, %vector.body ]
-  %vec.phi89 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %637, %vector.body ]
-  %630 = getelementptr i64, ptr %629, i64 %index
-  %631 = getelementptr i8, ptr %630, i64 32
-  %632 = getelementptr i8, ptr %630, i64 64
-  %633 = getelementptr i8, ptr %630, i64 96
-  %wide.load = load <4 x i64>, ptr %630, align 8
-  %wide.load90 = load <4 x i64>, ptr %631, align 8
-  %wide.load91 = load <4 x i64>, ptr %632, align 8
-  %wide.load92 = load <4 x i64>, ptr %633, align 8
-  %634 = mul <4 x i64> %wide.load, %vec.phi
-  %635 = mul <4 x i64> %wide.load90, %vec.phi87
-  %636 = mul <4 x i64> %wide.load91, %vec.phi88
-  %637 = mul <4 x i64> %wide.load92, %vec.phi89
+  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %650, %vector.body ]
+  %vec.phi95 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %651, %vector.body ]
+  %vec.phi96 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %652, %vector.body ]
+  %vec.phi97 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %653, %vector.body ]
+  %646 = getelementptr i64, ptr %645, i64 %index
+  %647 = getelementptr i8, ptr %646, i64 32
+  %648 = getelementptr i8, ptr %646, i64 64
+  %649 = getelementptr i8, ptr %646, i64 96
+  %wide.load = load <4 x i64>, ptr %646, align 8
+  %wide.load98 = load <4 x i64>, ptr %647, align 8
+  %wide.load99 = load <4 x i64>, ptr %648, align 8
+  %wide.load100 = load <4 x i64>, ptr %649, align 8
+  %650 = mul <4 x i64> %wide.load, %vec.phi
+  %651 = mul <4 x i64> %wide.load98, %vec.phi95
+  %652 = mul <4 x i64> %wide.load99, %vec.phi96
+  %653 = mul <4 x i64> %wide.load100, %vec.phi97
   %index.next = add nuw i64 %index, 16
-  %638 = icmp eq i64 %index.next, %n.vec
-  br i1 %638, label %middle.block, label %vector.body, !llvm.loop !27
+  %654 = icmp eq i64 %index.next, %n.vec
+  br i1 %654, label %middle.block, label %vector.body, !llvm.loop !27
 
 middle.block:                                     ; preds = %vector.body
-  %bin.rdx = mul <4 x i64> %635, %634
-  %bin.rdx93 = mul <4 x i64> %636, %bin.rdx
-  %bin.rdx94 = mul <4 x i64> %637, %bin.rdx93
-  %639 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx94)
+  %bin.rdx = mul <4 x i64> %651, %650
+  %bin.rdx101 = mul <4 x i64> %652, %bin.rdx
+  %bin.rdx102 = mul <4 x i64> %653, %bin.rdx101
+  %655 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx102)
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i.i.i
   br i1 %cmp.n, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i.preheader
 
 forbody.i.i.i.i.preheader:                        ; preds = %middle.block, %forbody.lr.ph.i.i.i.i
   %indvars.iv.i.i.i.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %n.vec, %middle.block ]
-  %count.04.i.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i.i ], [ %639, %middle.block ]
+  %count.04.i.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i.i ], [ %655, %middle.block ]
   br label %forbody.i.i.i.i
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i.preheader, %forbody.i.i.i.i
   %indvars.iv.i.i.i.i = phi i64 [ %indvars.iv.next.i.i.i.i, %forbody.i.i.i.i ], [ %indvars.iv.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
-  %count.04.i.i.i.i = phi i64 [ %642, %forbody.i.i.i.i ], [ %count.04.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
-  %640 = getelementptr i64, ptr %629, i64 %indvars.iv.i.i.i.i
-  %641 = load i64, ptr %640, align 8
-  %642 = mul i64 %641, %count.04.i.i.i.i
+  %count.04.i.i.i.i = phi i64 [ %658, %forbody.i.i.i.i ], [ %count.04.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
+  %656 = getelementptr i64, ptr %645, i64 %indvars.iv.i.i.i.i
+  %657 = load i64, ptr %656, align 8
+  %658 = mul i64 %657, %count.04.i.i.i.i
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i, !llvm.loop !30
 
 "$Validator.account.exit.i.i":                    ; preds = %forbody.i.i.i.i, %middle.block, %"$is_parameter.exit.i.i.i"
-  %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %639, %middle.block ], [ %642, %forbody.i.i.i.i ]
-  %643 = select i1 %625, i64 %count.0.lcssa.i.i.i.i, i64 0
-  %644 = getelementptr i8, ptr %590, i64 110
-  %645 = load i8, ptr %644, align 1
-  %646 = trunc i8 %645 to i1
-  %647 = getelementptr i8, ptr %590, i64 88
-  %..i.i.sroa.sel.i = select i1 %646, ptr %.sroa.gep.i, ptr %.sroa.5.0.validator.sroa_idx.i
-  %648 = load i64, ptr %..i.i.sroa.sel.i, align 8
-  %649 = add i64 %648, %643
-  store i64 %649, ptr %..i.i.sroa.sel.i, align 8
-  %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v = select i1 %646, i64 56, i64 48
+  %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %655, %middle.block ], [ %658, %forbody.i.i.i.i ]
+  %659 = select i1 %641, i64 %count.0.lcssa.i.i.i.i, i64 0
+  %660 = getelementptr i8, ptr %606, i64 110
+  %661 = load i8, ptr %660, align 1
+  %662 = trunc i8 %661 to i1
+  %663 = getelementptr i8, ptr %606, i64 88
+  %..i.i.sroa.sel.i = select i1 %662, ptr %.sroa.gep.i, ptr %.sroa.5.0.validator.sroa_idx.i
+  %664 = load i64, ptr %..i.i.sroa.sel.i, align 8
+  %665 = add i64 %664, %659
+  store i64 %665, ptr %..i.i.sroa.sel.i, align 8
+  %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v = select i1 %662, i64 56, i64 48
   %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel = getelementptr inbounds i8, ptr %validator.i, i64 %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v
-  %650 = load i64, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
-  %651 = load i64, ptr %647, align 8
-  %652 = add i64 %651, %650
-  store i64 %652, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
-  %653 = add nuw nsw i64 %i2.031.i.i, 1
-  %exitcond32.not.i.i = icmp eq i64 %653, %581
+  %666 = load i64, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
+  %667 = load i64, ptr %663, align 8
+  %668 = add i64 %667, %666
+  store i64 %668, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
+  %669 = add nuw nsw i64 %i2.031.i.i, 1
+  %exitcond32.not.i.i = icmp eq i64 %669, %597
   br i1 %exitcond32.not.i.i, label %"$Validator.check_all.exit.i", label %forbody4.i.i
 
 "$Validator.check_all.exit.i":                    ; preds = %"$Validator.account.exit.i.i", %"$Validator.check_head_scales.exit.i.i"
   br i1 %2, label %then2.i, label %merge1.i
 
 then2.i:                                          ; preds = %"$Validator.check_all.exit.i"
-  call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i52.i)
-  br i1 %570, label %then.i.i66.i, label %merge.i.i53.i
+  call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i57.i)
+  br i1 %586, label %then.i.i71.i, label %merge.i.i58.i
 
-then.i.i66.i:                                     ; preds = %then2.i
-  %654 = load ptr, ptr %validator.i, align 8
-  %655 = getelementptr i8, ptr %654, i64 68
-  %656 = load i32, ptr %655, align 4
-  %657 = icmp sgt i32 %656, 0
-  br i1 %657, label %forbody.i.i.i68.i, label %merge.i.i53.i
+then.i.i71.i:                                     ; preds = %then2.i
+  %670 = load ptr, ptr %validator.i, align 8
+  %671 = getelementptr i8, ptr %670, i64 68
+  %672 = load i32, ptr %671, align 4
+  %673 = icmp sgt i32 %672, 0
+  br i1 %673, label %forbody.i.i.i73.i, label %merge.i.i58.i
 
-forbody.i.i.i68.i:                                ; preds = %then.i.i66.i, %merge4.1.i.i.i.i
-  %layer.013.i.i.i.i = phi i32 [ %660, %merge4.1.i.i.i.i ], [ 0, %then.i.i66.i ]
-  %658 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %568, i32 %layer.013.i.i.i.i)
-  %659 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).378"(ptr %568, i32 %layer.013.i.i.i.i)
-  %.not.i.i.i69.i = icmp eq ptr %658, null
-  br i1 %.not.i.i.i69.i, label %merge4.i.i.i.i, label %then.i.i.i70.i
+forbody.i.i.i73.i:                                ; preds = %then.i.i71.i, %merge4.1.i.i.i.i
+  %layer.013.i.i.i.i = phi i32 [ %676, %merge4.1.i.i.i.i ], [ 0, %then.i.i71.i ]
+  %674 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %584, i32 %layer.013.i.i.i.i)
+  %675 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).379"(ptr %584, i32 %layer.013.i.i.i.i)
+  %.not.i.i.i74.i = icmp eq ptr %674, null
+  br i1 %.not.i.i.i74.i, label %merge4.i.i.i.i, label %then.i.i.i75.i
 
-then.i.i.i70.i:                                   ; preds = %forbody.i.i.i68.i
-  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %658)
+then.i.i.i75.i:                                   ; preds = %forbody.i.i.i73.i
+  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %674)
   br label %merge4.i.i.i.i
 
-merge4.i.i.i.i:                                   ; preds = %then.i.i.i70.i, %forbody.i.i.i68.i
-  %.not.1.i.i.i.i = icmp eq ptr %659, null
+merge4.i.i.i.i:                                   ; preds = %then.i.i.i75.i, %forbody.i.i.i73.i
+  %.not.1.i.i.i.i = icmp eq ptr %675, null
   br i1 %.not.1.i.i.i.i, label %merge4.1.i.i.i.i, label %then.1.i.i.i.i
 
 then.1.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %659)
+  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %675)
   br label %merge4.1.i.i.i.i
 
 merge4.1.i.i.i.i:                                 ; preds = %then.1.i.i.i.i, %merge4.i.i.i.i
-  %660 = add nuw nsw i32 %layer.013.i.i.i.i, 1
-  %exitcond.not.i.i.i71.i = icmp eq i32 %660, %656
-  br i1 %exitcond.not.i.i.i71.i, label %merge.i.i53.i, label %forbody.i.i.i68.i
+  %676 = add nuw nsw i32 %layer.013.i.i.i.i, 1
+  %exitcond.not.i.i.i76.i = icmp eq i32 %676, %672
+  br i1 %exitcond.not.i.i.i76.i, label %merge.i.i58.i, label %forbody.i.i.i73.i
 
-merge.i.i53.i:                                    ; preds = %merge4.1.i.i.i.i, %then.i.i66.i, %then2.i
-  %661 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
-  %662 = getelementptr i8, ptr %661, i64 8
-  %663 = load i64, ptr %662, align 8
-  %664 = icmp sgt i64 %663, 0
-  br i1 %664, label %forbody.lr.ph.i.i.i, label %"$Validator.check_scales.exit.i.i"
+merge.i.i58.i:                                    ; preds = %merge4.1.i.i.i.i, %then.i.i71.i, %then2.i
+  %677 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
+  %678 = getelementptr i8, ptr %677, i64 8
+  %679 = load i64, ptr %678, align 8
+  %680 = icmp sgt i64 %679, 0
+  br i1 %680, label %forbody.lr.ph.i.i.i, label %"$Validator.check_scales.exit.i.i"
 
-forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i53.i
-  %665 = ptrtoint ptr %name.i.i52.i to i64
-  %666 = getelementptr i8, ptr %568, i64 128
-  %667 = getelementptr i8, ptr %568, i64 104
-  br label %forbody.i.i61.i
+forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i58.i
+  %681 = ptrtoint ptr %name.i.i57.i to i64
+  %682 = getelementptr i8, ptr %584, i64 128
+  %683 = getelementptr i8, ptr %584, i64 104
+  br label %forbody.i.i66.i
 
-forbody.i.i61.i:                                  ; preds = %merge2.i.i.i, %forbody.lr.ph.i.i.i
-  %i.020.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %682, %merge2.i.i.i ]
-  %.val.i.i62.i = load ptr, ptr %661, align 8
-  %668 = getelementptr %61, ptr %.val.i.i62.i, i64 %i.020.i.i.i
-  %669 = getelementptr i8, ptr %668, i64 29
-  %670 = load i8, ptr %669, align 1
-  %671 = trunc i8 %670 to i1
-  br i1 %671, label %and.lhs.true.i.i.i, label %merge2.i.i.i
+forbody.i.i66.i:                                  ; preds = %merge2.i.i.i, %forbody.lr.ph.i.i.i
+  %i.020.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %698, %merge2.i.i.i ]
+  %.val.i.i67.i = load ptr, ptr %677, align 8
+  %684 = getelementptr %61, ptr %.val.i.i67.i, i64 %i.020.i.i.i
+  %685 = getelementptr i8, ptr %684, i64 29
+  %686 = load i8, ptr %685, align 1
+  %687 = trunc i8 %686 to i1
+  br i1 %687, label %and.lhs.true.i.i.i, label %merge2.i.i.i
 
 then3.i.i.i:                                      ; preds = %and.lhs.true.i.i.i
-  %.val17.i.i.i = load ptr, ptr %668, align 8
-  %672 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i52.i, i64 160, ptr nonnull @"$string.363", ptr %.val17.i.i.i, ptr nonnull @"$string.371")
-  %673 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i52.i)
-  %674 = call fastcc ptr @"$Map.find"(ptr readonly %666, i64 %665, i64 %673)
-  %675 = icmp eq ptr %674, null
-  br i1 %675, label %merge2.i.i.i, label %"$Checkpoint.find.exit.i.i.i"
+  %.val17.i.i.i = load ptr, ptr %684, align 8
+  %688 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i57.i, i64 160, ptr nonnull @"$string.364", ptr %.val17.i.i.i, ptr nonnull @"$string.372")
+  %689 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i57.i)
+  %690 = call fastcc ptr @"$Map.find"(ptr readonly %682, i64 %681, i64 %689)
+  %691 = icmp eq ptr %690, null
+  br i1 %691, label %merge2.i.i.i, label %"$Checkpoint.find.exit.i.i.i"
 
 "$Checkpoint.find.exit.i.i.i":                    ; preds = %then3.i.i.i
-  %676 = load i32, ptr %674, align 4
-  %677 = sext i32 %676 to i64
-  %.val.i.i.i64.i = load ptr, ptr %667, align 8
-  %678 = getelementptr %35, ptr %.val.i.i.i64.i, i64 %677
-  %.not.i.i65.i = icmp eq ptr %678, null
-  br i1 %.not.i.i65.i, label %merge2.i.i.i, label %then6.i.i.i
+  %692 = load i32, ptr %690, align 4
+  %693 = sext i32 %692 to i64
+  %.val.i.i.i69.i = load ptr, ptr %683, align 8
+  %694 = getelementptr %35, ptr %.val.i.i.i69.i, i64 %693
+  %.not.i.i70.i = icmp eq ptr %694, null
+  br i1 %.not.i.i70.i, label %merge2.i.i.i, label %then6.i.i.i
 
-and.lhs.true.i.i.i:                               ; preds = %forbody.i.i61.i
-  %679 = getelementptr i8, ptr %668, i64 30
-  %680 = load i8, ptr %679, align 1
-  %681 = trunc i8 %680 to i1
-  br i1 %681, label %merge2.i.i.i, label %then3.i.i.i
+and.lhs.true.i.i.i:                               ; preds = %forbody.i.i66.i
+  %695 = getelementptr i8, ptr %684, i64 30
+  %696 = load i8, ptr %695, align 1
+  %697 = trunc i8 %696 to i1
+  br i1 %697, label %merge2.i.i.i, label %then3.i.i.i
 
 then6.i.i.i:                                      ; preds = %"$Checkpoint.find.exit.i.i.i"
-  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %678)
+  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %694)
   br label %merge2.i.i.i
 
-merge2.i.i.i:                                     ; preds = %then6.i.i.i, %and.lhs.true.i.i.i, %"$Checkpoint.find.exit.i.i.i", %then3.i.i.i, %forbody.i.i61.i
-  %682 = add nuw nsw i64 %i.020.i.i.i, 1
-  %exitcond.not.i.i63.i = icmp eq i64 %682, %663
-  br i1 %exitcond.not.i.i63.i, label %"$Validator.check_scales.exit.i.i", label %forbody.i.i61.i
+merge2.i.i.i:                                     ; preds = %then6.i.i.i, %and.lhs.true.i.i.i, %"$Checkpoint.find.exit.i.i.i", %then3.i.i.i, %forbody.i.i66.i
+  %698 = add nuw nsw i64 %i.020.i.i.i, 1
+  %exitcond.not.i.i68.i = icmp eq i64 %698, %679
+  br i1 %exitcond.not.i.i68.i, label %"$Validator.check_scales.exit.i.i", label %forbody.i.i66.i
 
-"$Validator.check_scales.exit.i.i":               ; preds = %merge2.i.i.i, %merge.i.i53.i
-  call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i52.i)
-  %683 = getelementptr i8, ptr %568, i64 128
-  %684 = call fastcc ptr @"$Map.find"(ptr readonly %683, i64 ptrtoint (ptr @"$string.383" to i64), i64 14)
-  %685 = icmp eq ptr %684, null
-  br i1 %685, label %"$Checkpoint.find.exit.i3.i.i", label %merge.i.i.i54.i
+"$Validator.check_scales.exit.i.i":               ; preds = %merge2.i.i.i, %merge.i.i58.i
+  call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i57.i)
+  %699 = getelementptr i8, ptr %584, i64 128
+  %700 = call fastcc ptr @"$Map.find"(ptr readonly %699, i64 ptrtoint (ptr @"$string.384" to i64), i64 14)
+  %701 = icmp eq ptr %700, null
+  br i1 %701, label %"$Checkpoint.find.exit.i3.i.i", label %merge.i.i.i59.i
 
-merge.i.i.i54.i:                                  ; preds = %"$Validator.check_scales.exit.i.i"
-  %686 = getelementptr i8, ptr %568, i64 104
-  %687 = load i32, ptr %684, align 4
-  %688 = sext i32 %687 to i64
-  %.val.i.i2.i.i = load ptr, ptr %686, align 8
-  %689 = getelementptr %35, ptr %.val.i.i2.i.i, i64 %688
+merge.i.i.i59.i:                                  ; preds = %"$Validator.check_scales.exit.i.i"
+  %702 = getelementptr i8, ptr %584, i64 104
+  %703 = load i32, ptr %700, align 4
+  %704 = sext i32 %703 to i64
+  %.val.i.i2.i.i = load ptr, ptr %702, align 8
+  %705 = getelementptr %35, ptr %.val.i.i2.i.i, i64 %704
   br label %"$Checkpoint.find.exit.i3.i.i"
 
-"$Checkpoint.find.exit.i3.i.i":                   ; preds = %merge.i.i.i54.i, %"$Validator.check_scales.exit.i.i"
-  %common.ret.op.i.i.i55.i = phi ptr [ %689, %merge.i.i.i54.i ], [ null, %"$Validator.check_scales.exit.i.i" ]
-  %690 = call fastcc ptr @"$Map.find"(ptr readonly %683, i64 ptrtoint (ptr @"$string.390" to i64), i64 25)
-  %691 = icmp eq ptr %690, null
-  br i1 %691, label %"$Checkpoint.find.exit36.i.i.i", label %merge.i33.i.i.i
+"$Checkpoint.find.exit.i3.i.i":                   ; preds = %merge.i.i.i59.i, %"$Validator.check_scales.exit.i.i"
+  %common.ret.op.i.i.i60.i = phi ptr [ %705, %merge.i.i.i59.i ], [ null, %"$Validator.check_scales.exit.i.i" ]
+  %706 = call fastcc ptr @"$Map.find"(ptr readonly %699, i64 ptrtoint (ptr @"$string.391" to i64), i64 25)
+  %707 = icmp eq ptr %706, null
+  br i1 %707, label %"$Checkpoint.find.exit36.i.i.i", label %merge.i33.i.i.i
 
 merge.i33.i.i.i:                                  ; preds = %"$Checkpoint.find.exit.i3.i.i"
-  %692 = getelementptr i8, ptr %568, i64 104
-  %693 = load i32, ptr %690, align 4
-  %694 = sext i32 %693 to i64
-  %.val.i34.i.i.i = load ptr, ptr %692, align 8
-  %695 = getelementptr %35, ptr %.val.i34.i.i.i, i64 %694
+  %708 = getelementptr i8, ptr %584, i64 104
+  %709 = load i32, ptr %706, align 4
+  %710 = sext i32 %709 to i64
+  %.val.i34.i.i.i = load ptr, ptr %708, align 8
+  %711 = getelementptr %35, ptr %.val.i34.i.i.i, i64 %710
   br label %"$Checkpoint.find.exit36.i.i.i"
 
 "$Checkpoint.find.exit36.i.i.i":                  ; preds = %merge.i33.i.i.i, %"$Checkpoint.find.exit.i3.i.i"
-  %common.ret.op.i35.i.i.i = phi ptr [ %695, %merge.i33.i.i.i ], [ null, %"$Checkpoint.find.exit.i3.i.i" ]
-  %696 = load ptr, ptr %validator.i, align 8
-  %697 = getelementptr i8, ptr %696, i64 114
-  %698 = load i8, ptr %697, align 1
-  %699 = trunc i8 %698 to i1
-  br i1 %699, label %or.lhs.false1.i.i.i, label %merge1.i
+  %common.ret.op.i35.i.i.i = phi ptr [ %711, %merge.i33.i.i.i ], [ null, %"$Checkpoint.find.exit.i3.i.i" ]
+  %712 = load ptr, ptr %validator.i, align 8
+  %713 = getelementptr i8, ptr %712, i64 114
+  %714 = load i8, ptr %713, align 1
+  %715 = trunc i8 %714 to i1
+  br i1 %715, label %or.lhs.false1.i.i.i, label %merge1.i
 
 or.lhs.false1.i.i.i:                              ; preds = %"$Checkpoint.find.exit36.i.i.i"
-  %700 = icmp eq ptr %common.ret.op.i.i.i55.i, null
-  %701 = icmp eq ptr %common.ret.op.i35.i.i.i, null
-  %or.cond.i.i56.i = select i1 %700, i1 true, i1 %701
-  br i1 %or.cond.i.i56.i, label %merge1.i, label %merge.i4.i.i
+  %716 = icmp eq ptr %common.ret.op.i.i.i60.i, null
+  %717 = icmp eq ptr %common.ret.op.i35.i.i.i, null
+  %or.cond.i.i61.i = select i1 %716, i1 true, i1 %717
+  br i1 %or.cond.i.i61.i, label %merge1.i, label %merge.i4.i.i
 
 merge.i4.i.i:                                     ; preds = %or.lhs.false1.i.i.i
-  %702 = getelementptr i8, ptr %common.ret.op.i.i.i55.i, i64 8
-  %703 = load i32, ptr %702, align 4
-  %704 = getelementptr i8, ptr %common.ret.op.i35.i.i.i, i64 8
-  %705 = load i32, ptr %704, align 4
-  %.not.i5.i.i = icmp eq i32 %703, %705
+  %718 = getelementptr i8, ptr %common.ret.op.i.i.i60.i, i64 8
+  %719 = load i32, ptr %718, align 4
+  %720 = getelementptr i8, ptr %common.ret.op.i35.i.i.i, i64 8
+  %721 = load i32, ptr %720, align 4
+  %.not.i5.i.i = icmp eq i32 %719, %721
   br i1 %.not.i5.i.i, label %or.lhs.false6.i.i.i, label %then3.i6.i.i
 
 then3.i6.i.i:                                     ; preds = %or.lhs.false6.i.i.i, %or.lhs.false5.i.i.i, %merge.i4.i.i
-  %706 = getelementptr i8, ptr %568, i64 192
-  %707 = getelementptr i8, ptr %568, i64 16
-  %.val.i7.i.i = load ptr, ptr %707, align 8
-  %708 = getelementptr i8, ptr %common.ret.op.i.i.i55.i, i64 104
-  %.val32.i.i57.i = load i32, ptr %708, align 4
-  %709 = sext i32 %.val32.i.i57.i to i64
-  %710 = getelementptr %59, ptr %.val.i7.i.i, i64 %709
-  %711 = load ptr, ptr %710, align 8
-  %712 = load ptr, ptr %common.ret.op.i.i.i55.i, align 8
-  %713 = call fastcc ptr @"$Problems.next"(ptr %706, i32 2, ptr %711, ptr %712)
-  %.not31.i.i.i = icmp eq ptr %713, null
+  %722 = getelementptr i8, ptr %584, i64 192
+  %723 = getelementptr i8, ptr %584, i64 16
+  %.val.i7.i.i = load ptr, ptr %723, align 8
+  %724 = getelementptr i8, ptr %common.ret.op.i.i.i60.i, i64 104
+  %.val32.i.i62.i = load i32, ptr %724, align 4
+  %725 = sext i32 %.val32.i.i62.i to i64
+  %726 = getelementptr %59, ptr %.val.i7.i.i, i64 %725
+  %727 = load ptr, ptr %726, align 8
+  %728 = load ptr, ptr %common.ret.op.i.i.i60.i, align 8
+  %729 = call fastcc ptr @"$Problems.next"(ptr %722, i32 2, ptr %727, ptr %728)
+  %.not31.i.i.i = icmp eq ptr %729, null
   br i1 %.not31.i.i.i, label %merge1.i, label %then8.i.i.i
 
 or.lhs.false5.i.i.i:                              ; preds = %or.lhs.false6.i.i.i
-  %714 = getelementptr i8, ptr %common.ret.op.i.i.i55.i, i64 80
-  %715 = load ptr, ptr %714, align 8
-  %716 = getelementptr i8, ptr %common.ret.op.i35.i.i.i, i64 80
-  %717 = load ptr, ptr %716, align 8
-  %bcmp.i.i.i = call i32 @bcmp(ptr %715, ptr %717, i64 %719)
+  %730 = getelementptr i8, ptr %common.ret.op.i.i.i60.i, i64 80
+  %731 = load ptr, ptr %730, align 8
+  %732 = getelementptr i8, ptr %common.ret.op.i35.i.i.i, i64 80
+  %733 = load ptr, ptr %732, align 8
+  %bcmp.i.i.i = call i32 @bcmp(ptr %731, ptr %733, i64 %735)
   %.not30.i.i.i = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %.not30.i.i.i, label %merge1.i, label %then3.i6.i.i
 
 or.lhs.false6.i.i.i:                              ; preds = %merge.i4.i.i
-  %718 = getelementptr i8, ptr %common.ret.op.i.i.i55.i, i64 88
-  %719 = load i64, ptr %718, align 8
-  %720 = getelementptr i8, ptr %common.ret.op.i35.i.i.i, i64 88
-  %721 = load i64, ptr %720, align 8
-  %.not29.i.i.i = icmp eq i64 %719, %721
+  %734 = getelementptr i8, ptr %common.ret.op.i.i.i60.i, i64 88
+  %735 = load i64, ptr %734, align 8
+  %736 = getelementptr i8, ptr %common.ret.op.i35.i.i.i, i64 88
+  %737 = load i64, ptr %736, align 8
+  %.not29.i.i.i = icmp eq i64 %735, %737
   br i1 %.not29.i.i.i, label %or.lhs.false5.i.i.i, label %then3.i6.i.i
 
 then8.i.i.i:                                      ; preds = %then3.i6.i.i
-  %722 = getelementptr i8, ptr %713, i64 516
-  %723 = load ptr, ptr %common.ret.op.i35.i.i.i, align 8
-  %724 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %722, i64 512, ptr nonnull @"$string.391", ptr %723)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i51.i)
-  %725 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %722)
-  %spec.select.i.i.i.i58.i = call i64 @llvm.smin.i64(i64 %725, i64 1023)
-  %726 = icmp sgt i64 %725, 0
-  br i1 %726, label %then2.i.i.i.i60.i, label %"$printable.clean.exit.i.i59.i"
+  %738 = getelementptr i8, ptr %729, i64 516
+  %739 = load ptr, ptr %common.ret.op.i35.i.i.i, align 8
+  %740 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %738, i64 512, ptr nonnull @"$string.392", ptr %739)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i56.i)
+  %741 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %738)
+  %spec.select.i.i.i.i63.i = call i64 @llvm.smin.i64(i64 %741, i64 1023)
+  %742 = icmp sgt i64 %741, 0
+  br i1 %742, label %then2.i.i.i.i65.i, label %"$printable.clean.exit.i.i64.i"
 
-then2.i.i.i.i60.i:                                ; preds = %then8.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i51.i, ptr align 1 %722, i64 %spec.select.i.i.i.i58.i, i1 false)
-  br label %"$printable.clean.exit.i.i59.i"
+then2.i.i.i.i65.i:                                ; preds = %then8.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i56.i, ptr align 1 %738, i64 %spec.select.i.i.i.i63.i, i1 false)
+  br label %"$printable.clean.exit.i.i64.i"
 
-"$printable.clean.exit.i.i59.i":                  ; preds = %then2.i.i.i.i60.i, %then8.i.i.i
-  %727 = getelementptr i8, ptr %raw.i.i.i51.i, i64 %spec.select.i.i.i.i58.i
-  store i8 0, ptr %727, align 1
-  %728 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i51.i)
-  %729 = ptrtoint ptr %raw.i.i.i51.i to i64
-  call fastcc void @"$printable.copy_into"(ptr %722, i64 512, i64 %729, i64 %728)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i51.i)
+"$printable.clean.exit.i.i64.i":                  ; preds = %then2.i.i.i.i65.i, %then8.i.i.i
+  %743 = getelementptr i8, ptr %raw.i.i.i56.i, i64 %spec.select.i.i.i.i63.i
+  store i8 0, ptr %743, align 1
+  %744 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i56.i)
+  %745 = ptrtoint ptr %raw.i.i.i56.i to i64
+  call fastcc void @"$printable.copy_into"(ptr %738, i64 512, i64 %745, i64 %744)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i56.i)
   br label %merge1.i
 
-merge1.i:                                         ; preds = %"$printable.clean.exit.i.i59.i", %or.lhs.false5.i.i.i, %then3.i6.i.i, %or.lhs.false1.i.i.i, %"$Checkpoint.find.exit36.i.i.i", %"$Validator.check_all.exit.i"
-  %730 = getelementptr i8, ptr %0, i64 528
-  %731 = getelementptr i8, ptr %0, i64 536
-  %732 = load i64, ptr %731, align 8
-  %733 = icmp sgt i64 %732, 0
-  br i1 %733, label %forbody.lr.ph.i74.i, label %"$Checkpoint.report_broken.exit.i"
+merge1.i:                                         ; preds = %"$printable.clean.exit.i.i64.i", %or.lhs.false5.i.i.i, %then3.i6.i.i, %or.lhs.false1.i.i.i, %"$Checkpoint.find.exit36.i.i.i", %"$Validator.check_all.exit.i"
+  %746 = getelementptr i8, ptr %0, i64 528
+  %747 = getelementptr i8, ptr %0, i64 536
+  %748 = load i64, ptr %747, align 8
+  %749 = icmp sgt i64 %748, 0
+  br i1 %749, label %forbody.lr.ph.i79.i, label %"$Checkpoint.report_broken.exit.i"
 
-forbody.lr.ph.i74.i:                              ; preds = %merge1.i
-  %734 = getelementptr i8, ptr %0, i64 704
-  %735 = ptrtoint ptr %raw.i.i72.i to i64
-  br label %forbody.i75.i
+forbody.lr.ph.i79.i:                              ; preds = %merge1.i
+  %750 = getelementptr i8, ptr %0, i64 704
+  %751 = ptrtoint ptr %raw.i.i77.i to i64
+  br label %forbody.i80.i
 
-forbody.i75.i:                                    ; preds = %merge1.i78.i, %forbody.lr.ph.i74.i
-  %i.012.i.i = phi i64 [ 0, %forbody.lr.ph.i74.i ], [ %748, %merge1.i78.i ]
-  %.val.i76.i = load ptr, ptr %730, align 8
-  %736 = getelementptr %59, ptr %.val.i76.i, i64 %i.012.i.i
-  %737 = getelementptr i8, ptr %736, i64 24
-  %.val11.i.i = load ptr, ptr %737, align 8
-  %.not.i.i77.i = icmp eq ptr %.val11.i.i, null
-  br i1 %.not.i.i77.i, label %merge1.i78.i, label %"$MappedFile.is_broken.exit.i.i"
+forbody.i80.i:                                    ; preds = %merge1.i83.i, %forbody.lr.ph.i79.i
+  %i.012.i.i = phi i64 [ 0, %forbody.lr.ph.i79.i ], [ %764, %merge1.i83.i ]
+  %.val.i81.i = load ptr, ptr %746, align 8
+  %752 = getelementptr %59, ptr %.val.i81.i, i64 %i.012.i.i
+  %753 = getelementptr i8, ptr %752, i64 24
+  %.val11.i.i = load ptr, ptr %753, align 8
+  %.not.i.i82.i = icmp eq ptr %.val11.i.i, null
+  br i1 %.not.i.i82.i, label %merge1.i83.i, label %"$MappedFile.is_broken.exit.i.i"
 
-"$MappedFile.is_broken.exit.i.i":                 ; preds = %forbody.i75.i
-  %738 = getelementptr i8, ptr %.val11.i.i, i64 32
-  %739 = load i8, ptr %738, align 1
-  %740 = trunc i8 %739 to i1
-  br i1 %740, label %then.i80.i, label %merge1.i78.i
+"$MappedFile.is_broken.exit.i.i":                 ; preds = %forbody.i80.i
+  %754 = getelementptr i8, ptr %.val11.i.i, i64 32
+  %755 = load i8, ptr %754, align 1
+  %756 = trunc i8 %755 to i1
+  br i1 %756, label %then.i85.i, label %merge1.i83.i
 
-then.i80.i:                                       ; preds = %"$MappedFile.is_broken.exit.i.i"
-  %741 = load ptr, ptr %736, align 8
-  %742 = call fastcc ptr @"$Problems.next"(ptr %734, i32 6, ptr %741, ptr nonnull @"$string.61")
-  %.not.i81.i = icmp eq ptr %742, null
-  br i1 %.not.i81.i, label %merge1.i78.i, label %then3.i.i
+then.i85.i:                                       ; preds = %"$MappedFile.is_broken.exit.i.i"
+  %757 = load ptr, ptr %752, align 8
+  %758 = call fastcc ptr @"$Problems.next"(ptr %750, i32 6, ptr %757, ptr nonnull @"$string.61")
+  %.not.i86.i = icmp eq ptr %758, null
+  br i1 %.not.i86.i, label %merge1.i83.i, label %then3.i.i
 
-then3.i.i:                                        ; preds = %then.i80.i
-  %743 = getelementptr i8, ptr %742, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(92) %743, ptr noundef nonnull align 1 dereferenceable(92) @"$string.392", i64 92, i1 false)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i)
-  %744 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %743)
-  %spec.select.i.i.i82.i = call i64 @llvm.smin.i64(i64 %744, i64 1023)
-  %745 = icmp sgt i64 %744, 0
-  br i1 %745, label %then2.i.i.i84.i, label %"$printable.clean.exit.i83.i"
+then3.i.i:                                        ; preds = %then.i85.i
+  %759 = getelementptr i8, ptr %758, i64 516
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(92) %759, ptr noundef nonnull align 1 dereferenceable(92) @"$string.393", i64 92, i1 false)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i77.i)
+  %760 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %759)
+  %spec.select.i.i.i87.i = call i64 @llvm.smin.i64(i64 %760, i64 1023)
+  %761 = icmp sgt i64 %760, 0
+  br i1 %761, label %then2.i.i.i89.i, label %"$printable.clean.exit.i88.i"
 
-then2.i.i.i84.i:                                  ; preds = %then3.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i72.i, ptr align 1 %743, i64 %spec.select.i.i.i82.i, i1 false)
-  br label %"$printable.clean.exit.i83.i"
+then2.i.i.i89.i:                                  ; preds = %then3.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i77.i, ptr align 1 %759, i64 %spec.select.i.i.i87.i, i1 false)
+  br label %"$printable.clean.exit.i88.i"
 
-"$printable.clean.exit.i83.i":                    ; preds = %then2.i.i.i84.i, %then3.i.i
-  %746 = getelementptr i8, ptr %raw.i.i72.i, i64 %spec.select.i.i.i82.i
-  store i8 0, ptr %746, align 1
-  %747 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i)
-  call fastcc void @"$printable.copy_into"(ptr %743, i64 512, i64 %735, i64 %747)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i72.i)
-  br label %merge1.i78.i
+"$printable.clean.exit.i88.i":                    ; preds = %then2.i.i.i89.i, %then3.i.i
+  %762 = getelementptr i8, ptr %raw.i.i77.i, i64 %spec.select.i.i.i87.i
+  store i8 0, ptr %762, align 1
+  %763 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i77.i)
+  call fastcc void @"$printable.copy_into"(ptr %759, i64 512, i64 %751, i64 %763)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i77.i)
+  br label %merge1.i83.i
 
-merge1.i78.i:                                     ; preds = %"$printable.clean.exit.i83.i", %then.i80.i, %"$MappedFile.is_broken.exit.i.i", %forbody.i75.i
-  %748 = add nuw nsw i64 %i.012.i.i, 1
-  %exitcond.not.i79.i = icmp eq i64 %748, %732
-  br i1 %exitcond.not.i79.i, label %"$Checkpoint.report_broken.exit.i", label %forbody.i75.i
+merge1.i83.i:                                     ; preds = %"$printable.clean.exit.i88.i", %then.i85.i, %"$MappedFile.is_broken.exit.i.i", %forbody.i80.i
+  %764 = add nuw nsw i64 %i.012.i.i, 1
+  %exitcond.not.i84.i = icmp eq i64 %764, %748
+  br i1 %exitcond.not.i84.i, label %"$Checkpoint.report_broken.exit.i", label %forbody.i80.i
 
-"$Checkpoint.report_broken.exit.i":               ; preds = %merge1.i78.i, %merge1.i
-  store i8 %571, ptr %32, align 1
-  %749 = load <4 x i64>, ptr %.sroa.5.0.validator.sroa_idx.i, align 8
-  store <4 x i64> %749, ptr %33, align 8
+"$Checkpoint.report_broken.exit.i":               ; preds = %merge1.i83.i, %merge1.i
+  store i8 %587, ptr %32, align 1
+  %765 = load <4 x i64>, ptr %.sroa.5.0.validator.sroa_idx.i, align 8
+  store <4 x i64> %765, ptr %33, align 8
   br label %"$Model.read_weights.exit"
 
-"$Model.read_weights.exit":                       ; preds = %then.i.i31, %"$printable.clean.exit.i.i.i33", %then2.i.i, %"$printable.clean.exit.i66.i.i", %then.i82.i.i, %"$printable.clean.exit.i.i.i.i", %merge5.i.i, %"$printable.clean.exit.i.i", %"$Checkpoint.read.exit.i", %"$Checkpoint.report_broken.exit.i"
-  %common.ret.op.i25 = phi i32 [ 0, %"$Checkpoint.report_broken.exit.i" ], [ %common.ret.op.i.i, %"$Checkpoint.read.exit.i" ], [ 3, %"$printable.clean.exit.i.i.i.i" ], [ 3, %then.i82.i.i ], [ 3, %"$printable.clean.exit.i66.i.i" ], [ 3, %then2.i.i ], [ 3, %"$printable.clean.exit.i.i.i33" ], [ 3, %then.i.i31 ], [ 5, %"$printable.clean.exit.i.i" ], [ 5, %merge5.i.i ]
+"$Model.read_weights.exit":                       ; preds = %then.i.i31, %"$printable.clean.exit.i.i.i33", %then2.i.i, %"$printable.clean.exit.i66.i.i", %then.i79.i.i, %"$printable.clean.exit.i.i.i.i", %merge5.i.i, %"$printable.clean.exit.i.i", %"$Checkpoint.read.exit.i", %"$Checkpoint.report_broken.exit.i"
+  %common.ret.op.i25 = phi i32 [ 0, %"$Checkpoint.report_broken.exit.i" ], [ %common.ret.op.i.i, %"$Checkpoint.read.exit.i" ], [ 3, %"$printable.clean.exit.i.i.i.i" ], [ 3, %then.i79.i.i ], [ 3, %"$printable.clean.exit.i66.i.i" ], [ 3, %then2.i.i ], [ 3, %"$printable.clean.exit.i.i.i33" ], [ 3, %then.i.i31 ], [ 5, %"$printable.clean.exit.i.i" ], [ 5, %merge5.i.i ]
   call void @llvm.lifetime.end.p0(i64 72, ptr nonnull %validator.i)
   br label %common.ret
 }
@@ -13913,7 +13981,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.789", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.790", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i"
 
@@ -18120,7 +18188,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %11 = zext nneg i32 %8 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.789", i64 0, i64 %11
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.790", i64 0, i64 %11
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit"
 
@@ -25715,7 +25783,7 @@ then2.i.i35.i.i:                                  ; preds = %merge.i.i.i.i
   %111 = load i32, ptr %110, align 4
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %buffer.i.i.i.i.i)
   %112 = call ptr @strerror_r(i32 %111, ptr nonnull %buffer.i.i.i.i.i, i64 256)
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message.i.i, i64 1024, ptr nonnull @"$string.73", ptr nonnull %91, ptr nonnull @"$string.304", ptr %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message.i.i, i64 1024, ptr nonnull @"$string.73", ptr nonnull %91, ptr nonnull @"$string.305", ptr %112)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %114 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message.i.i)
   %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -25813,7 +25881,7 @@ then5.i.i:                                        ; preds = %"$MappedFile.open.e
 
 then9.i.i:                                        ; preds = %then5.i.i
   %140 = getelementptr i8, ptr %139, i64 516
-  %141 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %140, i64 512, ptr nonnull @"$string.305", ptr nonnull %message.i.i)
+  %141 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %140, i64 512, ptr nonnull @"$string.306", ptr nonnull %message.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i)
   %142 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %140)
   %spec.select.i.i37.i.i = call i64 @llvm.smin.i64(i64 %142, i64 1023)
@@ -25895,7 +25963,7 @@ then.i.i.i:                                       ; preds = %then.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
   %181 = getelementptr i8, ptr %180, i64 516
-  %182 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %181, i64 512, ptr nonnull @"$string.306", i64 %.val18.i)
+  %182 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %181, i64 512, ptr nonnull @"$string.307", i64 %.val18.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %183 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %181)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %183, i64 1023)
@@ -25921,7 +25989,7 @@ then6.i.i.i:                                      ; preds = %forcond.preheader.i
 
 then10.i.i.i:                                     ; preds = %then6.i.i.i
   %188 = getelementptr i8, ptr %187, i64 516
-  %189 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %188, i64 512, ptr nonnull @"$string.307", i64 %178, i64 %155)
+  %189 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %188, i64 512, ptr nonnull @"$string.308", i64 %178, i64 %155)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i)
   %190 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %188)
   %spec.select.i.i51.i.i.i = call i64 @llvm.smin.i64(i64 %190, i64 1023)
@@ -25951,7 +26019,7 @@ then14.i.i.i:                                     ; preds = %merge5.i.i.i
 
 then18.i.i.i:                                     ; preds = %then14.i.i.i
   %196 = getelementptr i8, ptr %195, i64 516
-  %197 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %196, i64 512, ptr nonnull @"$string.308", i64 %178, i64 100000000)
+  %197 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %196, i64 512, ptr nonnull @"$string.309", i64 %178, i64 100000000)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i54.i.i.i)
   %198 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %196)
   %spec.select.i.i55.i.i.i = call i64 @llvm.smin.i64(i64 %198, i64 1023)
@@ -25975,7 +26043,7 @@ or.lhs.false.i.i:                                 ; preds = %merge5.i.i.i
   store i8 0, ptr %message.i.i.i, align 8
   %202 = getelementptr i8, ptr %.val17.i, i64 8
   %203 = ptrtoint ptr %202 to i64
-  %204 = call fastcc i32 @"$Document.parse"(ptr nonnull %document, i64 %203, i64 %178, ptr nonnull @"$string.309", ptr nonnull %message.i.i.i)
+  %204 = call fastcc i32 @"$Document.parse"(ptr nonnull %document, i64 %203, i64 %178, ptr nonnull @"$string.310", ptr nonnull %message.i.i.i)
   %.not.i19.i.i = icmp eq i32 %204, 0
   br i1 %.not.i19.i.i, label %merge.i.i22.i, label %then.i20.i.i
 
@@ -26029,13 +26097,13 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %218 = zext nneg i32 %215 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.789", i64 0, i64 %218
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.790", i64 0, i64 %218
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$json.kind_name.exit.i.i.i"
 
 "$json.kind_name.exit.i.i.i":                     ; preds = %switch.lookup, %merge17.i.i.i.i
   %common.ret.op.i.i.i.i = phi ptr [ %spec.select.i.i.i23.i, %merge17.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %219 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %214, i64 512, ptr nonnull @"$string.310", ptr nonnull %common.ret.op.i.i.i.i)
+  %219 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %214, i64 512, ptr nonnull @"$string.311", ptr nonnull %common.ret.op.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i38.i.i.i)
   %220 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %214)
   %spec.select.i.i39.i.i.i = call i64 @llvm.smin.i64(i64 %220, i64 1023)
@@ -26084,7 +26152,7 @@ whilebody.i.i:                                    ; preds = %merge.i24.i, %"$Doc
   br i1 %232, label %"$text.equals.exit.i.i.i", label %merge.i29.i.i
 
 "$text.equals.exit.i.i.i":                        ; preds = %whilebody.i.i
-  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %231, ptr noundef nonnull readonly dereferenceable(12) @"$string.311", i64 12)
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %231, ptr noundef nonnull readonly dereferenceable(12) @"$string.312", i64 12)
   %233 = icmp eq i32 %bcmp.i.i.i.i.i, 0
   br i1 %233, label %then.i32.i.i, label %merge.i29.i.i
 
@@ -26124,13 +26192,13 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge.i.i.i33.i, %w
   br i1 %245, label %whilebody.i.i.i.i, label %then4.i.i.i.i
 
 then4.i.i.i.i:                                    ; preds = %and.lhs.true.i.i.i.i, %merge2.i.i.i.i
-  %246 = call fastcc ptr @"$Problems.next"(ptr %17, i32 2, ptr %153, ptr nonnull @"$string.311")
+  %246 = call fastcc ptr @"$Problems.next"(ptr %17, i32 2, ptr %153, ptr nonnull @"$string.312")
   %.not22.i.i.i.i = icmp eq ptr %246, null
   br i1 %.not22.i.i.i.i, label %"$HeaderReader.read_entry.exit.i.i", label %then7.i.i.i.i
 
 then7.i.i.i.i:                                    ; preds = %then4.i.i.i.i
   %247 = getelementptr i8, ptr %246, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %247, ptr noundef nonnull align 1 dereferenceable(30) @"$string.312", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %247, ptr noundef nonnull align 1 dereferenceable(30) @"$string.313", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i20.i)
   %248 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %247)
   %spec.select.i.i.i.i.i34.i = call i64 @llvm.smin.i64(i64 %248, i64 1023)
@@ -26246,7 +26314,7 @@ then6.i.i.i.i:                                    ; preds = %merge.i7.i.i.i
 
 then10.i.i.i.i:                                   ; preds = %then6.i.i.i.i
   %283 = getelementptr i8, ptr %282, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %283, ptr noundef nonnull align 1 dereferenceable(49) @"$string.313", i64 49, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %283, ptr noundef nonnull align 1 dereferenceable(49) @"$string.314", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i.i)
   %284 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %283)
   %spec.select.i.i74.i.i.i.i = call i64 @llvm.smin.i64(i64 %284, i64 1023)
@@ -26288,13 +26356,13 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %294 = zext nneg i32 %291 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.789", i64 0, i64 %294
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.790", i64 0, i64 %294
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$json.kind_name.exit.i.i.i.i"
 
 "$json.kind_name.exit.i.i.i.i":                   ; preds = %switch.lookup106, %merge17.i.i.i.i.i
   %common.ret.op.i.i.i.i.i = phi ptr [ %spec.select.i.i.i31.i.i, %merge17.i.i.i.i.i ], [ %switch.load108, %switch.lookup106 ]
-  %295 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %290, i64 512, ptr nonnull @"$string.314", ptr nonnull %common.ret.op.i.i.i.i.i)
+  %295 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %290, i64 512, ptr nonnull @"$string.315", ptr nonnull %common.ret.op.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i78.i.i.i.i)
   %296 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %290)
   %spec.select.i.i79.i.i.i.i = call i64 @llvm.smin.i64(i64 %296, i64 1023)
@@ -26362,7 +26430,7 @@ or.lhs.false.i.i.i.i.i:                           ; preds = %"$text.equal.exit.i
 
 then3.i.i.i.i.i:                                  ; preds = %then.i85.i.i.i.i
   %314 = getelementptr i8, ptr %312, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %314, ptr noundef nonnull align 1 dereferenceable(26) @"$string.315", i64 26, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %314, ptr noundef nonnull align 1 dereferenceable(26) @"$string.316", i64 26, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i19.i)
   %315 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %314)
   %spec.select.i.i.i.i.i.i28.i = call i64 @llvm.smin.i64(i64 %315, i64 1023)
@@ -26395,78 +26463,78 @@ merge.i.i.i.i31.i:                                ; preds = %or.lhs.false.i.i.i.
   ]
 
 "$text.equals.exit.i.i.i.i.i.i":                  ; preds = %merge.i.i.i.i31.i
-  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %320, ptr noundef nonnull readonly dereferenceable(3) @"$string.316", i64 3)
+  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %320, ptr noundef nonnull readonly dereferenceable(3) @"$string.317", i64 3)
   %321 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i, 0
   br i1 %321, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit156.i.i.i.i.i.i"
 
 "$text.equals.exit140.i.i.i.i.i.i":               ; preds = %merge.i.i.i.i31.i
-  %bcmp.i.i139.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %320, ptr noundef nonnull readonly dereferenceable(4) @"$string.317", i64 4)
+  %bcmp.i.i139.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %320, ptr noundef nonnull readonly dereferenceable(4) @"$string.318", i64 4)
   %322 = icmp eq i32 %bcmp.i.i139.i.i.i.i.i.i, 0
   br i1 %322, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit50.i.i.i.i.i"
 
 "$text.equals.exit144.i.i.i.i.i.i":               ; preds = %merge.i.i.i.i31.i
-  %bcmp.i.i143.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %320, ptr noundef nonnull readonly dereferenceable(7) @"$string.318", i64 7)
+  %bcmp.i.i143.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %320, ptr noundef nonnull readonly dereferenceable(7) @"$string.319", i64 7)
   %323 = icmp eq i32 %bcmp.i.i143.i.i.i.i.i.i, 0
   br i1 %323, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit148.i.i.i.i.i.i"
 
 "$text.equals.exit148.i.i.i.i.i.i":               ; preds = %"$text.equals.exit144.i.i.i.i.i.i"
-  %bcmp.i.i147.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %320, ptr noundef nonnull readonly dereferenceable(7) @"$string.319", i64 7)
+  %bcmp.i.i147.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %320, ptr noundef nonnull readonly dereferenceable(7) @"$string.320", i64 7)
   %324 = icmp eq i32 %bcmp.i.i147.i.i.i.i.i.i, 0
   br i1 %324, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit152.i.i.i.i.i.i"
 
 "$text.equals.exit152.i.i.i.i.i.i":               ; preds = %"$text.equals.exit148.i.i.i.i.i.i"
-  %bcmp.i.i151.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %320, ptr noundef nonnull readonly dereferenceable(7) @"$string.320", i64 7)
+  %bcmp.i.i151.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %320, ptr noundef nonnull readonly dereferenceable(7) @"$string.321", i64 7)
   %325 = icmp eq i32 %bcmp.i.i151.i.i.i.i.i.i, 0
   br i1 %325, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit156.i.i.i.i.i.i":               ; preds = %"$text.equals.exit.i.i.i.i.i.i"
-  %bcmp.i.i155.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %320, ptr noundef nonnull readonly dereferenceable(3) @"$string.321", i64 3)
+  %bcmp.i.i155.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %320, ptr noundef nonnull readonly dereferenceable(3) @"$string.322", i64 3)
   %326 = icmp eq i32 %bcmp.i.i155.i.i.i.i.i.i, 0
   br i1 %326, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit55.i.i.i.i.i"
 
 "$text.equals.exit55.i.i.i.i.i":                  ; preds = %"$text.equals.exit156.i.i.i.i.i.i"
-  %bcmp.i.i54.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %320, ptr noundef nonnull readonly dereferenceable(3) @"$string.322", i64 3)
+  %bcmp.i.i54.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %320, ptr noundef nonnull readonly dereferenceable(3) @"$string.323", i64 3)
   %327 = icmp eq i32 %bcmp.i.i54.i.i.i.i.i, 0
   br i1 %327, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit.i.i"
 
 "$text.equals.exit50.i.i.i.i.i":                  ; preds = %"$text.equals.exit140.i.i.i.i.i.i"
-  %bcmp.i.i49.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %320, ptr noundef nonnull readonly dereferenceable(4) @"$string.323", i64 4)
+  %bcmp.i.i49.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %320, ptr noundef nonnull readonly dereferenceable(4) @"$string.324", i64 4)
   %328 = icmp eq i32 %bcmp.i.i49.i.i.i.i.i, 0
   br i1 %328, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit45.i.i.i.i.i":                  ; preds = %merge.i.i.i.i31.i
-  %bcmp.i.i44.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %320, ptr noundef nonnull readonly dereferenceable(2) @"$string.324", i64 2)
+  %bcmp.i.i44.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %320, ptr noundef nonnull readonly dereferenceable(2) @"$string.325", i64 2)
   %329 = icmp eq i32 %bcmp.i.i44.i.i.i.i.i, 0
   br i1 %329, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit.i.i.i.i.i"
 
 "$text.equals.exit.i.i.i.i.i":                    ; preds = %"$text.equals.exit45.i.i.i.i.i"
-  %bcmp.i.i40.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %320, ptr noundef nonnull readonly dereferenceable(2) @"$string.325", i64 2)
+  %bcmp.i.i40.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %320, ptr noundef nonnull readonly dereferenceable(2) @"$string.326", i64 2)
   %330 = icmp eq i32 %bcmp.i.i40.i.i.i.i.i, 0
   br i1 %330, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit.i.i":                          ; preds = %"$text.equals.exit55.i.i.i.i.i"
-  %bcmp.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %320, ptr noundef nonnull readonly dereferenceable(3) @"$string.326", i64 3)
+  %bcmp.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %320, ptr noundef nonnull readonly dereferenceable(3) @"$string.327", i64 3)
   %331 = icmp eq i32 %bcmp.i.i.i.i, 0
   br i1 %331, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 merge37.i.i.i.i.i.i:                              ; preds = %"$text.equals.exit.i.i", %"$text.equals.exit.i.i.i.i.i", %"$text.equals.exit50.i.i.i.i.i", %"$text.equals.exit152.i.i.i.i.i.i", %merge.i.i.i.i31.i
-  %332 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.327")
+  %332 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.328")
   br i1 %332, label %whilebody.i.i131.preheader.i.i.i.i, label %merge41.i.i.i.i.i.i
 
 merge41.i.i.i.i.i.i:                              ; preds = %merge37.i.i.i.i.i.i
-  %333 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.328")
+  %333 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.329")
   br i1 %333, label %whilebody.i.i131.preheader.i.i.i.i, label %merge45.i.i.i.i.i.i
 
 merge45.i.i.i.i.i.i:                              ; preds = %merge41.i.i.i.i.i.i
-  %334 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.329")
+  %334 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.330")
   br i1 %334, label %whilebody.i.i131.preheader.i.i.i.i, label %merge49.i.i.i.i.i.i
 
 merge49.i.i.i.i.i.i:                              ; preds = %merge45.i.i.i.i.i.i
-  %335 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.330")
+  %335 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.331")
   br i1 %335, label %whilebody.i.i131.preheader.i.i.i.i, label %merge53.i.i.i.i.i.i
 
 merge53.i.i.i.i.i.i:                              ; preds = %merge49.i.i.i.i.i.i
-  %336 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.331")
+  %336 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.332")
   br i1 %336, label %whilebody.i.i131.preheader.i.i.i.i, label %then6.i.i.i.i.i
 
 then6.i.i.i.i.i:                                  ; preds = %merge53.i.i.i.i.i.i
@@ -26479,7 +26547,7 @@ then10.i.i.i.i.i:                                 ; preds = %then6.i.i.i.i.i
   %339 = load i64, ptr %.sroa.2.0..sroa_idx.i.i.i.i.i, align 8
   %340 = trunc i64 %339 to i32
   %341 = load ptr, ptr %319, align 8
-  %342 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %338, i64 512, ptr nonnull @"$string.332", i32 %340, ptr %341)
+  %342 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %338, i64 512, ptr nonnull @"$string.333", i32 %340, ptr %341)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i34.i.i.i.i.i)
   %343 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %338)
   %spec.select.i.i35.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %343, i64 1023)
@@ -26513,7 +26581,7 @@ whilebody.i.i101.i.i.i.i:                         ; preds = %merge2.i.i105.i.i.i
   %349 = getelementptr i8, ptr %child.023.i.i102.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i110.i.i.i.i = load i64, ptr %349, align 8
   %350 = inttoptr i64 %.sroa.013.0.copyload.i.i110.i.i.i.i to ptr
-  %bcmp.i.i.i111.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %350, ptr noundef nonnull readonly dereferenceable(12) @"$string.337", i64 12)
+  %bcmp.i.i.i111.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %350, ptr noundef nonnull readonly dereferenceable(12) @"$string.338", i64 12)
   %351 = icmp eq i32 %bcmp.i.i.i111.i.i.i.i, 0
   br i1 %351, label %or.lhs.false2.i.i.i.i.i, label %merge2.i.i105.i.i.i.i
 
@@ -26546,7 +26614,7 @@ or.lhs.false2.i.i.i.i.i:                          ; preds = %"$text.equal.exit.i
 
 then4.i.i.i.i.i:                                  ; preds = %then.i91.i.i.i.i
   %361 = getelementptr i8, ptr %357, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(41) %361, ptr noundef nonnull align 1 dereferenceable(41) @"$string.338", i64 41, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(41) %361, ptr noundef nonnull align 1 dereferenceable(41) @"$string.339", i64 41, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i.i.i)
   %362 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %361)
   %spec.select.i.i.i92.i.i.i.i = call i64 @llvm.smin.i64(i64 %362, i64 1023)
@@ -26597,7 +26665,7 @@ or.lhs.false9.i.i.i.i.i:                          ; preds = %merge.i114.i.i.i.i
 
 then12.i.i.i.i.i:                                 ; preds = %then7.i.i.i.i.i
   %382 = getelementptr i8, ptr %378, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %382, ptr noundef nonnull align 1 dereferenceable(30) @"$string.339", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %382, ptr noundef nonnull align 1 dereferenceable(30) @"$string.340", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i.i)
   %383 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %382)
   %spec.select.i.i61.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %383, i64 1023)
@@ -26635,7 +26703,7 @@ then.i.i115.i.i.i.i:                              ; preds = %merge6.i.i.i.i.i
 
 then2.i.i116.i.i.i.i:                             ; preds = %then.i.i115.i.i.i.i
   %395 = getelementptr i8, ptr %394, i64 516
-  %396 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %395, i64 512, ptr nonnull @"$string.340", i64 %388, i64 %390)
+  %396 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %395, i64 512, ptr nonnull @"$string.341", i64 %388, i64 %390)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
   %397 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %395)
   %spec.select.i.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %397, i64 1023)
@@ -26666,7 +26734,7 @@ then5.i.i.i.i.i.i:                                ; preds = %merge.i64.i.i.i.i.i
 
 then9.i.i.i.i.i.i:                                ; preds = %then5.i.i.i.i.i.i
   %404 = getelementptr i8, ptr %403, i64 516
-  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %404, i64 512, ptr nonnull @"$string.341", i64 %388, i64 %390, i64 %225)
+  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %404, i64 512, ptr nonnull @"$string.342", i64 %388, i64 %390, i64 %225)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82.i.i.i.i.i.i)
   %406 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %404)
   %spec.select.i.i83.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %406, i64 1023)
@@ -26779,7 +26847,7 @@ then13.i.i.i.i.i.i:                               ; preds = %"$dtypes.bytes.exit
 merge2.peel.i.i.i.i.i.i.i:                        ; preds = %then13.i.i.i.i.i.i
   %wide.trip.count.i86.i.i.i.i.i.i = zext nneg i32 %347 to i64
   %430 = load i64, ptr %26, align 8
-  %431 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %31, i64 127, ptr nonnull @"$string.344", ptr nonnull @"$string.61", i64 %430)
+  %431 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %31, i64 127, ptr nonnull @"$string.345", ptr nonnull @"$string.61", i64 %430)
   %432 = sext i32 %431 to i64
   %433 = add nsw i64 %432, 1
   %exitcond.peel.not.i.i.i.i.i.i.i = icmp eq i32 %347, 1
@@ -26796,7 +26864,7 @@ then3.i.i.i.i.i.i.i:                              ; preds = %forbody.i87.i.i.i.i
   %436 = sub i64 128, %used.023.i.i.i.i.i.i.i
   %437 = getelementptr i64, ptr %26, i64 %indvars.iv.i88.i.i.i.i.i.i
   %438 = load i64, ptr %437, align 8
-  %439 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %435, i64 %436, ptr nonnull @"$string.344", ptr nonnull @"$string.343", i64 %438)
+  %439 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %435, i64 %436, ptr nonnull @"$string.345", ptr nonnull @"$string.344", i64 %438)
   %440 = sext i32 %439 to i64
   %441 = add i64 %used.023.i.i.i.i.i.i.i, %440
   br label %merge2.i.i.i.i.i.i.i
@@ -26816,7 +26884,7 @@ then6.i.i.i.i.i.i.i:                              ; preds = %merge.i.i.i.i.i.i.i
   %used.0.lcssa28.i.i.i.i.i.i.i = phi i64 [ %used.0.lcssa.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i ], [ 1, %then13.i.i.i.i.i.i ]
   %443 = getelementptr i8, ptr %shape.i.i.i.i.i.i, i64 %used.0.lcssa28.i.i.i.i.i.i.i
   %444 = sub i64 128, %used.0.lcssa28.i.i.i.i.i.i.i
-  %445 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %443, i64 %444, ptr nonnull @"$string.345")
+  %445 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %443, i64 %444, ptr nonnull @"$string.346")
   br label %"$TensorView.describe_shape.exit.i.i.i.i.i.i"
 
 "$TensorView.describe_shape.exit.i.i.i.i.i.i":    ; preds = %then6.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i
@@ -26832,7 +26900,7 @@ then17.i.i.i.i.i.i:                               ; preds = %"$TensorView.descri
 
 merge53.i104.i.i.i.i.i.i:                         ; preds = %switch.hole_check114, %then17.i.i.i.i.i.i
   %450 = icmp eq i32 %424, 32
-  %spec.select.i105.i.i.i.i.i.i = select i1 %450, ptr @"$string.331", ptr @"$string.117"
+  %spec.select.i105.i.i.i.i.i.i = select i1 %450, ptr @"$string.332", ptr @"$string.117"
   br label %"$dtypes.name.exit.i.i.i.i.i.i"
 
 switch.hole_check114:                             ; preds = %then17.i.i.i.i.i.i
@@ -26848,7 +26916,7 @@ switch.lookup115:                                 ; preds = %switch.hole_check11
 
 "$dtypes.name.exit.i.i.i.i.i.i":                  ; preds = %switch.lookup115, %merge53.i104.i.i.i.i.i.i
   %common.ret.op.i91.i.i.i.i.i.i = phi ptr [ %spec.select.i105.i.i.i.i.i.i, %merge53.i104.i.i.i.i.i.i ], [ %switch.load119, %switch.lookup115 ]
-  %452 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %448, i64 512, ptr nonnull @"$string.346", i64 %388, i64 %390, i64 %429, ptr nonnull %common.ret.op.i91.i.i.i.i.i.i, ptr nonnull %shape.i.i.i.i.i.i, i64 %428)
+  %452 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %448, i64 512, ptr nonnull @"$string.347", i64 %388, i64 %390, i64 %429, ptr nonnull %common.ret.op.i91.i.i.i.i.i.i, ptr nonnull %shape.i.i.i.i.i.i, i64 %428)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i106.i.i.i.i.i.i)
   %453 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %448)
   %spec.select.i.i107.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %453, i64 1023)
@@ -26883,7 +26951,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %460 = zext nneg i32 %424 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.792", i64 0, i64 %460
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.793", i64 0, i64 %460
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$dtypes.bytes.exit125.i.i.i.i.i.i"
 
@@ -26906,7 +26974,7 @@ then25.i.i.i.i.i.i:                               ; preds = %then21.i.i.i.i.i.i
 
 merge53.i141.i.i.i.i.i.i:                         ; preds = %switch.hole_check128, %then25.i.i.i.i.i.i
   %466 = icmp eq i32 %424, 32
-  %spec.select.i142.i.i.i.i.i.i = select i1 %466, ptr @"$string.331", ptr @"$string.117"
+  %spec.select.i142.i.i.i.i.i.i = select i1 %466, ptr @"$string.332", ptr @"$string.117"
   br label %"$dtypes.name.exit143.i.i.i.i.i.i"
 
 switch.hole_check128:                             ; preds = %then25.i.i.i.i.i.i
@@ -26922,7 +26990,7 @@ switch.lookup129:                                 ; preds = %switch.hole_check12
 
 "$dtypes.name.exit143.i.i.i.i.i.i":               ; preds = %switch.lookup129, %merge53.i141.i.i.i.i.i.i
   %common.ret.op.i127.i.i.i.i.i.i = phi ptr [ %spec.select.i142.i.i.i.i.i.i, %merge53.i141.i.i.i.i.i.i ], [ %switch.load133, %switch.lookup129 ]
-  %468 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %464, i64 512, ptr nonnull @"$string.347", i64 %388, ptr nonnull %common.ret.op.i127.i.i.i.i.i.i)
+  %468 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %464, i64 512, ptr nonnull @"$string.348", i64 %388, ptr nonnull %common.ret.op.i127.i.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i144.i.i.i.i.i.i)
   %469 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %464)
   %spec.select.i.i145.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %469, i64 1023)
@@ -26961,7 +27029,7 @@ whilebody.i.i131.i.i.i.i:                         ; preds = %merge2.i.i135.i.i.i
   %474 = getelementptr i8, ptr %child.023.i.i132.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i139.i.i.i.i = load i64, ptr %474, align 8
   %475 = inttoptr i64 %.sroa.013.0.copyload.i.i139.i.i.i.i to ptr
-  %bcmp.i.i.i140.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %475, ptr noundef nonnull readonly dereferenceable(5) @"$string.333", i64 5)
+  %bcmp.i.i.i140.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %475, ptr noundef nonnull readonly dereferenceable(5) @"$string.334", i64 5)
   %476 = icmp eq i32 %bcmp.i.i.i140.i.i.i.i, 0
   br i1 %476, label %or.lhs.false.i141.i.i.i.i, label %merge2.i.i135.i.i.i.i
 
@@ -26987,7 +27055,7 @@ or.lhs.false.i141.i.i.i.i:                        ; preds = %"$text.equal.exit.i
 
 then3.i121.i.i.i.i:                               ; preds = %then.i120.i.i.i.i
   %483 = getelementptr i8, ptr %481, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %483, ptr noundef nonnull align 1 dereferenceable(26) @"$string.334", i64 26, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %483, ptr noundef nonnull align 1 dereferenceable(26) @"$string.335", i64 26, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i117.i.i.i.i)
   %484 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %483)
   %spec.select.i.i.i122.i.i.i.i = call i64 @llvm.smin.i64(i64 %484, i64 1023)
@@ -27020,7 +27088,7 @@ then6.i146.i.i.i.i:                               ; preds = %merge.i143.i.i.i.i
 then10.i147.i.i.i.i:                              ; preds = %then6.i146.i.i.i.i
   %492 = getelementptr i8, ptr %491, i64 516
   %493 = load i32, ptr %488, align 4
-  %494 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %492, i64 512, ptr nonnull @"$string.335", i32 %493, i32 8)
+  %494 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %492, i64 512, ptr nonnull @"$string.336", i32 %493, i32 8)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i69.i.i.i.i.i)
   %495 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %492)
   %spec.select.i.i70.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %495, i64 1023)
@@ -27081,7 +27149,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %or.lhs.false17.i.i.
 
 then22.i.i.i.i.i:                                 ; preds = %then15.i.i.i.i.i
   %513 = getelementptr i8, ptr %508, i64 516
-  %514 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %513, i64 512, ptr nonnull @"$string.336", i32 %503)
+  %514 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %513, i64 512, ptr nonnull @"$string.337", i32 %503)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i76.i.i.i.i.i)
   %515 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %513)
   %spec.select.i.i77.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %515, i64 1023)
@@ -27131,7 +27199,7 @@ merge21.i.i.i.i:                                  ; preds = %"$dtypes.bytes.exit
   %532 = load i64, ptr %43, align 8
   %.not.i.i148.i.i.i.i = icmp slt i64 %532, %531
   %.pre.i.i.i.i.i = load ptr, ptr %16, align 8
-  br i1 %.not.i.i148.i.i.i.i, label %merge.i.i150.i.i.i.i, label %"$Vector.push.348.exit.thread.i.i.i.i"
+  br i1 %.not.i.i148.i.i.i.i, label %merge.i.i150.i.i.i.i, label %"$Vector.push.349.exit.thread.i.i.i.i"
 
 merge.i.i150.i.i.i.i:                             ; preds = %merge21.i.i.i.i
   %533 = shl i64 %532, 1
@@ -27146,9 +27214,9 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i150.i.i.i.
   store ptr %535, ptr %16, align 8
   store i64 %spec.store.select.i.i.i.i.i.i, ptr %43, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %11, align 8
-  br label %"$Vector.push.348.exit.thread.i.i.i.i"
+  br label %"$Vector.push.349.exit.thread.i.i.i.i"
 
-"$Vector.push.348.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %merge21.i.i.i.i
+"$Vector.push.349.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %merge21.i.i.i.i
   %537 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %530, %merge21.i.i.i.i ]
   %538 = phi ptr [ %535, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %merge21.i.i.i.i ]
   %539 = getelementptr %35, ptr %538, i64 %537
@@ -27170,8 +27238,8 @@ then31.i.i.i.i:                                   ; preds = %then27.i.i.i.i
   call fastcc void @"$printable.clean"(ptr %544, i64 512)
   br label %"$HeaderReader.read_tensor.exit.i.i.i"
 
-"$HeaderReader.read_tensor.exit.i.i.i":           ; preds = %then31.i.i.i.i, %then27.i.i.i.i, %"$Vector.push.348.exit.thread.i.i.i.i", %"$printable.clean.exit79.i.i.i.i.i", %then15.i.i.i.i.i, %"$printable.clean.exit72.i.i.i.i.i", %then6.i146.i.i.i.i, %"$printable.clean.exit.i123.i.i.i.i", %then.i120.i.i.i.i, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i", %"$printable.clean.exit63.i.i.i.i.i", %then7.i.i.i.i.i, %"$printable.clean.exit.i93.i.i.i.i", %then.i91.i.i.i.i, %"$printable.clean.exit37.i.i.i.i.i", %then6.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i29.i", %then.i85.i.i.i.i, %"$printable.clean.exit82.i.i.i.i", %then14.i.i.i.i, %"$printable.clean.exit77.i.i.i.i", %then6.i.i.i.i, %"$printable.clean.exit.i12.i.i.i", %then.i.i.i32.i
-  %common.ret.op.i8.i.i.i = phi i1 [ false, %then.i.i.i32.i ], [ false, %"$printable.clean.exit.i12.i.i.i" ], [ false, %then6.i.i.i.i ], [ false, %"$printable.clean.exit77.i.i.i.i" ], [ false, %then14.i.i.i.i ], [ false, %"$printable.clean.exit82.i.i.i.i" ], [ false, %then27.i.i.i.i ], [ false, %then31.i.i.i.i ], [ true, %"$Vector.push.348.exit.thread.i.i.i.i" ], [ false, %then.i85.i.i.i.i ], [ false, %"$printable.clean.exit.i.i.i.i29.i" ], [ false, %then6.i.i.i.i.i ], [ false, %"$printable.clean.exit37.i.i.i.i.i" ], [ false, %then.i91.i.i.i.i ], [ false, %"$printable.clean.exit.i93.i.i.i.i" ], [ false, %then7.i.i.i.i.i ], [ false, %"$printable.clean.exit63.i.i.i.i.i" ], [ false, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i" ], [ false, %then.i120.i.i.i.i ], [ false, %"$printable.clean.exit.i123.i.i.i.i" ], [ false, %then6.i146.i.i.i.i ], [ false, %"$printable.clean.exit72.i.i.i.i.i" ], [ false, %then15.i.i.i.i.i ], [ false, %"$printable.clean.exit79.i.i.i.i.i" ]
+"$HeaderReader.read_tensor.exit.i.i.i":           ; preds = %then31.i.i.i.i, %then27.i.i.i.i, %"$Vector.push.349.exit.thread.i.i.i.i", %"$printable.clean.exit79.i.i.i.i.i", %then15.i.i.i.i.i, %"$printable.clean.exit72.i.i.i.i.i", %then6.i146.i.i.i.i, %"$printable.clean.exit.i123.i.i.i.i", %then.i120.i.i.i.i, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i", %"$printable.clean.exit63.i.i.i.i.i", %then7.i.i.i.i.i, %"$printable.clean.exit.i93.i.i.i.i", %then.i91.i.i.i.i, %"$printable.clean.exit37.i.i.i.i.i", %then6.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i29.i", %then.i85.i.i.i.i, %"$printable.clean.exit82.i.i.i.i", %then14.i.i.i.i, %"$printable.clean.exit77.i.i.i.i", %then6.i.i.i.i, %"$printable.clean.exit.i12.i.i.i", %then.i.i.i32.i
+  %common.ret.op.i8.i.i.i = phi i1 [ false, %then.i.i.i32.i ], [ false, %"$printable.clean.exit.i12.i.i.i" ], [ false, %then6.i.i.i.i ], [ false, %"$printable.clean.exit77.i.i.i.i" ], [ false, %then14.i.i.i.i ], [ false, %"$printable.clean.exit82.i.i.i.i" ], [ false, %then27.i.i.i.i ], [ false, %then31.i.i.i.i ], [ true, %"$Vector.push.349.exit.thread.i.i.i.i" ], [ false, %then.i85.i.i.i.i ], [ false, %"$printable.clean.exit.i.i.i.i29.i" ], [ false, %then6.i.i.i.i.i ], [ false, %"$printable.clean.exit37.i.i.i.i.i" ], [ false, %then.i91.i.i.i.i ], [ false, %"$printable.clean.exit.i93.i.i.i.i" ], [ false, %then7.i.i.i.i.i ], [ false, %"$printable.clean.exit63.i.i.i.i.i" ], [ false, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i" ], [ false, %then.i120.i.i.i.i ], [ false, %"$printable.clean.exit.i123.i.i.i.i" ], [ false, %then6.i146.i.i.i.i ], [ false, %"$printable.clean.exit72.i.i.i.i.i" ], [ false, %then15.i.i.i.i.i ], [ false, %"$printable.clean.exit79.i.i.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 112, ptr nonnull %view.i.i.i.i)
   br label %"$HeaderReader.read_entry.exit.i.i"
 
@@ -27246,7 +27314,7 @@ then6.i42.i.i:                                    ; preds = %then3.i.i.i
   %572 = getelementptr i8, ptr %.lcssa74.i.i, i64 88
   %573 = load i64, ptr %572, align 8
   %574 = add i64 %571, %573
-  %575 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %569, i64 512, ptr nonnull @"$string.351", i64 %571, i64 %574, ptr %previous.089.i.lcssa.i.i)
+  %575 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %569, i64 512, ptr nonnull @"$string.352", i64 %571, i64 %574, ptr %previous.089.i.lcssa.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i36.i.i)
   %576 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %569)
   %spec.select.i.i.i43.i.i = call i64 @llvm.smin.i64(i64 %576, i64 1023)
@@ -27284,7 +27352,7 @@ then13.i.i.i:                                     ; preds = %then9.i41.i.i
   %586 = getelementptr i8, ptr %584, i64 516
   %587 = load i64, ptr %585, align 8
   %588 = sub i64 %587, %covered.088.i76.i.i
-  %589 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %586, i64 512, ptr nonnull @"$string.352", i64 %588)
+  %589 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %586, i64 512, ptr nonnull @"$string.353", i64 %588)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i)
   %590 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %586)
   %spec.select.i.i72.i.i.i = call i64 @llvm.smin.i64(i64 %590, i64 1023)
@@ -27324,7 +27392,7 @@ then17.i.i.i:                                     ; preds = %merge1.i.i.i
 then21.i.i.i:                                     ; preds = %then17.i.i.i
   %599 = getelementptr i8, ptr %598, i64 516
   %600 = sub i64 %.val18.i, %covered.0.lcssa.i.i.i
-  %601 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %599, i64 512, ptr nonnull @"$string.353", i64 %600)
+  %601 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %599, i64 512, ptr nonnull @"$string.354", i64 %600)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75.i.i.i)
   %602 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %599)
   %spec.select.i.i76.i.i.i = call i64 @llvm.smin.i64(i64 %602, i64 1023)
@@ -27502,7 +27570,7 @@ then6.i.i:                                        ; preds = %then3.i.i
   %678 = sext i32 %.val33.i.i to i64
   %679 = getelementptr %59, ptr %.val32.i.i, i64 %678
   %680 = load ptr, ptr %679, align 8
-  %681 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %676, i64 512, ptr nonnull @"$string.354", ptr %680)
+  %681 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %676, i64 512, ptr nonnull @"$string.355", ptr %680)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i39.i)
   %682 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %676)
   %spec.select.i.i.i46.i = call i64 @llvm.smin.i64(i64 %682, i64 1023)
@@ -27696,7 +27764,7 @@ then.i:                                           ; preds = %then1
 
 then4:                                            ; preds = %"$Validator.index_file.exit"
   %25 = getelementptr i8, ptr %24, i64 516
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %25, ptr noundef nonnull align 1 dereferenceable(22) @"$string.359", i64 22, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %25, ptr noundef nonnull align 1 dereferenceable(22) @"$string.360", i64 22, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -27786,7 +27854,7 @@ merge2.peel.i:                                    ; preds = %merge.merge2.peel.i
   %23 = getelementptr i8, ptr %1, i64 16
   %wide.trip.count.i = zext nneg i32 %21 to i64
   %24 = getelementptr inbounds i8, ptr %shape, i64 1
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 127, ptr nonnull @"$string.344", ptr nonnull @"$string.61", i64 %22)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 127, ptr nonnull @"$string.345", ptr nonnull @"$string.61", i64 %22)
   %26 = sext i32 %25 to i64
   %27 = add nsw i64 %26, 1
   %exitcond.peel.not.i = icmp eq i32 %21, 1
@@ -27803,7 +27871,7 @@ then3.i:                                          ; preds = %forbody.i
   %30 = sub i64 128, %used.023.i
   %31 = getelementptr i64, ptr %23, i64 %indvars.iv.i
   %32 = load i64, ptr %31, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 %30, ptr nonnull @"$string.344", ptr nonnull @"$string.343", i64 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 %30, ptr nonnull @"$string.345", ptr nonnull @"$string.344", i64 %32)
   %34 = sext i32 %33 to i64
   %35 = add i64 %used.023.i, %34
   br label %merge2.i
@@ -27823,7 +27891,7 @@ then6.i:                                          ; preds = %merge.i, %merge
   %used.0.lcssa28.i = phi i64 [ %used.0.lcssa.i, %merge.i ], [ 1, %merge ]
   %37 = getelementptr i8, ptr %shape, i64 %used.0.lcssa28.i
   %38 = sub i64 128, %used.0.lcssa28.i
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.345")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.346")
   br label %"$TensorView.describe_shape.exit"
 
 "$TensorView.describe_shape.exit":                ; preds = %merge.i, %then6.i
@@ -27847,7 +27915,7 @@ then8:                                            ; preds = %"$TensorView.descri
 
 then11:                                           ; preds = %then8
   %50 = getelementptr i8, ptr %49, i64 516
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 512, ptr nonnull @"$string.360", i64 %2, ptr nonnull %shape)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 512, ptr nonnull @"$string.361", i64 %2, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %52 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %50)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %52, i64 1023)
@@ -27872,7 +27940,7 @@ else9:                                            ; preds = %"$TensorView.descri
 
 then15:                                           ; preds = %else9
   %57 = getelementptr i8, ptr %49, i64 516
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %57, i64 512, ptr nonnull @"$string.361", i64 %2, i64 %3, ptr nonnull %shape)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %57, i64 512, ptr nonnull @"$string.362", i64 %2, i64 %3, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i47)
   %59 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %57)
   %spec.select.i.i48 = call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -27929,7 +27997,7 @@ then2:                                            ; preds = %merge
 
 merge53.i:                                        ; preds = %switch.hole_check, %then2
   %17 = icmp eq i32 %15, 32
-  %spec.select.i = select i1 %17, ptr @"$string.331", ptr @"$string.117"
+  %spec.select.i = select i1 %17, ptr @"$string.332", ptr @"$string.117"
   br label %"$dtypes.name.exit"
 
 switch.hole_check:                                ; preds = %then2
@@ -27945,7 +28013,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$dtypes.name.exit":                              ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 512, ptr nonnull @"$string.362", ptr nonnull %common.ret.op.i)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 512, ptr nonnull @"$string.363", ptr nonnull %common.ret.op.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %14)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -27970,7 +28038,7 @@ then2.i.i:                                        ; preds = %"$dtypes.name.exit"
 define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
 entry:
   %name = alloca [128 x i8], align 1
-  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.373", i32 %1)
+  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.374", i32 %1)
   %3 = getelementptr i8, ptr %0, i64 128
   %4 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %5 = ptrtoint ptr %name to i64
@@ -27992,7 +28060,7 @@ common.ret:                                       ; preds = %merge.i11, %merge, 
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry, %"$Checkpoint.find.exit"
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.374", i32 %1)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.375", i32 %1)
   %13 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %14 = call fastcc ptr @"$Map.find"(ptr readonly %3, i64 %5, i64 %13)
   %15 = icmp eq ptr %14, null
@@ -28026,7 +28094,7 @@ then:                                             ; preds = %entry
   br i1 %9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 128, ptr nonnull @"$string.375", i32 %1, ptr %3)
+  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 128, ptr nonnull @"$string.376", i32 %1, ptr %3)
   %11 = load ptr, ptr %5, align 8
   %12 = getelementptr i8, ptr %11, i64 192
   %13 = getelementptr i8, ptr %11, i64 24
@@ -28048,7 +28116,7 @@ then.i:                                           ; preds = %then2
 
 then5:                                            ; preds = %"$Validator.index_file.exit"
   %19 = getelementptr i8, ptr %18, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %19, ptr noundef nonnull align 1 dereferenceable(22) @"$string.359", i64 22, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %19, ptr noundef nonnull align 1 dereferenceable(22) @"$string.360", i64 22, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %20 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -28144,7 +28212,7 @@ then8:                                            ; preds = %and.lhs.true
   store i16 91, ptr %shape, align 2
   %44 = getelementptr inbounds i8, ptr %shape, i64 1
   %45 = load i64, ptr %30, align 8
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %44, i64 127, ptr nonnull @"$string.344", ptr nonnull @"$string.61", i64 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %44, i64 127, ptr nonnull @"$string.345", ptr nonnull @"$string.61", i64 %45)
   %47 = sext i32 %46 to i64
   %48 = add nsw i64 %47, 1
   %exitcond.peel.not.i = icmp eq i32 %28, 1
@@ -28161,7 +28229,7 @@ then3.i:                                          ; preds = %forbody.i41
   %51 = sub i64 128, %used.023.i
   %52 = getelementptr i64, ptr %30, i64 %indvars.iv.i42
   %53 = load i64, ptr %52, align 8
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 %51, ptr nonnull @"$string.344", ptr nonnull @"$string.343", i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 %51, ptr nonnull @"$string.345", ptr nonnull @"$string.344", i64 %53)
   %55 = sext i32 %54 to i64
   %56 = add i64 %used.023.i, %55
   br label %merge2.i
@@ -28180,7 +28248,7 @@ merge.i:                                          ; preds = %merge2.i, %then8
 then6.i:                                          ; preds = %merge.i
   %58 = getelementptr i8, ptr %shape, i64 %used.0.lcssa.i
   %59 = sub i64 128, %used.0.lcssa.i
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 %59, ptr nonnull @"$string.345")
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 %59, ptr nonnull @"$string.346")
   br label %"$TensorView.describe_shape.exit"
 
 "$TensorView.describe_shape.exit":                ; preds = %merge.i, %then6.i
@@ -28212,7 +28280,7 @@ then12:                                           ; preds = %"$TensorView.descri
   %76 = load ptr, ptr %0, align 8
   %77 = getelementptr i8, ptr %76, i64 80
   %78 = load i32, ptr %77, align 4
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 512, ptr nonnull @"$string.376", i32 %78, ptr nonnull %shape)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 512, ptr nonnull @"$string.377", i32 %78, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i45)
   %80 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %75)
   %spec.select.i.i46 = call i64 @llvm.smin.i64(i64 %80, i64 1023)
@@ -28234,10 +28302,10 @@ then2.i.i47:                                      ; preds = %then12
 }
 
 ; Function Attrs: nofree nounwind
-define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).378"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
+define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).379"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
 entry:
   %name = alloca [128 x i8], align 1
-  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.379", i32 %1)
+  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.380", i32 %1)
   %3 = getelementptr i8, ptr %0, i64 128
   %4 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %5 = ptrtoint ptr %name to i64
@@ -28259,7 +28327,7 @@ common.ret:                                       ; preds = %merge.i11, %merge, 
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry, %"$Checkpoint.find.exit"
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.380", i32 %1)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.381", i32 %1)
   %13 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %14 = call fastcc ptr @"$Map.find"(ptr readonly %3, i64 %5, i64 %13)
   %15 = icmp eq ptr %14, null
@@ -28480,7 +28548,7 @@ common.ret:                                       ; preds = %merge2.i43, %merge2
   ret void
 
 merge3:                                           ; preds = %forbody.i39, %merge1.i41, %forbody.i27, %merge1.i
-  %is_finite.2 = phi ptr [ @"$string.387", %merge1.i ], [ @"$string.388", %forbody.i27 ], [ @"$string.387", %merge1.i41 ], [ @"$string.388", %forbody.i39 ]
+  %is_finite.2 = phi ptr [ @"$string.388", %merge1.i ], [ @"$string.389", %forbody.i27 ], [ @"$string.388", %merge1.i41 ], [ @"$string.389", %forbody.i39 ]
   %index.0 = phi i64 [ %i.015.i, %merge1.i ], [ %i.015.i, %forbody.i27 ], [ %i.015.i40, %merge1.i41 ], [ %i.015.i40, %forbody.i39 ]
   %61 = getelementptr i8, ptr %0, i64 16
   %62 = load ptr, ptr %61, align 8
@@ -28521,7 +28589,7 @@ else.i:                                           ; preds = %then10
   %bits.0.i = phi i32 [ %77, %then.i ], [ %81, %else.i ]
   %82 = bitcast i32 %bits.0.i to float
   %83 = fpext float %82 to double
-  %84 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 512, ptr nonnull @"$string.389", i64 %index.0, double %83, ptr nonnull %is_finite.2)
+  %84 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 512, ptr nonnull @"$string.390", i64 %index.0, double %83, ptr nonnull %is_finite.2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %85 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %71)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %85, i64 1023)
@@ -28558,7 +28626,7 @@ then.i:                                           ; preds = %entry
   %9 = load i64, ptr %8, align 8
   %.not.i.i.i.i = icmp slt i64 %9, %7
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.394.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.395.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %then.i
   %10 = shl i64 %9, 1
@@ -28572,9 +28640,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %11, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i = load i64, ptr %5, align 8
-  br label %"$Vector.push.394.exit.thread.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i"
 
-"$Vector.push.394.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %then.i
+"$Vector.push.395.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %then.i
   %13 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %6, %then.i ]
   %14 = phi ptr [ %11, %merge7.i.i.i.i ], [ %.pre.i.i.i, %then.i ]
   %15 = getelementptr i8, ptr %14, i64 %13
@@ -28589,7 +28657,7 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   store i8 1, ptr %18, align 1
   br label %"$JsonWriter.separate.exit"
 
-"$JsonWriter.separate.exit":                      ; preds = %entry, %"$Vector.push.394.exit.thread.i.i", %then.i.i
+"$JsonWriter.separate.exit":                      ; preds = %entry, %"$Vector.push.395.exit.thread.i.i", %then.i.i
   store i8 1, ptr %2, align 1
   %19 = getelementptr i8, ptr %0, i64 8
   %20 = load i64, ptr %19, align 8
@@ -28598,7 +28666,7 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   %23 = load i64, ptr %22, align 8
   %.not.i.i.i = icmp slt i64 %23, %21
   %.pre.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Vector.push.394.exit.thread.i"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Vector.push.395.exit.thread.i"
 
 merge.i.i.i:                                      ; preds = %"$JsonWriter.separate.exit"
   %24 = shl i64 %23, 1
@@ -28612,9 +28680,9 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
   store ptr %25, ptr %0, align 8
   store i64 %spec.store.select.i.i.i, ptr %22, align 8
   %.pre10.i.i = load i64, ptr %19, align 8
-  br label %"$Vector.push.394.exit.thread.i"
+  br label %"$Vector.push.395.exit.thread.i"
 
-"$Vector.push.394.exit.thread.i":                 ; preds = %merge7.i.i.i, %"$JsonWriter.separate.exit"
+"$Vector.push.395.exit.thread.i":                 ; preds = %merge7.i.i.i, %"$JsonWriter.separate.exit"
   %27 = phi i64 [ %.pre10.i.i, %merge7.i.i.i ], [ %20, %"$JsonWriter.separate.exit" ]
   %28 = phi ptr [ %25, %merge7.i.i.i ], [ %.pre.i.i, %"$JsonWriter.separate.exit" ]
   %29 = getelementptr i8, ptr %28, i64 %27
@@ -28629,7 +28697,7 @@ then.i3:                                          ; preds = %merge.i.i.i
   store i8 1, ptr %32, align 1
   br label %"$StringBuilder.append_byte.exit"
 
-"$StringBuilder.append_byte.exit":                ; preds = %"$Vector.push.394.exit.thread.i", %then.i3
+"$StringBuilder.append_byte.exit":                ; preds = %"$Vector.push.395.exit.thread.i", %then.i3
   store i8 0, ptr %2, align 1
   ret void
 }
@@ -28652,7 +28720,7 @@ then.i.i:                                         ; preds = %entry
   %10 = load i64, ptr %9, align 8
   %.not.i.i.i.i.i = icmp slt i64 %10, %8
   %.pre.i.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.394.exit.thread.i.i.i"
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.395.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %then.i.i
   %11 = shl i64 %10, 1
@@ -28666,9 +28734,9 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   store ptr %12, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %9, align 8
   %.pre10.i.i.i.i = load i64, ptr %6, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %then.i.i
+"$Vector.push.395.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %then.i.i
   %14 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %7, %then.i.i ]
   %15 = phi ptr [ %12, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %then.i.i ]
   %16 = getelementptr i8, ptr %15, i64 %14
@@ -28683,7 +28751,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   store i8 1, ptr %19, align 1
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i.i, %"$Vector.push.394.exit.thread.i.i.i", %entry
+"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i.i, %"$Vector.push.395.exit.thread.i.i.i", %entry
   store i8 1, ptr %3, align 1
   %20 = getelementptr i8, ptr %0, i64 8
   %21 = load i64, ptr %20, align 8
@@ -28692,7 +28760,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   %24 = load i64, ptr %23, align 8
   %.not.i.i.i.i = icmp slt i64 %24, %22
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.394.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.395.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$JsonWriter.separate.exit.i"
   %25 = shl i64 %24, 1
@@ -28706,9 +28774,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %26, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %23, align 8
   %.pre10.i.i.i = load i64, ptr %20, align 8
-  br label %"$Vector.push.394.exit.thread.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i"
 
-"$Vector.push.394.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i"
+"$Vector.push.395.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i"
   %28 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %21, %"$JsonWriter.separate.exit.i" ]
   %29 = phi ptr [ %26, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.separate.exit.i" ]
   %30 = getelementptr i8, ptr %29, i64 %28
@@ -28723,7 +28791,7 @@ then.i4.i:                                        ; preds = %merge.i.i.i.i
   store i8 1, ptr %33, align 1
   br label %"$StringBuilder.append_byte.exit.i"
 
-"$StringBuilder.append_byte.exit.i":              ; preds = %then.i4.i, %"$Vector.push.394.exit.thread.i.i"
+"$StringBuilder.append_byte.exit.i":              ; preds = %then.i4.i, %"$Vector.push.395.exit.thread.i.i"
   %34 = icmp sgt i64 %2, 0
   br i1 %34, label %whilebody.lr.ph.i.i, label %"$JsonWriter.append_escaped.exit.i"
 
@@ -28830,7 +28898,7 @@ merge.i.i28.i.i:                                  ; preds = %merge7.i.i.i.i.i.i,
   %63 = phi ptr [ %61, %merge7.i.i.i.i.i.i ], [ %.pre.i.i, %then.i7.i ]
   store i64 %58, ptr %20, align 8
   %64 = getelementptr i8, ptr %63, i64 %57
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(6) %64, ptr noundef nonnull readonly align 1 dereferenceable(6) @"$string.397", i64 6, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(6) %64, ptr noundef nonnull readonly align 1 dereferenceable(6) @"$string.398", i64 6, i1 false)
   br label %merge1.i.i
 
 else.i.i:                                         ; preds = %forcond.i.i.i.i, %forbody.i.i.i.i.1, %whilebody.i.i
@@ -28852,7 +28920,7 @@ then.i.i10.i:                                     ; preds = %then2.i.i, %then2.i
   %68 = load i64, ptr %23, align 8
   %.not.i.i.i.i29.i.i = icmp slt i64 %68, %67
   %.pre.i.i.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i29.i.i, label %merge.i.i.i.i31.i.i, label %"$Vector.push.394.exit.thread.i.i.i.i"
+  br i1 %.not.i.i.i.i29.i.i, label %merge.i.i.i.i31.i.i, label %"$Vector.push.395.exit.thread.i.i.i.i"
 
 merge.i.i.i.i31.i.i:                              ; preds = %then.i.i10.i
   %69 = shl i64 %68, 1
@@ -28866,9 +28934,9 @@ merge7.i.i.i.i34.i.i:                             ; preds = %merge.i.i.i.i31.i.i
   store ptr %70, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i33.i.i, ptr %23, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %20, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i34.i.i, %then.i.i10.i
+"$Vector.push.395.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i34.i.i, %then.i.i10.i
   %72 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i34.i.i ], [ %66, %then.i.i10.i ]
   %73 = phi ptr [ %70, %merge7.i.i.i.i34.i.i ], [ %.pre.i.i.i.i.i, %then.i.i10.i ]
   %74 = getelementptr i8, ptr %73, i64 %72
@@ -28883,13 +28951,13 @@ then.i.i35.i.i:                                   ; preds = %merge.i.i.i.i31.i.i
   %.pre.i36.i.i = load i64, ptr %20, align 8
   br label %"$StringBuilder.append_byte.exit.i.i.i"
 
-"$StringBuilder.append_byte.exit.i.i.i":          ; preds = %then.i.i35.i.i, %"$Vector.push.394.exit.thread.i.i.i.i"
-  %77 = phi i64 [ %76, %"$Vector.push.394.exit.thread.i.i.i.i" ], [ %.pre.i36.i.i, %then.i.i35.i.i ]
+"$StringBuilder.append_byte.exit.i.i.i":          ; preds = %then.i.i35.i.i, %"$Vector.push.395.exit.thread.i.i.i.i"
+  %77 = phi i64 [ %76, %"$Vector.push.395.exit.thread.i.i.i.i" ], [ %.pre.i36.i.i, %then.i.i35.i.i ]
   %78 = add i64 %77, 1
   %79 = load i64, ptr %23, align 8
   %.not.i.i.i6.i.i.i = icmp slt i64 %79, %78
   %.pre.i.i7.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i6.i.i.i, label %merge.i.i.i9.i.i.i, label %"$Vector.push.394.exit.thread.i8.i.i.i"
+  br i1 %.not.i.i.i6.i.i.i, label %merge.i.i.i9.i.i.i, label %"$Vector.push.395.exit.thread.i8.i.i.i"
 
 merge.i.i.i9.i.i.i:                               ; preds = %"$StringBuilder.append_byte.exit.i.i.i"
   %80 = shl i64 %79, 1
@@ -28903,9 +28971,9 @@ merge7.i.i.i12.i.i.i:                             ; preds = %merge.i.i.i9.i.i.i
   store ptr %81, ptr %0, align 8
   store i64 %spec.store.select.i.i.i11.i.i.i, ptr %23, align 8
   %.pre10.i.i13.i.i.i = load i64, ptr %20, align 8
-  br label %"$Vector.push.394.exit.thread.i8.i.i.i"
+  br label %"$Vector.push.395.exit.thread.i8.i.i.i"
 
-"$Vector.push.394.exit.thread.i8.i.i.i":          ; preds = %merge7.i.i.i12.i.i.i, %"$StringBuilder.append_byte.exit.i.i.i"
+"$Vector.push.395.exit.thread.i8.i.i.i":          ; preds = %merge7.i.i.i12.i.i.i, %"$StringBuilder.append_byte.exit.i.i.i"
   %83 = phi i64 [ %.pre10.i.i13.i.i.i, %merge7.i.i.i12.i.i.i ], [ %77, %"$StringBuilder.append_byte.exit.i.i.i" ]
   %84 = phi ptr [ %81, %merge7.i.i.i12.i.i.i ], [ %.pre.i.i7.i.i.i, %"$StringBuilder.append_byte.exit.i.i.i" ]
   %85 = getelementptr i8, ptr %84, i64 %83
@@ -28958,7 +29026,7 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i11.i
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %100, ptr nonnull readonly align 1 %escaped.i.i.i, i64 %90, i1 false)
   br label %"$JsonWriter.escape_byte.exit.i.i"
 
-"$JsonWriter.escape_byte.exit.i.i":               ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i11.i, %then.i.i.i.i.i, %then.i14.i.i.i, %"$Vector.push.394.exit.thread.i8.i.i.i"
+"$JsonWriter.escape_byte.exit.i.i":               ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i11.i, %then.i.i.i.i.i, %then.i14.i.i.i, %"$Vector.push.395.exit.thread.i8.i.i.i"
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %escaped.i.i.i)
   br label %merge1.i.i
 
@@ -29016,7 +29084,7 @@ or.lhs.false5.i.i:                                ; preds = %else.i.i, %forcond.
   %115 = load i64, ptr %23, align 8
   %.not.i.i.i16.i = icmp slt i64 %115, %114
   %.pre.i.i17.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i16.i, label %merge.i.i.i19.i, label %"$Vector.push.394.exit.thread.i18.i"
+  br i1 %.not.i.i.i16.i, label %merge.i.i.i19.i, label %"$Vector.push.395.exit.thread.i18.i"
 
 merge.i.i.i19.i:                                  ; preds = %"$JsonWriter.append_escaped.exit.i"
   %116 = shl i64 %115, 1
@@ -29030,9 +29098,9 @@ merge7.i.i.i22.i:                                 ; preds = %merge.i.i.i19.i
   store ptr %117, ptr %0, align 8
   store i64 %spec.store.select.i.i.i21.i, ptr %23, align 8
   %.pre10.i.i23.i = load i64, ptr %20, align 8
-  br label %"$Vector.push.394.exit.thread.i18.i"
+  br label %"$Vector.push.395.exit.thread.i18.i"
 
-"$Vector.push.394.exit.thread.i18.i":             ; preds = %merge7.i.i.i22.i, %"$JsonWriter.append_escaped.exit.i"
+"$Vector.push.395.exit.thread.i18.i":             ; preds = %merge7.i.i.i22.i, %"$JsonWriter.append_escaped.exit.i"
   %119 = phi i64 [ %.pre10.i.i23.i, %merge7.i.i.i22.i ], [ %113, %"$JsonWriter.append_escaped.exit.i" ]
   %120 = phi ptr [ %117, %merge7.i.i.i22.i ], [ %.pre.i.i17.i, %"$JsonWriter.append_escaped.exit.i" ]
   %121 = getelementptr i8, ptr %120, i64 %119
@@ -29047,7 +29115,7 @@ then.i24.i:                                       ; preds = %merge.i.i.i19.i
   store i8 1, ptr %124, align 1
   br label %"$JsonWriter.slice.exit"
 
-"$JsonWriter.slice.exit":                         ; preds = %"$Vector.push.394.exit.thread.i18.i", %then.i24.i
+"$JsonWriter.slice.exit":                         ; preds = %"$Vector.push.395.exit.thread.i18.i", %then.i24.i
   ret void
 }
 
@@ -29068,7 +29136,7 @@ then.i:                                           ; preds = %entry
   %9 = load i64, ptr %8, align 8
   %.not.i.i.i.i = icmp slt i64 %9, %7
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.394.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.395.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %then.i
   %10 = shl i64 %9, 1
@@ -29082,9 +29150,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %11, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %8, align 8
   %.pre10.i.i.i = load i64, ptr %5, align 8
-  br label %"$Vector.push.394.exit.thread.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i"
 
-"$Vector.push.394.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %then.i
+"$Vector.push.395.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %then.i
   %13 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %6, %then.i ]
   %14 = phi ptr [ %11, %merge7.i.i.i.i ], [ %.pre.i.i.i, %then.i ]
   %15 = getelementptr i8, ptr %14, i64 %13
@@ -29099,10 +29167,10 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   store i8 1, ptr %18, align 1
   br label %"$JsonWriter.separate.exit"
 
-"$JsonWriter.separate.exit":                      ; preds = %entry, %"$Vector.push.394.exit.thread.i.i", %then.i.i
+"$JsonWriter.separate.exit":                      ; preds = %entry, %"$Vector.push.395.exit.thread.i.i", %then.i.i
   store i8 1, ptr %2, align 1
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i)
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i, i64 32, ptr nonnull @"$string.400", i64 %1)
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i, i64 32, ptr nonnull @"$string.401", i64 %1)
   %20 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i)
   %21 = getelementptr i8, ptr %0, i64 8
   %22 = load i64, ptr %21, align 8
@@ -29152,7 +29220,7 @@ define internal fastcc void @"$write_tensor"(ptr %0, ptr nocapture readonly %1, 
 entry:
   tail call fastcc void @"$JsonWriter.open"(ptr %0, i8 zeroext 123)
   %3 = load ptr, ptr %1, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.411")
+  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.412")
   %4 = getelementptr i8, ptr %0, i64 8
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
@@ -29160,7 +29228,7 @@ entry:
   %8 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i = icmp slt i64 %8, %6
   %.pre.i.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.394.exit.thread.i.i.i"
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.395.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %entry
   %9 = shl i64 %8, 1
@@ -29174,9 +29242,9 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   store ptr %10, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %7, align 8
   %.pre10.i.i.i.i = load i64, ptr %4, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %entry
+"$Vector.push.395.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %entry
   %12 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %5, %entry ]
   %13 = phi ptr [ %10, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %entry ]
   %14 = getelementptr i8, ptr %13, i64 %12
@@ -29191,7 +29259,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   store i8 1, ptr %17, align 1
   br label %"$JsonWriter.string_field.exit"
 
-"$JsonWriter.string_field.exit":                  ; preds = %"$Vector.push.394.exit.thread.i.i.i", %then.i.i.i
+"$JsonWriter.string_field.exit":                  ; preds = %"$Vector.push.395.exit.thread.i.i.i", %then.i.i.i
   %18 = getelementptr i8, ptr %0, i64 32
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %3)
@@ -29202,7 +29270,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
 
 merge53.i:                                        ; preds = %switch.hole_check, %"$JsonWriter.string_field.exit"
   %22 = icmp eq i32 %20, 32
-  %spec.select.i = select i1 %22, ptr @"$string.331", ptr @"$string.117"
+  %spec.select.i = select i1 %22, ptr @"$string.332", ptr @"$string.117"
   br label %"$dtypes.name.exit"
 
 switch.hole_check:                                ; preds = %"$JsonWriter.string_field.exit"
@@ -29224,7 +29292,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %26 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i19 = icmp slt i64 %26, %25
   %.pre.i.i.i.i20 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i19, label %merge.i.i.i.i.i22, label %"$Vector.push.394.exit.thread.i.i.i21"
+  br i1 %.not.i.i.i.i.i19, label %merge.i.i.i.i.i22, label %"$Vector.push.395.exit.thread.i.i.i21"
 
 merge.i.i.i.i.i22:                                ; preds = %"$dtypes.name.exit"
   %27 = shl i64 %26, 1
@@ -29238,9 +29306,9 @@ merge7.i.i.i.i.i25:                               ; preds = %merge.i.i.i.i.i22
   store ptr %28, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i24, ptr %7, align 8
   %.pre10.i.i.i.i26 = load i64, ptr %4, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i21"
+  br label %"$Vector.push.395.exit.thread.i.i.i21"
 
-"$Vector.push.394.exit.thread.i.i.i21":           ; preds = %merge7.i.i.i.i.i25, %"$dtypes.name.exit"
+"$Vector.push.395.exit.thread.i.i.i21":           ; preds = %merge7.i.i.i.i.i25, %"$dtypes.name.exit"
   %30 = phi i64 [ %.pre10.i.i.i.i26, %merge7.i.i.i.i.i25 ], [ %24, %"$dtypes.name.exit" ]
   %31 = phi ptr [ %28, %merge7.i.i.i.i.i25 ], [ %.pre.i.i.i.i20, %"$dtypes.name.exit" ]
   %32 = getelementptr i8, ptr %31, i64 %30
@@ -29255,16 +29323,16 @@ then.i.i.i27:                                     ; preds = %merge.i.i.i.i.i22
   store i8 1, ptr %35, align 1
   br label %"$JsonWriter.string_field.exit28"
 
-"$JsonWriter.string_field.exit28":                ; preds = %"$Vector.push.394.exit.thread.i.i.i21", %then.i.i.i27
+"$JsonWriter.string_field.exit28":                ; preds = %"$Vector.push.395.exit.thread.i.i.i21", %then.i.i.i27
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.333")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.334")
   %36 = load i64, ptr %4, align 8
   %37 = add i64 %36, 1
   %38 = load i64, ptr %7, align 8
   %.not.i.i.i.i = icmp slt i64 %38, %37
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.394.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.395.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$JsonWriter.string_field.exit28"
   %39 = shl i64 %38, 1
@@ -29278,9 +29346,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %40, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %7, align 8
   %.pre10.i.i.i = load i64, ptr %4, align 8
-  br label %"$Vector.push.394.exit.thread.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i"
 
-"$Vector.push.394.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.string_field.exit28"
+"$Vector.push.395.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.string_field.exit28"
   %42 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %36, %"$JsonWriter.string_field.exit28" ]
   %43 = phi ptr [ %40, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.string_field.exit28" ]
   %44 = getelementptr i8, ptr %43, i64 %42
@@ -29295,7 +29363,7 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   store i8 1, ptr %47, align 1
   br label %"$JsonWriter.key.exit"
 
-"$JsonWriter.key.exit":                           ; preds = %"$Vector.push.394.exit.thread.i.i", %then.i.i
+"$JsonWriter.key.exit":                           ; preds = %"$Vector.push.395.exit.thread.i.i", %then.i.i
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 91)
   %48 = getelementptr i8, ptr %1, i64 12
@@ -29323,7 +29391,7 @@ merge:                                            ; preds = %forbody, %"$JsonWri
   %56 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i29 = icmp slt i64 %56, %55
   %.pre.i.i.i.i30 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i29, label %merge.i.i.i.i.i32, label %"$Vector.push.394.exit.thread.i.i.i31"
+  br i1 %.not.i.i.i.i.i29, label %merge.i.i.i.i.i32, label %"$Vector.push.395.exit.thread.i.i.i31"
 
 merge.i.i.i.i.i32:                                ; preds = %merge
   %57 = shl i64 %56, 1
@@ -29337,9 +29405,9 @@ merge7.i.i.i.i.i35:                               ; preds = %merge.i.i.i.i.i32
   store ptr %58, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i34, ptr %7, align 8
   %.pre10.i.i.i.i36 = load i64, ptr %4, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i31"
+  br label %"$Vector.push.395.exit.thread.i.i.i31"
 
-"$Vector.push.394.exit.thread.i.i.i31":           ; preds = %merge7.i.i.i.i.i35, %merge
+"$Vector.push.395.exit.thread.i.i.i31":           ; preds = %merge7.i.i.i.i.i35, %merge
   %60 = phi i64 [ %.pre10.i.i.i.i36, %merge7.i.i.i.i.i35 ], [ %54, %merge ]
   %61 = phi ptr [ %58, %merge7.i.i.i.i.i35 ], [ %.pre.i.i.i.i30, %merge ]
   %62 = getelementptr i8, ptr %61, i64 %60
@@ -29354,17 +29422,17 @@ then.i.i.i37:                                     ; preds = %merge.i.i.i.i.i32
   store i8 1, ptr %65, align 1
   br label %"$JsonWriter.end_array.exit"
 
-"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.394.exit.thread.i.i.i31", %then.i.i.i37
+"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.395.exit.thread.i.i.i31", %then.i.i.i37
   store i8 1, ptr %18, align 1
   %66 = getelementptr i8, ptr %1, i64 88
   %67 = load i64, ptr %66, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.408")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.409")
   %68 = load i64, ptr %4, align 8
   %69 = add i64 %68, 1
   %70 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i38 = icmp slt i64 %70, %69
   %.pre.i.i.i.i39 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i38, label %merge.i.i.i.i.i41, label %"$Vector.push.394.exit.thread.i.i.i40"
+  br i1 %.not.i.i.i.i.i38, label %merge.i.i.i.i.i41, label %"$Vector.push.395.exit.thread.i.i.i40"
 
 merge.i.i.i.i.i41:                                ; preds = %"$JsonWriter.end_array.exit"
   %71 = shl i64 %70, 1
@@ -29378,9 +29446,9 @@ merge7.i.i.i.i.i44:                               ; preds = %merge.i.i.i.i.i41
   store ptr %72, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i43, ptr %7, align 8
   %.pre10.i.i.i.i45 = load i64, ptr %4, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i40"
+  br label %"$Vector.push.395.exit.thread.i.i.i40"
 
-"$Vector.push.394.exit.thread.i.i.i40":           ; preds = %merge7.i.i.i.i.i44, %"$JsonWriter.end_array.exit"
+"$Vector.push.395.exit.thread.i.i.i40":           ; preds = %merge7.i.i.i.i.i44, %"$JsonWriter.end_array.exit"
   %74 = phi i64 [ %.pre10.i.i.i.i45, %merge7.i.i.i.i.i44 ], [ %68, %"$JsonWriter.end_array.exit" ]
   %75 = phi ptr [ %72, %merge7.i.i.i.i.i44 ], [ %.pre.i.i.i.i39, %"$JsonWriter.end_array.exit" ]
   %76 = getelementptr i8, ptr %75, i64 %74
@@ -29395,16 +29463,16 @@ then.i.i.i46:                                     ; preds = %merge.i.i.i.i.i41
   store i8 1, ptr %79, align 1
   br label %"$JsonWriter.integer_field.exit"
 
-"$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i40", %then.i.i.i46
+"$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i40", %then.i.i.i46
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %67)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.407")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.408")
   %80 = load i64, ptr %4, align 8
   %81 = add i64 %80, 1
   %82 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i47 = icmp slt i64 %82, %81
   %.pre.i.i.i.i48 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i47, label %merge.i.i.i.i.i50, label %"$Vector.push.394.exit.thread.i.i.i49"
+  br i1 %.not.i.i.i.i.i47, label %merge.i.i.i.i.i50, label %"$Vector.push.395.exit.thread.i.i.i49"
 
 merge.i.i.i.i.i50:                                ; preds = %"$JsonWriter.integer_field.exit"
   %83 = shl i64 %82, 1
@@ -29418,9 +29486,9 @@ merge7.i.i.i.i.i53:                               ; preds = %merge.i.i.i.i.i50
   store ptr %84, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i52, ptr %7, align 8
   %.pre10.i.i.i.i54 = load i64, ptr %4, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i49"
+  br label %"$Vector.push.395.exit.thread.i.i.i49"
 
-"$Vector.push.394.exit.thread.i.i.i49":           ; preds = %merge7.i.i.i.i.i53, %"$JsonWriter.integer_field.exit"
+"$Vector.push.395.exit.thread.i.i.i49":           ; preds = %merge7.i.i.i.i.i53, %"$JsonWriter.integer_field.exit"
   %86 = phi i64 [ %.pre10.i.i.i.i54, %merge7.i.i.i.i.i53 ], [ %80, %"$JsonWriter.integer_field.exit" ]
   %87 = phi ptr [ %84, %merge7.i.i.i.i.i53 ], [ %.pre.i.i.i.i48, %"$JsonWriter.integer_field.exit" ]
   %88 = getelementptr i8, ptr %87, i64 %86
@@ -29435,18 +29503,18 @@ then.i.i.i55:                                     ; preds = %merge.i.i.i.i.i50
   store i8 1, ptr %91, align 1
   br label %"$JsonWriter.string_field.exit56"
 
-"$JsonWriter.string_field.exit56":                ; preds = %"$Vector.push.394.exit.thread.i.i.i49", %then.i.i.i55
+"$JsonWriter.string_field.exit56":                ; preds = %"$Vector.push.395.exit.thread.i.i.i49", %then.i.i.i55
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %2)
   %92 = getelementptr i8, ptr %1, i64 96
   %93 = load i64, ptr %92, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.412")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.413")
   %94 = load i64, ptr %4, align 8
   %95 = add i64 %94, 1
   %96 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i57 = icmp slt i64 %96, %95
   %.pre.i.i.i.i58 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i57, label %merge.i.i.i.i.i60, label %"$Vector.push.394.exit.thread.i.i.i59"
+  br i1 %.not.i.i.i.i.i57, label %merge.i.i.i.i.i60, label %"$Vector.push.395.exit.thread.i.i.i59"
 
 merge.i.i.i.i.i60:                                ; preds = %"$JsonWriter.string_field.exit56"
   %97 = shl i64 %96, 1
@@ -29460,9 +29528,9 @@ merge7.i.i.i.i.i63:                               ; preds = %merge.i.i.i.i.i60
   store ptr %98, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i62, ptr %7, align 8
   %.pre10.i.i.i.i64 = load i64, ptr %4, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i59"
+  br label %"$Vector.push.395.exit.thread.i.i.i59"
 
-"$Vector.push.394.exit.thread.i.i.i59":           ; preds = %merge7.i.i.i.i.i63, %"$JsonWriter.string_field.exit56"
+"$Vector.push.395.exit.thread.i.i.i59":           ; preds = %merge7.i.i.i.i.i63, %"$JsonWriter.string_field.exit56"
   %100 = phi i64 [ %.pre10.i.i.i.i64, %merge7.i.i.i.i.i63 ], [ %94, %"$JsonWriter.string_field.exit56" ]
   %101 = phi ptr [ %98, %merge7.i.i.i.i.i63 ], [ %.pre.i.i.i.i58, %"$JsonWriter.string_field.exit56" ]
   %102 = getelementptr i8, ptr %101, i64 %100
@@ -29477,19 +29545,19 @@ then.i.i.i65:                                     ; preds = %merge.i.i.i.i.i60
   store i8 1, ptr %105, align 1
   br label %"$JsonWriter.integer_field.exit66"
 
-"$JsonWriter.integer_field.exit66":               ; preds = %"$Vector.push.394.exit.thread.i.i.i59", %then.i.i.i65
+"$JsonWriter.integer_field.exit66":               ; preds = %"$Vector.push.395.exit.thread.i.i.i59", %then.i.i.i65
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %93)
   %106 = getelementptr i8, ptr %1, i64 110
   %107 = load i8, ptr %106, align 1
   %108 = icmp ne i8 %107, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.413", i1 zeroext %108)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.414", i1 zeroext %108)
   %109 = load i64, ptr %4, align 8
   %110 = add i64 %109, 1
   %111 = load i64, ptr %7, align 8
   %.not.i.i.i.i.i67 = icmp slt i64 %111, %110
   %.pre.i.i.i.i68 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i67, label %merge.i.i.i.i.i70, label %"$Vector.push.394.exit.thread.i.i.i69"
+  br i1 %.not.i.i.i.i.i67, label %merge.i.i.i.i.i70, label %"$Vector.push.395.exit.thread.i.i.i69"
 
 merge.i.i.i.i.i70:                                ; preds = %"$JsonWriter.integer_field.exit66"
   %112 = shl i64 %111, 1
@@ -29503,9 +29571,9 @@ merge7.i.i.i.i.i73:                               ; preds = %merge.i.i.i.i.i70
   store ptr %113, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i72, ptr %7, align 8
   %.pre10.i.i.i.i74 = load i64, ptr %4, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i69"
+  br label %"$Vector.push.395.exit.thread.i.i.i69"
 
-"$Vector.push.394.exit.thread.i.i.i69":           ; preds = %merge7.i.i.i.i.i73, %"$JsonWriter.integer_field.exit66"
+"$Vector.push.395.exit.thread.i.i.i69":           ; preds = %merge7.i.i.i.i.i73, %"$JsonWriter.integer_field.exit66"
   %115 = phi i64 [ %.pre10.i.i.i.i74, %merge7.i.i.i.i.i73 ], [ %109, %"$JsonWriter.integer_field.exit66" ]
   %116 = phi ptr [ %113, %merge7.i.i.i.i.i73 ], [ %.pre.i.i.i.i68, %"$JsonWriter.integer_field.exit66" ]
   %117 = getelementptr i8, ptr %116, i64 %115
@@ -29520,7 +29588,7 @@ then.i.i.i75:                                     ; preds = %merge.i.i.i.i.i70
   store i8 1, ptr %120, align 1
   br label %"$JsonWriter.end_object.exit"
 
-"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.394.exit.thread.i.i.i69", %then.i.i.i75
+"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.395.exit.thread.i.i.i69", %then.i.i.i75
   store i8 1, ptr %18, align 1
   ret void
 }
@@ -29536,7 +29604,7 @@ entry:
   %7 = load i64, ptr %6, align 8
   %.not.i.i.i.i = icmp slt i64 %7, %5
   %.pre.i.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.394.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.395.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %entry
   %8 = shl i64 %7, 1
@@ -29550,9 +29618,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   store ptr %9, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %6, align 8
   %.pre10.i.i.i = load i64, ptr %3, align 8
-  br label %"$Vector.push.394.exit.thread.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i"
 
-"$Vector.push.394.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %entry
+"$Vector.push.395.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %entry
   %11 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %4, %entry ]
   %12 = phi ptr [ %9, %merge7.i.i.i.i ], [ %.pre.i.i.i, %entry ]
   %13 = getelementptr i8, ptr %12, i64 %11
@@ -29568,8 +29636,8 @@ then.i.i:                                         ; preds = %merge.i.i.i.i
   %.pre = load i64, ptr %3, align 8
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i, %"$Vector.push.394.exit.thread.i.i"
-  %17 = phi i64 [ %.pre, %then.i.i ], [ %15, %"$Vector.push.394.exit.thread.i.i" ]
+"$JsonWriter.separate.exit.i":                    ; preds = %then.i.i, %"$Vector.push.395.exit.thread.i.i"
+  %17 = phi i64 [ %.pre, %then.i.i ], [ %15, %"$Vector.push.395.exit.thread.i.i" ]
   %18 = getelementptr i8, ptr %0, i64 32
   store i8 1, ptr %18, align 1
   %19 = load i64, ptr %6, align 8
@@ -29648,7 +29716,7 @@ entry:
   %6 = getelementptr inbounds i8, ptr %view, i64 32
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %6, i8 0, i64 80, i1 false)
   %7 = load ptr, ptr %1, align 8
-  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 160, ptr nonnull @"$string.363", ptr %7, ptr %2)
+  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 160, ptr nonnull @"$string.364", ptr %7, ptr %2)
   store ptr %name, ptr %view, align 8
   %9 = getelementptr inbounds i8, ptr %view, i64 8
   store i32 %3, ptr %9, align 8
@@ -29705,7 +29773,7 @@ entry:
   %7 = load i64, ptr %6, align 8
   %.not.i.i.i = icmp slt i64 %7, %5
   %.pre.i.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Vector.push.394.exit.thread.i"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Vector.push.395.exit.thread.i"
 
 merge.i.i.i:                                      ; preds = %entry
   %8 = shl i64 %7, 1
@@ -29719,9 +29787,9 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
   store ptr %9, ptr %0, align 8
   store i64 %spec.store.select.i.i.i, ptr %6, align 8
   %.pre10.i.i = load i64, ptr %3, align 8
-  br label %"$Vector.push.394.exit.thread.i"
+  br label %"$Vector.push.395.exit.thread.i"
 
-"$Vector.push.394.exit.thread.i":                 ; preds = %merge7.i.i.i, %entry
+"$Vector.push.395.exit.thread.i":                 ; preds = %merge7.i.i.i, %entry
   %11 = phi i64 [ %.pre10.i.i, %merge7.i.i.i ], [ %4, %entry ]
   %12 = phi ptr [ %9, %merge7.i.i.i ], [ %.pre.i.i, %entry ]
   %13 = getelementptr i8, ptr %12, i64 %11
@@ -29736,7 +29804,7 @@ then.i:                                           ; preds = %merge.i.i.i
   store i8 1, ptr %16, align 1
   br label %"$StringBuilder.append_byte.exit"
 
-"$StringBuilder.append_byte.exit":                ; preds = %"$Vector.push.394.exit.thread.i", %then.i
+"$StringBuilder.append_byte.exit":                ; preds = %"$Vector.push.395.exit.thread.i", %then.i
   %17 = tail call dereferenceable_or_null(32) ptr @malloc(i64 32)
   %18 = icmp eq ptr %17, null
   br i1 %18, label %then, label %or.lhs.false
@@ -29756,7 +29824,7 @@ or.lhs.false:                                     ; preds = %"$StringBuilder.app
   br i1 %22, label %then, label %merge
 
 then3:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %2, ptr noundef nonnull align 1 dereferenceable(29) @"$string.420", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %2, ptr noundef nonnull align 1 dereferenceable(29) @"$string.421", i64 29, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -30065,7 +30133,7 @@ then:                                             ; preds = %entry
   br i1 %.not22, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %1, ptr noundef nonnull align 1 dereferenceable(16) @"$string.425", i64 16, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %1, ptr noundef nonnull align 1 dereferenceable(16) @"$string.426", i64 16, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %3 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %3, i64 1023)
@@ -30099,7 +30167,7 @@ then5:                                            ; preds = %merge
   br i1 %.not21, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.426", i32 %8, i32 128)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.427", i32 %8, i32 128)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i23)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i24 = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -30203,7 +30271,7 @@ then.i:                                           ; preds = %then7
 then2.i:                                          ; preds = %then.i
   %40 = getelementptr i8, ptr %0, i64 16
   %41 = load ptr, ptr %40, align 8
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.427", i32 %2, ptr %41, i32 %38)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.428", i32 %2, ptr %41, i32 %38)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %43 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %43, i64 1023)
@@ -30272,7 +30340,7 @@ then2:                                            ; preds = %merge
   br i1 %.not22, label %common.ret, label %then5
 
 then5:                                            ; preds = %then2
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.428", ptr %1)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.429", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -30293,7 +30361,7 @@ then2.i.i:                                        ; preds = %then5
   br label %common.ret
 
 merge1:                                           ; preds = %merge
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %described, i64 1024, ptr nonnull @"$string.429", ptr %1)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %described, i64 1024, ptr nonnull @"$string.430", ptr %1)
   %16 = sext i32 %15 to i64
   %17 = load i64, ptr %3, align 8
   %18 = icmp sgt i64 %17, 3
@@ -30302,7 +30370,7 @@ merge1:                                           ; preds = %merge
 then.i:                                           ; preds = %merge1
   %19 = getelementptr i8, ptr %described, i64 %16
   %20 = sub nsw i64 1024, %16
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 %20, ptr nonnull @"$string.430", i64 %17)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 %20, ptr nonnull @"$string.431", i64 %17)
   %22 = sext i32 %21 to i64
   %23 = add nsw i64 %22, %16
   br label %merge.i
@@ -30322,12 +30390,12 @@ merge.i.peel.i:                                   ; preds = %then3.peel.i
   %27 = getelementptr i8, ptr %.val.peel.i, i64 260
   %28 = load i8, ptr %27, align 1
   %29 = icmp eq i8 %28, 0
-  %spec.select.i.peel.i = select i1 %29, ptr @"$string.61", ptr @"$string.431"
+  %spec.select.i.peel.i = select i1 %29, ptr @"$string.61", ptr @"$string.432"
   %30 = getelementptr i8, ptr %described, i64 %used.0.i
   %31 = sub nsw i64 1024, %used.0.i
   %32 = getelementptr i8, ptr %.val.peel.i, i64 4
   %33 = getelementptr i8, ptr %.val.peel.i, i64 516
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 %31, ptr nonnull @"$string.432", ptr nonnull @"$string.431", ptr %32, ptr nonnull %27, ptr nonnull %spec.select.i.peel.i, ptr %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 %31, ptr nonnull @"$string.433", ptr nonnull @"$string.432", ptr %32, ptr nonnull %27, ptr nonnull %spec.select.i.peel.i, ptr %33)
   %35 = sext i32 %34 to i64
   %36 = add nsw i64 %used.0.i, %35
   br label %merge2.peel.i
@@ -30346,12 +30414,12 @@ merge.i.peel23.i:                                 ; preds = %then3.peel22.i
   %38 = getelementptr i8, ptr %.val.peel24.i, i64 1288
   %39 = load i8, ptr %38, align 1
   %40 = icmp eq i8 %39, 0
-  %spec.select.i.peel25.i = select i1 %40, ptr @"$string.61", ptr @"$string.431"
+  %spec.select.i.peel25.i = select i1 %40, ptr @"$string.61", ptr @"$string.432"
   %41 = getelementptr i8, ptr %described, i64 %used.2.peel.i
   %42 = sub nsw i64 1024, %used.2.peel.i
   %43 = getelementptr i8, ptr %.val.peel24.i, i64 1032
   %44 = getelementptr i8, ptr %.val.peel24.i, i64 1544
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 %42, ptr nonnull @"$string.432", ptr nonnull @"$string.433", ptr %43, ptr nonnull %38, ptr nonnull %spec.select.i.peel25.i, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 %42, ptr nonnull @"$string.433", ptr nonnull @"$string.434", ptr %43, ptr nonnull %38, ptr nonnull %spec.select.i.peel25.i, ptr %44)
   %46 = sext i32 %45 to i64
   %47 = add nsw i64 %used.2.peel.i, %46
   br label %merge2.peel26.i
@@ -30368,12 +30436,12 @@ merge.i.peel33.i:                                 ; preds = %merge2.peel26.i
   %49 = getelementptr i8, ptr %.val.peel34.i, i64 2316
   %50 = load i8, ptr %49, align 1
   %51 = icmp eq i8 %50, 0
-  %spec.select.i.peel35.i = select i1 %51, ptr @"$string.61", ptr @"$string.431"
+  %spec.select.i.peel35.i = select i1 %51, ptr @"$string.61", ptr @"$string.432"
   %52 = getelementptr i8, ptr %described, i64 %used.2.peel27.i
   %53 = sub nsw i64 1024, %used.2.peel27.i
   %54 = getelementptr i8, ptr %.val.peel34.i, i64 2060
   %55 = getelementptr i8, ptr %.val.peel34.i, i64 2572
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 %53, ptr nonnull @"$string.432", ptr nonnull @"$string.433", ptr %54, ptr nonnull %49, ptr nonnull %spec.select.i.peel35.i, ptr %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 %53, ptr nonnull @"$string.433", ptr nonnull @"$string.434", ptr %54, ptr nonnull %49, ptr nonnull %spec.select.i.peel35.i, ptr %55)
   br label %"$Problems.describe.exit"
 
 "$Problems.describe.exit":                        ; preds = %merge.i.peel33.i, %merge.i, %merge2.peel.i, %merge2.peel26.i
@@ -30437,7 +30505,7 @@ or.lhs.false.i.i:                                 ; preds = %entry
 
 then.i:                                           ; preds = %"$device.is_automatic.exit.i", %or.lhs.false.i.i, %entry
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i.i)
-  %10 = call i32 @stat(ptr nonnull readonly @"$string.435", ptr nonnull %info.i.i.i.i)
+  %10 = call i32 @stat(ptr nonnull readonly @"$string.436", ptr nonnull %info.i.i.i.i)
   %.not.i.i.i.i = icmp eq i32 %10, 0
   %11 = getelementptr inbounds i8, ptr %info.i.i.i.i, i64 24
   %12 = load i32, ptr %11, align 8
@@ -30449,7 +30517,7 @@ then.i:                                           ; preds = %"$device.is_automat
 
 "$has_driver.exit.i":                             ; preds = %then.i
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i6.i.i)
-  %16 = call i32 @stat(ptr nonnull readonly @"$string.436", ptr nonnull %info.i.i6.i.i)
+  %16 = call i32 @stat(ptr nonnull readonly @"$string.437", ptr nonnull %info.i.i6.i.i)
   %.not.i.i7.i.i = icmp eq i32 %16, 0
   %17 = getelementptr inbounds i8, ptr %info.i.i6.i.i, i64 24
   %18 = load i32, ptr %17, align 8
@@ -30464,8 +30532,8 @@ then.i:                                           ; preds = %"$device.is_automat
   br label %merge.i
 
 merge.i:                                          ; preds = %"$has_driver.exit.thread.i", %"$has_driver.exit.i", %"$device.is_automatic.exit.i"
-  %chosen.0.i = phi ptr [ %1, %"$device.is_automatic.exit.i" ], [ @"$string.437", %"$has_driver.exit.thread.i" ], [ @"$string.434", %"$has_driver.exit.i" ]
-  %22 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(4) @"$string.434")
+  %chosen.0.i = phi ptr [ %1, %"$device.is_automatic.exit.i" ], [ @"$string.438", %"$has_driver.exit.thread.i" ], [ @"$string.435", %"$has_driver.exit.i" ]
+  %22 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(4) @"$string.435")
   %23 = icmp eq i32 %22, 0
   br i1 %23, label %then5.i, label %merge4.i
 
@@ -30474,12 +30542,12 @@ then5.i:                                          ; preds = %merge.i
   br label %merge
 
 merge4.i:                                         ; preds = %merge.i
-  %24 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(5) @"$string.437")
+  %24 = tail call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(5) @"$string.438")
   %25 = icmp eq i32 %24, 0
   br i1 %25, label %then8.i, label %merge7.i
 
 then8.i:                                          ; preds = %merge4.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %4, ptr noundef nonnull align 1 dereferenceable(5) @"$string.437", i64 5, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %4, ptr noundef nonnull align 1 dereferenceable(5) @"$string.438", i64 5, i1 false)
   br label %merge
 
 merge7.i:                                         ; preds = %merge4.i
@@ -30487,7 +30555,7 @@ merge7.i:                                         ; preds = %merge4.i
   br i1 %.not.i, label %common.ret, label %then12.i
 
 then12.i:                                         ; preds = %merge7.i
-  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.438", ptr %1)
+  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.439", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -30537,7 +30605,7 @@ or.lhs.false.i.i30:                               ; preds = %then.i29
   br i1 %38, label %then.i.i, label %merge.i.i
 
 then3.i.i:                                        ; preds = %then.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.439", i64 68, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.440", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %39 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %39, i64 1023)
@@ -30600,7 +30668,7 @@ then2.i.i:                                        ; preds = %else.i
 merge.i32:                                        ; preds = %"$text.copy_into.exit.i.i", %then6.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %info.i.i)
   %53 = getelementptr i8, ptr %0, i64 32
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %53, i64 4096, ptr nonnull @"$string.440", ptr nonnull %folder.i, ptr %4)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %53, i64 4096, ptr nonnull @"$string.441", ptr nonnull %folder.i, ptr %4)
   %55 = icmp sgt i32 %54, 4095
   br i1 %55, label %then5.i26, label %and.lhs.true.i
 
@@ -30608,7 +30676,7 @@ merge.thread.i:                                   ; preds = %then2.i.i, %else.i
   %56 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i
   store i8 0, ptr %56, align 1
   %57 = getelementptr i8, ptr %0, i64 32
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %57, i64 4096, ptr nonnull @"$string.440", ptr nonnull %folder.i, ptr %4)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %57, i64 4096, ptr nonnull @"$string.441", ptr nonnull %folder.i, ptr %4)
   %59 = icmp sgt i32 %58, 4095
   br i1 %59, label %then5.i26, label %merge2
 
@@ -30617,7 +30685,7 @@ then5.i26:                                        ; preds = %merge.thread.i, %me
   br i1 %.not30.i, label %"$Library.locate.exit", label %then8.i27
 
 then8.i27:                                        ; preds = %then5.i26
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.441", i32 4064)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.442", i32 4064)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i24)
   %61 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i31.i = call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -30638,7 +30706,7 @@ then2.i.i33.i:                                    ; preds = %then8.i27
   br label %"$Library.locate.exit"
 
 then12.i33:                                       ; preds = %and.lhs.true.i
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %53, i64 4096, ptr nonnull @"$string.442", ptr %4)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %53, i64 4096, ptr nonnull @"$string.443", ptr %4)
   br label %merge2
 
 and.lhs.true.i:                                   ; preds = %merge.i32
@@ -30689,14 +30757,14 @@ merge1.i:                                         ; preds = %and.lhs.true.i49, %
   br i1 %.not60.i, label %then8, label %then5.i45
 
 and.lhs.true.i49:                                 ; preds = %then.i44
-  %81 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.434")
+  %81 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.435")
   %82 = icmp eq i32 %81, 0
-  %spec.select.i = select i1 %82, ptr @"$string.61", ptr @"$string.443"
+  %spec.select.i = select i1 %82, ptr @"$string.61", ptr @"$string.444"
   br label %merge1.i
 
 then5.i45:                                        ; preds = %merge1.i
   %83 = call ptr @dlerror()
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.444", ptr nonnull %hint.0.i, ptr %4, ptr %83, ptr %4)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.445", ptr nonnull %hint.0.i, ptr %4, ptr %83, ptr %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i36)
   %85 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i46 = call i64 @llvm.smin.i64(i64 %85, i64 1023)
@@ -30717,7 +30785,7 @@ then2.i.i.i48:                                    ; preds = %then5.i45
   br label %then8
 
 merge.i37:                                        ; preds = %"$device.is_automatic.exit"
-  %90 = call ptr @dlsym(ptr nonnull %79, ptr nonnull @"$string.445")
+  %90 = call ptr @dlsym(ptr nonnull %79, ptr nonnull @"$string.446")
   %91 = icmp eq ptr %90, null
   br i1 %91, label %then8.i42, label %merge7.i38
 
@@ -30726,7 +30794,7 @@ then8.i42:                                        ; preds = %merge.i37
   br i1 %.not59.i, label %then8, label %then12.i43
 
 then12.i43:                                       ; preds = %then8.i42
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.446", ptr %78, ptr nonnull @"$string.445")
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.447", ptr %78, ptr nonnull @"$string.446")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i61.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i62.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -30773,7 +30841,7 @@ or.lhs.false22.i:                                 ; preds = %merge15.i
   br i1 %.not56.i, label %or.lhs.false.i41, label %then20.i
 
 then25.i:                                         ; preds = %then20.i
-  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.447", ptr %78)
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.448", ptr %78)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i65.i)
   %106 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i66.i = call i64 @llvm.smin.i64(i64 %106, i64 1023)
@@ -30945,7 +31013,7 @@ merge.critedge:                                   ; preds = %merge.i
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i)
   %29 = load ptr, ptr %8, align 8
   %30 = getelementptr i8, ptr %1, i64 16
-  %31 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %30, ptr noundef nonnull dereferenceable(4) @"$string.434")
+  %31 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %30, ptr noundef nonnull dereferenceable(4) @"$string.435")
   %32 = icmp eq i32 %31, 0
   %33 = call fastcc i32 @"$Plan.make"(ptr nonnull %made, ptr %0, ptr %29, ptr nonnull %info, i1 zeroext %32, ptr %2, ptr %4)
   %.not15 = icmp eq i32 %33, 0
@@ -30958,9 +31026,9 @@ merge.i.i.i.i1057:                                ; preds = %merge.critedge
   %36 = getelementptr inbounds i8, ptr %out, i64 16
   %malloc = call dereferenceable_or_null(8) ptr @malloc(i64 8)
   %37 = icmp eq ptr %malloc, null
-  br i1 %37, label %then.i3.i1062, label %"$Vector.push.394.exit.thread.i.i1056"
+  br i1 %37, label %then.i3.i1062, label %"$Vector.push.395.exit.thread.i.i1056"
 
-"$Vector.push.394.exit.thread.i.i1056":           ; preds = %merge.i.i.i.i1057
+"$Vector.push.395.exit.thread.i.i1056":           ; preds = %merge.i.i.i.i1057
   store ptr %malloc, ptr %out, align 8
   store i64 8, ptr %36, align 8
   store i8 123, ptr %malloc, align 1
@@ -30972,18 +31040,18 @@ then.i3.i1062:                                    ; preds = %merge.i.i.i.i1057
   store i8 1, ptr %38, align 8
   br label %"$JsonWriter.open.exit1073"
 
-"$JsonWriter.open.exit1073":                      ; preds = %"$Vector.push.394.exit.thread.i.i1056", %then.i3.i1062
+"$JsonWriter.open.exit1073":                      ; preds = %"$Vector.push.395.exit.thread.i.i1056", %then.i3.i1062
   store i8 0, ptr %34, align 8
   %39 = load ptr, ptr %made, align 8
   %40 = getelementptr i8, ptr %39, i64 8
   %41 = load ptr, ptr %40, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.398")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.399")
   %42 = load i64, ptr %35, align 8
   %43 = add i64 %42, 1
   %44 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i.i = icmp slt i64 %44, %43
   %.pre.i.i.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.394.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.395.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i.i.i.i:                              ; preds = %"$JsonWriter.open.exit1073"
   %45 = shl i64 %44, 1
@@ -30997,9 +31065,9 @@ merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
   store ptr %46, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i.i.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit1073"
+"$Vector.push.395.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit1073"
   %48 = phi i64 [ %.pre10.i.i.i.i.i.i, %merge7.i.i.i.i.i.i.i ], [ %42, %"$JsonWriter.open.exit1073" ]
   %49 = phi ptr [ %46, %merge7.i.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$JsonWriter.open.exit1073" ]
   %50 = getelementptr i8, ptr %49, i64 %48
@@ -31014,17 +31082,17 @@ then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
   store i8 1, ptr %53, align 8
   br label %"$JsonWriter.string_field.exit.i.i"
 
-"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.394.exit.thread.i.i.i.i.i"
+"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.395.exit.thread.i.i.i.i.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %41)
   %54 = getelementptr i8, ptr %39, i64 24
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.399")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.400")
   %55 = load i64, ptr %35, align 8
   %56 = add i64 %55, 1
   %57 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i15.i.i = icmp slt i64 %57, %56
   %.pre.i.i.i.i16.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i15.i.i, label %merge.i.i.i.i.i18.i.i, label %"$Vector.push.394.exit.thread.i.i.i17.i.i"
+  br i1 %.not.i.i.i.i.i15.i.i, label %merge.i.i.i.i.i18.i.i, label %"$Vector.push.395.exit.thread.i.i.i17.i.i"
 
 merge.i.i.i.i.i18.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i.i"
   %58 = shl i64 %57, 1
@@ -31038,9 +31106,9 @@ merge7.i.i.i.i.i21.i.i:                           ; preds = %merge.i.i.i.i.i18.i
   store ptr %59, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i20.i.i, ptr %36, align 8
   %.pre10.i.i.i.i22.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i17.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i17.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i17.i.i":       ; preds = %merge7.i.i.i.i.i21.i.i, %"$JsonWriter.string_field.exit.i.i"
+"$Vector.push.395.exit.thread.i.i.i17.i.i":       ; preds = %merge7.i.i.i.i.i21.i.i, %"$JsonWriter.string_field.exit.i.i"
   %61 = phi i64 [ %.pre10.i.i.i.i22.i.i, %merge7.i.i.i.i.i21.i.i ], [ %55, %"$JsonWriter.string_field.exit.i.i" ]
   %62 = phi ptr [ %59, %merge7.i.i.i.i.i21.i.i ], [ %.pre.i.i.i.i16.i.i, %"$JsonWriter.string_field.exit.i.i" ]
   %63 = getelementptr i8, ptr %62, i64 %61
@@ -31055,18 +31123,18 @@ then.i.i.i23.i.i:                                 ; preds = %merge.i.i.i.i.i18.i
   store i8 1, ptr %66, align 8
   br label %"$JsonWriter.string_field.exit24.i.i"
 
-"$JsonWriter.string_field.exit24.i.i":            ; preds = %then.i.i.i23.i.i, %"$Vector.push.394.exit.thread.i.i.i17.i.i"
+"$JsonWriter.string_field.exit24.i.i":            ; preds = %then.i.i.i23.i.i, %"$Vector.push.395.exit.thread.i.i.i17.i.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %54)
   %67 = getelementptr i8, ptr %39, i64 760
   %68 = load i64, ptr %67, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.402")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.403")
   %69 = load i64, ptr %35, align 8
   %70 = add i64 %69, 1
   %71 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i25.i.i = icmp slt i64 %71, %70
   %.pre.i.i.i.i26.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i25.i.i, label %merge.i.i.i.i.i28.i.i, label %"$Vector.push.394.exit.thread.i.i.i27.i.i"
+  br i1 %.not.i.i.i.i.i25.i.i, label %merge.i.i.i.i.i28.i.i, label %"$Vector.push.395.exit.thread.i.i.i27.i.i"
 
 merge.i.i.i.i.i28.i.i:                            ; preds = %"$JsonWriter.string_field.exit24.i.i"
   %72 = shl i64 %71, 1
@@ -31080,9 +31148,9 @@ merge7.i.i.i.i.i31.i.i:                           ; preds = %merge.i.i.i.i.i28.i
   store ptr %73, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i30.i.i, ptr %36, align 8
   %.pre10.i.i.i.i32.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i27.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i27.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i27.i.i":       ; preds = %merge7.i.i.i.i.i31.i.i, %"$JsonWriter.string_field.exit24.i.i"
+"$Vector.push.395.exit.thread.i.i.i27.i.i":       ; preds = %merge7.i.i.i.i.i31.i.i, %"$JsonWriter.string_field.exit24.i.i"
   %75 = phi i64 [ %.pre10.i.i.i.i32.i.i, %merge7.i.i.i.i.i31.i.i ], [ %69, %"$JsonWriter.string_field.exit24.i.i" ]
   %76 = phi ptr [ %73, %merge7.i.i.i.i.i31.i.i ], [ %.pre.i.i.i.i26.i.i, %"$JsonWriter.string_field.exit24.i.i" ]
   %77 = getelementptr i8, ptr %76, i64 %75
@@ -31097,10 +31165,10 @@ then.i.i.i33.i.i:                                 ; preds = %merge.i.i.i.i.i28.i
   store i8 1, ptr %80, align 8
   br label %"$JsonWriter.separate.exit.i1033"
 
-"$JsonWriter.separate.exit.i1033":                ; preds = %"$Vector.push.394.exit.thread.i.i.i27.i.i", %then.i.i.i33.i.i
+"$JsonWriter.separate.exit.i1033":                ; preds = %"$Vector.push.395.exit.thread.i.i.i27.i.i", %then.i.i.i33.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1032)
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1032, i64 32, ptr nonnull @"$string.400", i64 %68)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1032, i64 32, ptr nonnull @"$string.401", i64 %68)
   %82 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1032)
   %83 = load i64, ptr %35, align 8
   %84 = add i64 %83, %82
@@ -31144,13 +31212,13 @@ then2.i.i.i.i1036:                                ; preds = %merge.i.i.i.i1035
   %95 = getelementptr i8, ptr %39, i64 768
   %96 = load i64, ptr %95, align 8
   %97 = add i64 %96, %94
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.489")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.490")
   %98 = load i64, ptr %35, align 8
   %99 = add i64 %98, 1
   %100 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i34.i.i = icmp slt i64 %100, %99
   %.pre.i.i.i.i35.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i34.i.i, label %merge.i.i.i.i.i37.i.i, label %"$Vector.push.394.exit.thread.i.i.i36.i.i"
+  br i1 %.not.i.i.i.i.i34.i.i, label %merge.i.i.i.i.i37.i.i, label %"$Vector.push.395.exit.thread.i.i.i36.i.i"
 
 merge.i.i.i.i.i37.i.i:                            ; preds = %"$JsonWriter.integer.exit1052"
   %101 = shl i64 %100, 1
@@ -31164,9 +31232,9 @@ merge7.i.i.i.i.i40.i.i:                           ; preds = %merge.i.i.i.i.i37.i
   store ptr %102, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i39.i.i, ptr %36, align 8
   %.pre10.i.i.i.i41.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i36.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i36.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i36.i.i":       ; preds = %merge7.i.i.i.i.i40.i.i, %"$JsonWriter.integer.exit1052"
+"$Vector.push.395.exit.thread.i.i.i36.i.i":       ; preds = %merge7.i.i.i.i.i40.i.i, %"$JsonWriter.integer.exit1052"
   %104 = phi i64 [ %.pre10.i.i.i.i41.i.i, %merge7.i.i.i.i.i40.i.i ], [ %98, %"$JsonWriter.integer.exit1052" ]
   %105 = phi ptr [ %102, %merge7.i.i.i.i.i40.i.i ], [ %.pre.i.i.i.i35.i.i, %"$JsonWriter.integer.exit1052" ]
   %106 = getelementptr i8, ptr %105, i64 %104
@@ -31181,10 +31249,10 @@ then.i.i.i42.i.i:                                 ; preds = %merge.i.i.i.i.i37.i
   store i8 1, ptr %109, align 8
   br label %"$JsonWriter.separate.exit.i1012"
 
-"$JsonWriter.separate.exit.i1012":                ; preds = %"$Vector.push.394.exit.thread.i.i.i36.i.i", %then.i.i.i42.i.i
+"$JsonWriter.separate.exit.i1012":                ; preds = %"$Vector.push.395.exit.thread.i.i.i36.i.i", %then.i.i.i42.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i1011)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1011, i64 32, ptr nonnull @"$string.400", i64 %97)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i1011, i64 32, ptr nonnull @"$string.401", i64 %97)
   %111 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i1011)
   %112 = load i64, ptr %35, align 8
   %113 = add i64 %112, %111
@@ -31226,13 +31294,13 @@ then2.i.i.i.i1015:                                ; preds = %merge.i.i.i.i1014
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i1011)
   %123 = getelementptr i8, ptr %39, i64 776
   %124 = load i64, ptr %123, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.404")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.405")
   %125 = load i64, ptr %35, align 8
   %126 = add i64 %125, 1
   %127 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i44.i.i = icmp slt i64 %127, %126
   %.pre.i.i.i.i45.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i44.i.i, label %merge.i.i.i.i.i47.i.i, label %"$Vector.push.394.exit.thread.i.i.i46.i.i"
+  br i1 %.not.i.i.i.i.i44.i.i, label %merge.i.i.i.i.i47.i.i, label %"$Vector.push.395.exit.thread.i.i.i46.i.i"
 
 merge.i.i.i.i.i47.i.i:                            ; preds = %"$JsonWriter.integer.exit1031"
   %128 = shl i64 %127, 1
@@ -31246,9 +31314,9 @@ merge7.i.i.i.i.i50.i.i:                           ; preds = %merge.i.i.i.i.i47.i
   store ptr %129, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i49.i.i, ptr %36, align 8
   %.pre10.i.i.i.i51.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i46.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i46.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i46.i.i":       ; preds = %merge7.i.i.i.i.i50.i.i, %"$JsonWriter.integer.exit1031"
+"$Vector.push.395.exit.thread.i.i.i46.i.i":       ; preds = %merge7.i.i.i.i.i50.i.i, %"$JsonWriter.integer.exit1031"
   %131 = phi i64 [ %.pre10.i.i.i.i51.i.i, %merge7.i.i.i.i.i50.i.i ], [ %125, %"$JsonWriter.integer.exit1031" ]
   %132 = phi ptr [ %129, %merge7.i.i.i.i.i50.i.i ], [ %.pre.i.i.i.i45.i.i, %"$JsonWriter.integer.exit1031" ]
   %133 = getelementptr i8, ptr %132, i64 %131
@@ -31263,10 +31331,10 @@ then.i.i.i52.i.i:                                 ; preds = %merge.i.i.i.i.i47.i
   store i8 1, ptr %136, align 8
   br label %"$JsonWriter.separate.exit.i991"
 
-"$JsonWriter.separate.exit.i991":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i46.i.i", %then.i.i.i52.i.i
+"$JsonWriter.separate.exit.i991":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i46.i.i", %then.i.i.i52.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i990)
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i990, i64 32, ptr nonnull @"$string.400", i64 %124)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i990, i64 32, ptr nonnull @"$string.401", i64 %124)
   %138 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i990)
   %139 = load i64, ptr %35, align 8
   %140 = add i64 %139, %138
@@ -31309,13 +31377,13 @@ then2.i.i.i.i994:                                 ; preds = %merge.i.i.i.i993
   %150 = load i64, ptr %123, align 8
   %151 = getelementptr i8, ptr %39, i64 784
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.490")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.491")
   %153 = load i64, ptr %35, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i54.i.i = icmp slt i64 %155, %154
   %.pre.i.i.i.i55.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i54.i.i, label %merge.i.i.i.i.i57.i.i, label %"$Vector.push.394.exit.thread.i.i.i56.i.i"
+  br i1 %.not.i.i.i.i.i54.i.i, label %merge.i.i.i.i.i57.i.i, label %"$Vector.push.395.exit.thread.i.i.i56.i.i"
 
 merge.i.i.i.i.i57.i.i:                            ; preds = %"$JsonWriter.integer.exit1010"
   %156 = shl i64 %155, 1
@@ -31329,9 +31397,9 @@ merge7.i.i.i.i.i60.i.i:                           ; preds = %merge.i.i.i.i.i57.i
   store ptr %157, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i59.i.i, ptr %36, align 8
   %.pre10.i.i.i.i61.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i56.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i56.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i56.i.i":       ; preds = %merge7.i.i.i.i.i60.i.i, %"$JsonWriter.integer.exit1010"
+"$Vector.push.395.exit.thread.i.i.i56.i.i":       ; preds = %merge7.i.i.i.i.i60.i.i, %"$JsonWriter.integer.exit1010"
   %159 = phi i64 [ %.pre10.i.i.i.i61.i.i, %merge7.i.i.i.i.i60.i.i ], [ %153, %"$JsonWriter.integer.exit1010" ]
   %160 = phi ptr [ %157, %merge7.i.i.i.i.i60.i.i ], [ %.pre.i.i.i.i55.i.i, %"$JsonWriter.integer.exit1010" ]
   %161 = getelementptr i8, ptr %160, i64 %159
@@ -31346,11 +31414,11 @@ then.i.i.i62.i.i:                                 ; preds = %merge.i.i.i.i.i57.i
   store i8 1, ptr %164, align 8
   br label %"$JsonWriter.separate.exit.i970"
 
-"$JsonWriter.separate.exit.i970":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i56.i.i", %then.i.i.i62.i.i
+"$JsonWriter.separate.exit.i970":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i56.i.i", %then.i.i.i62.i.i
   %165 = add i64 %152, %150
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i969)
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i969, i64 32, ptr nonnull @"$string.400", i64 %165)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i969, i64 32, ptr nonnull @"$string.401", i64 %165)
   %167 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i969)
   %168 = load i64, ptr %35, align 8
   %169 = add i64 %168, %167
@@ -31393,14 +31461,14 @@ then2.i.i.i.i973:                                 ; preds = %merge.i.i.i.i972
   %179 = getelementptr i8, ptr %39, i64 752
   %180 = load i8, ptr %179, align 1
   %181 = icmp ne i8 %180, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.491", i1 zeroext %181)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.492")
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.492", i1 zeroext %181)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.493")
   %182 = load i64, ptr %35, align 8
   %183 = add i64 %182, 1
   %184 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i = icmp slt i64 %184, %183
   %.pre.i.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.394.exit.thread.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.395.exit.thread.i.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %"$JsonWriter.integer.exit989"
   %185 = shl i64 %184, 1
@@ -31414,9 +31482,9 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
   store ptr %186, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.integer.exit989"
+"$Vector.push.395.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.integer.exit989"
   %188 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %182, %"$JsonWriter.integer.exit989" ]
   %189 = phi ptr [ %186, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %"$JsonWriter.integer.exit989" ]
   %190 = getelementptr i8, ptr %189, i64 %188
@@ -31431,19 +31499,19 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 1, ptr %193, align 8
   br label %"$JsonWriter.string_field.exit.i"
 
-"$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.394.exit.thread.i.i.i.i"
+"$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.395.exit.thread.i.i.i.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %30)
   %194 = getelementptr inbounds i8, ptr %made, i64 20
   %195 = load i32, ptr %194, align 4
   %196 = sext i32 %195 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.493")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.494")
   %197 = load i64, ptr %35, align 8
   %198 = add i64 %197, 1
   %199 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i31.i = icmp slt i64 %199, %198
   %.pre.i.i.i.i32.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.394.exit.thread.i.i.i33.i"
+  br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.395.exit.thread.i.i.i33.i"
 
 merge.i.i.i.i.i34.i:                              ; preds = %"$JsonWriter.string_field.exit.i"
   %200 = shl i64 %199, 1
@@ -31457,9 +31525,9 @@ merge7.i.i.i.i.i37.i:                             ; preds = %merge.i.i.i.i.i34.i
   store ptr %201, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i, ptr %36, align 8
   %.pre10.i.i.i.i38.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i33.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i33.i"
 
-"$Vector.push.394.exit.thread.i.i.i33.i":         ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit.i"
+"$Vector.push.395.exit.thread.i.i.i33.i":         ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.string_field.exit.i"
   %203 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %197, %"$JsonWriter.string_field.exit.i" ]
   %204 = phi ptr [ %201, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.string_field.exit.i" ]
   %205 = getelementptr i8, ptr %204, i64 %203
@@ -31474,10 +31542,10 @@ then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %208, align 8
   br label %"$JsonWriter.separate.exit.i949"
 
-"$JsonWriter.separate.exit.i949":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i33.i", %then.i.i.i39.i
+"$JsonWriter.separate.exit.i949":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i33.i", %then.i.i.i39.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i948)
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i948, i64 32, ptr nonnull @"$string.400", i64 %196)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i948, i64 32, ptr nonnull @"$string.401", i64 %196)
   %210 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i948)
   %211 = load i64, ptr %35, align 8
   %212 = add i64 %211, %210
@@ -31521,15 +31589,15 @@ then2.i.i.i.i952:                                 ; preds = %merge.i.i.i.i951
   %223 = load i32, ptr %222, align 8
   %224 = icmp eq i32 %223, 1
   %225 = icmp eq i32 %223, 2
-  %spec.select.i.i = select i1 %225, ptr @"$string.496", ptr @"$string.163"
-  %common.ret.op.i.i = select i1 %224, ptr @"$string.495", ptr %spec.select.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.494")
+  %spec.select.i.i = select i1 %225, ptr @"$string.497", ptr @"$string.163"
+  %common.ret.op.i.i = select i1 %224, ptr @"$string.496", ptr %spec.select.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.495")
   %226 = load i64, ptr %35, align 8
   %227 = add i64 %226, 1
   %228 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i40.i = icmp slt i64 %228, %227
   %.pre.i.i.i.i41.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.394.exit.thread.i.i.i42.i"
+  br i1 %.not.i.i.i.i.i40.i, label %merge.i.i.i.i.i43.i, label %"$Vector.push.395.exit.thread.i.i.i42.i"
 
 merge.i.i.i.i.i43.i:                              ; preds = %"$JsonWriter.integer.exit968"
   %229 = shl i64 %228, 1
@@ -31543,9 +31611,9 @@ merge7.i.i.i.i.i46.i:                             ; preds = %merge.i.i.i.i.i43.i
   store ptr %230, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i45.i, ptr %36, align 8
   %.pre10.i.i.i.i47.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i42.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i42.i"
 
-"$Vector.push.394.exit.thread.i.i.i42.i":         ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit968"
+"$Vector.push.395.exit.thread.i.i.i42.i":         ; preds = %merge7.i.i.i.i.i46.i, %"$JsonWriter.integer.exit968"
   %232 = phi i64 [ %.pre10.i.i.i.i47.i, %merge7.i.i.i.i.i46.i ], [ %226, %"$JsonWriter.integer.exit968" ]
   %233 = phi ptr [ %230, %merge7.i.i.i.i.i46.i ], [ %.pre.i.i.i.i41.i, %"$JsonWriter.integer.exit968" ]
   %234 = getelementptr i8, ptr %233, i64 %232
@@ -31560,19 +31628,19 @@ then.i.i.i48.i:                                   ; preds = %merge.i.i.i.i.i43.i
   store i8 1, ptr %237, align 8
   br label %"$JsonWriter.string_field.exit49.i"
 
-"$JsonWriter.string_field.exit49.i":              ; preds = %then.i.i.i48.i, %"$Vector.push.394.exit.thread.i.i.i42.i"
+"$JsonWriter.string_field.exit49.i":              ; preds = %then.i.i.i48.i, %"$Vector.push.395.exit.thread.i.i.i42.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %common.ret.op.i.i)
   %238 = getelementptr inbounds i8, ptr %made, i64 52
   %239 = load i32, ptr %238, align 4
   %240 = sext i32 %239 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.497")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.498")
   %241 = load i64, ptr %35, align 8
   %242 = add i64 %241, 1
   %243 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i50.i = icmp slt i64 %243, %242
   %.pre.i.i.i.i51.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.394.exit.thread.i.i.i52.i"
+  br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.395.exit.thread.i.i.i52.i"
 
 merge.i.i.i.i.i53.i:                              ; preds = %"$JsonWriter.string_field.exit49.i"
   %244 = shl i64 %243, 1
@@ -31586,9 +31654,9 @@ merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
   store ptr %245, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i55.i, ptr %36, align 8
   %.pre10.i.i.i.i57.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i52.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i52.i"
 
-"$Vector.push.394.exit.thread.i.i.i52.i":         ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.string_field.exit49.i"
+"$Vector.push.395.exit.thread.i.i.i52.i":         ; preds = %merge7.i.i.i.i.i56.i, %"$JsonWriter.string_field.exit49.i"
   %247 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %241, %"$JsonWriter.string_field.exit49.i" ]
   %248 = phi ptr [ %245, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$JsonWriter.string_field.exit49.i" ]
   %249 = getelementptr i8, ptr %248, i64 %247
@@ -31603,10 +31671,10 @@ then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
   store i8 1, ptr %252, align 8
   br label %"$JsonWriter.separate.exit.i928"
 
-"$JsonWriter.separate.exit.i928":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i52.i", %then.i.i.i58.i
+"$JsonWriter.separate.exit.i928":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i52.i", %then.i.i.i58.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i927)
-  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i927, i64 32, ptr nonnull @"$string.400", i64 %240)
+  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i927, i64 32, ptr nonnull @"$string.401", i64 %240)
   %254 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i927)
   %255 = load i64, ptr %35, align 8
   %256 = add i64 %255, %254
@@ -31649,13 +31717,13 @@ then2.i.i.i.i931:                                 ; preds = %merge.i.i.i.i930
   %266 = getelementptr inbounds i8, ptr %made, i64 48
   %267 = load i32, ptr %266, align 8
   %268 = sext i32 %267 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.498")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.499")
   %269 = load i64, ptr %35, align 8
   %270 = add i64 %269, 1
   %271 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i60.i = icmp slt i64 %271, %270
   %.pre.i.i.i.i61.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.394.exit.thread.i.i.i62.i"
+  br i1 %.not.i.i.i.i.i60.i, label %merge.i.i.i.i.i63.i, label %"$Vector.push.395.exit.thread.i.i.i62.i"
 
 merge.i.i.i.i.i63.i:                              ; preds = %"$JsonWriter.integer.exit947"
   %272 = shl i64 %271, 1
@@ -31669,9 +31737,9 @@ merge7.i.i.i.i.i66.i:                             ; preds = %merge.i.i.i.i.i63.i
   store ptr %273, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i65.i, ptr %36, align 8
   %.pre10.i.i.i.i67.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i62.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i62.i"
 
-"$Vector.push.394.exit.thread.i.i.i62.i":         ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit947"
+"$Vector.push.395.exit.thread.i.i.i62.i":         ; preds = %merge7.i.i.i.i.i66.i, %"$JsonWriter.integer.exit947"
   %275 = phi i64 [ %.pre10.i.i.i.i67.i, %merge7.i.i.i.i.i66.i ], [ %269, %"$JsonWriter.integer.exit947" ]
   %276 = phi ptr [ %273, %merge7.i.i.i.i.i66.i ], [ %.pre.i.i.i.i61.i, %"$JsonWriter.integer.exit947" ]
   %277 = getelementptr i8, ptr %276, i64 %275
@@ -31686,10 +31754,10 @@ then.i.i.i68.i:                                   ; preds = %merge.i.i.i.i.i63.i
   store i8 1, ptr %280, align 8
   br label %"$JsonWriter.separate.exit.i907"
 
-"$JsonWriter.separate.exit.i907":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i62.i", %then.i.i.i68.i
+"$JsonWriter.separate.exit.i907":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i62.i", %then.i.i.i68.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i906)
-  %281 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i906, i64 32, ptr nonnull @"$string.400", i64 %268)
+  %281 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i906, i64 32, ptr nonnull @"$string.401", i64 %268)
   %282 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i906)
   %283 = load i64, ptr %35, align 8
   %284 = add i64 %283, %282
@@ -31732,13 +31800,13 @@ then2.i.i.i.i910:                                 ; preds = %merge.i.i.i.i909
   %294 = getelementptr inbounds i8, ptr %made, i64 72
   %295 = load i32, ptr %294, align 8
   %296 = sext i32 %295 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.499")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.500")
   %297 = load i64, ptr %35, align 8
   %298 = add i64 %297, 1
   %299 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i70.i = icmp slt i64 %299, %298
   %.pre.i.i.i.i71.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.394.exit.thread.i.i.i72.i"
+  br i1 %.not.i.i.i.i.i70.i, label %merge.i.i.i.i.i73.i, label %"$Vector.push.395.exit.thread.i.i.i72.i"
 
 merge.i.i.i.i.i73.i:                              ; preds = %"$JsonWriter.integer.exit926"
   %300 = shl i64 %299, 1
@@ -31752,9 +31820,9 @@ merge7.i.i.i.i.i76.i:                             ; preds = %merge.i.i.i.i.i73.i
   store ptr %301, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i75.i, ptr %36, align 8
   %.pre10.i.i.i.i77.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i72.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i72.i"
 
-"$Vector.push.394.exit.thread.i.i.i72.i":         ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit926"
+"$Vector.push.395.exit.thread.i.i.i72.i":         ; preds = %merge7.i.i.i.i.i76.i, %"$JsonWriter.integer.exit926"
   %303 = phi i64 [ %.pre10.i.i.i.i77.i, %merge7.i.i.i.i.i76.i ], [ %297, %"$JsonWriter.integer.exit926" ]
   %304 = phi ptr [ %301, %merge7.i.i.i.i.i76.i ], [ %.pre.i.i.i.i71.i, %"$JsonWriter.integer.exit926" ]
   %305 = getelementptr i8, ptr %304, i64 %303
@@ -31769,10 +31837,10 @@ then.i.i.i78.i:                                   ; preds = %merge.i.i.i.i.i73.i
   store i8 1, ptr %308, align 8
   br label %"$JsonWriter.separate.exit.i886"
 
-"$JsonWriter.separate.exit.i886":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i72.i", %then.i.i.i78.i
+"$JsonWriter.separate.exit.i886":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i72.i", %then.i.i.i78.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i885)
-  %309 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i885, i64 32, ptr nonnull @"$string.400", i64 %296)
+  %309 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i885, i64 32, ptr nonnull @"$string.401", i64 %296)
   %310 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i885)
   %311 = load i64, ptr %35, align 8
   %312 = add i64 %311, %310
@@ -31819,7 +31887,7 @@ then2.i.i.i.i889:                                 ; preds = %merge.i.i.i.i888
 
 merge53.i.i.i.i:                                  ; preds = %switch.hole_check, %"$JsonWriter.integer.exit905"
   %325 = icmp eq i32 %323, 32
-  %spec.select.i.i.i.i = select i1 %325, ptr @"$string.331", ptr @"$string.117"
+  %spec.select.i.i.i.i = select i1 %325, ptr @"$string.332", ptr @"$string.117"
   br label %"$kv_dtype_name.exit.i.i"
 
 switch.hole_check:                                ; preds = %"$JsonWriter.integer.exit905"
@@ -31835,13 +31903,13 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$kv_dtype_name.exit.i.i":                        ; preds = %switch.lookup, %merge53.i.i.i.i
   %common.ret.op.i.i.i = phi ptr [ %spec.select.i.i.i.i, %merge53.i.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.500")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.501")
   %327 = load i64, ptr %35, align 8
   %328 = add i64 %327, 1
   %329 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i80.i = icmp slt i64 %329, %328
   %.pre.i.i.i.i.i81.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i80.i, label %merge.i.i.i.i.i.i85.i, label %"$Vector.push.394.exit.thread.i.i.i.i82.i"
+  br i1 %.not.i.i.i.i.i.i80.i, label %merge.i.i.i.i.i.i85.i, label %"$Vector.push.395.exit.thread.i.i.i.i82.i"
 
 merge.i.i.i.i.i.i85.i:                            ; preds = %"$kv_dtype_name.exit.i.i"
   %330 = shl i64 %329, 1
@@ -31855,9 +31923,9 @@ merge7.i.i.i.i.i.i88.i:                           ; preds = %merge.i.i.i.i.i.i85
   store ptr %331, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i87.i, ptr %36, align 8
   %.pre10.i.i.i.i.i89.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i.i82.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i.i82.i"
 
-"$Vector.push.394.exit.thread.i.i.i.i82.i":       ; preds = %merge7.i.i.i.i.i.i88.i, %"$kv_dtype_name.exit.i.i"
+"$Vector.push.395.exit.thread.i.i.i.i82.i":       ; preds = %merge7.i.i.i.i.i.i88.i, %"$kv_dtype_name.exit.i.i"
   %333 = phi i64 [ %.pre10.i.i.i.i.i89.i, %merge7.i.i.i.i.i.i88.i ], [ %327, %"$kv_dtype_name.exit.i.i" ]
   %334 = phi ptr [ %331, %merge7.i.i.i.i.i.i88.i ], [ %.pre.i.i.i.i.i81.i, %"$kv_dtype_name.exit.i.i" ]
   %335 = getelementptr i8, ptr %334, i64 %333
@@ -31872,7 +31940,7 @@ then.i.i.i.i90.i:                                 ; preds = %merge.i.i.i.i.i.i85
   store i8 1, ptr %338, align 8
   br label %"$JsonWriter.string_field.exit.i83.i"
 
-"$JsonWriter.string_field.exit.i83.i":            ; preds = %then.i.i.i.i90.i, %"$Vector.push.394.exit.thread.i.i.i.i82.i"
+"$JsonWriter.string_field.exit.i83.i":            ; preds = %then.i.i.i.i90.i, %"$Vector.push.395.exit.thread.i.i.i.i82.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %common.ret.op.i.i.i)
   %339 = load i32, ptr %322, align 4
@@ -31911,13 +31979,13 @@ switch.lookup1081:                                ; preds = %switch.hole_check10
   %353 = sext i32 %345 to i64
   %354 = mul i64 %352, %353
   %355 = mul i64 %354, %common.ret.op.i.i.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.502")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.503")
   %356 = load i64, ptr %35, align 8
   %357 = add i64 %356, 1
   %358 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i30.i.i = icmp slt i64 %358, %357
   %.pre.i.i.i.i31.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i30.i.i, label %merge.i.i.i.i.i33.i.i, label %"$Vector.push.394.exit.thread.i.i.i32.i.i"
+  br i1 %.not.i.i.i.i.i30.i.i, label %merge.i.i.i.i.i33.i.i, label %"$Vector.push.395.exit.thread.i.i.i32.i.i"
 
 merge.i.i.i.i.i33.i.i:                            ; preds = %"$Plan.kv_bytes_per_token.exit.i.i"
   %359 = shl i64 %358, 1
@@ -31931,9 +31999,9 @@ merge7.i.i.i.i.i36.i.i:                           ; preds = %merge.i.i.i.i.i33.i
   store ptr %360, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i35.i.i, ptr %36, align 8
   %.pre10.i.i.i.i37.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i32.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i32.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i32.i.i":       ; preds = %merge7.i.i.i.i.i36.i.i, %"$Plan.kv_bytes_per_token.exit.i.i"
+"$Vector.push.395.exit.thread.i.i.i32.i.i":       ; preds = %merge7.i.i.i.i.i36.i.i, %"$Plan.kv_bytes_per_token.exit.i.i"
   %362 = phi i64 [ %.pre10.i.i.i.i37.i.i, %merge7.i.i.i.i.i36.i.i ], [ %356, %"$Plan.kv_bytes_per_token.exit.i.i" ]
   %363 = phi ptr [ %360, %merge7.i.i.i.i.i36.i.i ], [ %.pre.i.i.i.i31.i.i, %"$Plan.kv_bytes_per_token.exit.i.i" ]
   %364 = getelementptr i8, ptr %363, i64 %362
@@ -31948,10 +32016,10 @@ then.i.i.i38.i.i:                                 ; preds = %merge.i.i.i.i.i33.i
   store i8 1, ptr %367, align 8
   br label %"$JsonWriter.separate.exit.i865"
 
-"$JsonWriter.separate.exit.i865":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i32.i.i", %then.i.i.i38.i.i
+"$JsonWriter.separate.exit.i865":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i32.i.i", %then.i.i.i38.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i864)
-  %368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i864, i64 32, ptr nonnull @"$string.400", i64 %355)
+  %368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i864, i64 32, ptr nonnull @"$string.401", i64 %355)
   %369 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i864)
   %370 = load i64, ptr %35, align 8
   %371 = add i64 %370, %369
@@ -32004,13 +32072,13 @@ then2.i.i.i.i868:                                 ; preds = %merge.i.i.i.i867
   %390 = shl nsw i64 %387, 2
   %391 = mul i64 %390, %388
   %392 = mul i64 %391, %389
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.503")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.504")
   %393 = load i64, ptr %35, align 8
   %394 = add i64 %393, 1
   %395 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i41.i.i = icmp slt i64 %395, %394
   %.pre.i.i.i.i42.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i41.i.i, label %merge.i.i.i.i.i44.i.i, label %"$Vector.push.394.exit.thread.i.i.i43.i.i"
+  br i1 %.not.i.i.i.i.i41.i.i, label %merge.i.i.i.i.i44.i.i, label %"$Vector.push.395.exit.thread.i.i.i43.i.i"
 
 merge.i.i.i.i.i44.i.i:                            ; preds = %"$JsonWriter.integer.exit884"
   %396 = shl i64 %395, 1
@@ -32024,9 +32092,9 @@ merge7.i.i.i.i.i47.i.i:                           ; preds = %merge.i.i.i.i.i44.i
   store ptr %397, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i46.i.i, ptr %36, align 8
   %.pre10.i.i.i.i48.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i43.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i43.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i43.i.i":       ; preds = %merge7.i.i.i.i.i47.i.i, %"$JsonWriter.integer.exit884"
+"$Vector.push.395.exit.thread.i.i.i43.i.i":       ; preds = %merge7.i.i.i.i.i47.i.i, %"$JsonWriter.integer.exit884"
   %399 = phi i64 [ %.pre10.i.i.i.i48.i.i, %merge7.i.i.i.i.i47.i.i ], [ %393, %"$JsonWriter.integer.exit884" ]
   %400 = phi ptr [ %397, %merge7.i.i.i.i.i47.i.i ], [ %.pre.i.i.i.i42.i.i, %"$JsonWriter.integer.exit884" ]
   %401 = getelementptr i8, ptr %400, i64 %399
@@ -32041,10 +32109,10 @@ then.i.i.i49.i.i:                                 ; preds = %merge.i.i.i.i.i44.i
   store i8 1, ptr %404, align 8
   br label %"$JsonWriter.separate.exit.i844"
 
-"$JsonWriter.separate.exit.i844":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i43.i.i", %then.i.i.i49.i.i
+"$JsonWriter.separate.exit.i844":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i43.i.i", %then.i.i.i49.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i843)
-  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i843, i64 32, ptr nonnull @"$string.400", i64 %392)
+  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i843, i64 32, ptr nonnull @"$string.401", i64 %392)
   %406 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i843)
   %407 = load i64, ptr %35, align 8
   %408 = add i64 %407, %406
@@ -32087,13 +32155,13 @@ then2.i.i.i.i847:                                 ; preds = %merge.i.i.i.i846
   %418 = getelementptr inbounds i8, ptr %made, i64 56
   %419 = load i32, ptr %418, align 8
   %420 = sext i32 %419 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.504")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.505")
   %421 = load i64, ptr %35, align 8
   %422 = add i64 %421, 1
   %423 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i51.i.i = icmp slt i64 %423, %422
   %.pre.i.i.i.i52.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i51.i.i, label %merge.i.i.i.i.i54.i.i, label %"$Vector.push.394.exit.thread.i.i.i53.i.i"
+  br i1 %.not.i.i.i.i.i51.i.i, label %merge.i.i.i.i.i54.i.i, label %"$Vector.push.395.exit.thread.i.i.i53.i.i"
 
 merge.i.i.i.i.i54.i.i:                            ; preds = %"$JsonWriter.integer.exit863"
   %424 = shl i64 %423, 1
@@ -32107,9 +32175,9 @@ merge7.i.i.i.i.i57.i.i:                           ; preds = %merge.i.i.i.i.i54.i
   store ptr %425, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i56.i.i, ptr %36, align 8
   %.pre10.i.i.i.i58.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i53.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i53.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i53.i.i":       ; preds = %merge7.i.i.i.i.i57.i.i, %"$JsonWriter.integer.exit863"
+"$Vector.push.395.exit.thread.i.i.i53.i.i":       ; preds = %merge7.i.i.i.i.i57.i.i, %"$JsonWriter.integer.exit863"
   %427 = phi i64 [ %.pre10.i.i.i.i58.i.i, %merge7.i.i.i.i.i57.i.i ], [ %421, %"$JsonWriter.integer.exit863" ]
   %428 = phi ptr [ %425, %merge7.i.i.i.i.i57.i.i ], [ %.pre.i.i.i.i52.i.i, %"$JsonWriter.integer.exit863" ]
   %429 = getelementptr i8, ptr %428, i64 %427
@@ -32124,10 +32192,10 @@ then.i.i.i59.i.i:                                 ; preds = %merge.i.i.i.i.i54.i
   store i8 1, ptr %432, align 8
   br label %"$JsonWriter.separate.exit.i823"
 
-"$JsonWriter.separate.exit.i823":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i53.i.i", %then.i.i.i59.i.i
+"$JsonWriter.separate.exit.i823":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i53.i.i", %then.i.i.i59.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i822)
-  %433 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i822, i64 32, ptr nonnull @"$string.400", i64 %420)
+  %433 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i822, i64 32, ptr nonnull @"$string.401", i64 %420)
   %434 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i822)
   %435 = load i64, ptr %35, align 8
   %436 = add i64 %435, %434
@@ -32169,13 +32237,13 @@ then2.i.i.i.i826:                                 ; preds = %merge.i.i.i.i825
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i822)
   %446 = getelementptr inbounds i8, ptr %made, i64 192
   %447 = load i64, ptr %446, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.505")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.506")
   %448 = load i64, ptr %35, align 8
   %449 = add i64 %448, 1
   %450 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i61.i.i = icmp slt i64 %450, %449
   %.pre.i.i.i.i62.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i61.i.i, label %merge.i.i.i.i.i64.i.i, label %"$Vector.push.394.exit.thread.i.i.i63.i.i"
+  br i1 %.not.i.i.i.i.i61.i.i, label %merge.i.i.i.i.i64.i.i, label %"$Vector.push.395.exit.thread.i.i.i63.i.i"
 
 merge.i.i.i.i.i64.i.i:                            ; preds = %"$JsonWriter.integer.exit842"
   %451 = shl i64 %450, 1
@@ -32189,9 +32257,9 @@ merge7.i.i.i.i.i67.i.i:                           ; preds = %merge.i.i.i.i.i64.i
   store ptr %452, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i66.i.i, ptr %36, align 8
   %.pre10.i.i.i.i68.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i63.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i63.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i63.i.i":       ; preds = %merge7.i.i.i.i.i67.i.i, %"$JsonWriter.integer.exit842"
+"$Vector.push.395.exit.thread.i.i.i63.i.i":       ; preds = %merge7.i.i.i.i.i67.i.i, %"$JsonWriter.integer.exit842"
   %454 = phi i64 [ %.pre10.i.i.i.i68.i.i, %merge7.i.i.i.i.i67.i.i ], [ %448, %"$JsonWriter.integer.exit842" ]
   %455 = phi ptr [ %452, %merge7.i.i.i.i.i67.i.i ], [ %.pre.i.i.i.i62.i.i, %"$JsonWriter.integer.exit842" ]
   %456 = getelementptr i8, ptr %455, i64 %454
@@ -32206,10 +32274,10 @@ then.i.i.i69.i.i:                                 ; preds = %merge.i.i.i.i.i64.i
   store i8 1, ptr %459, align 8
   br label %"$JsonWriter.separate.exit.i802"
 
-"$JsonWriter.separate.exit.i802":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i63.i.i", %then.i.i.i69.i.i
+"$JsonWriter.separate.exit.i802":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i63.i.i", %then.i.i.i69.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i801)
-  %460 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i801, i64 32, ptr nonnull @"$string.400", i64 %447)
+  %460 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i801, i64 32, ptr nonnull @"$string.401", i64 %447)
   %461 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i801)
   %462 = load i64, ptr %35, align 8
   %463 = add i64 %462, %461
@@ -32252,13 +32320,13 @@ then2.i.i.i.i805:                                 ; preds = %merge.i.i.i.i804
   %473 = getelementptr inbounds i8, ptr %made, i64 184
   %474 = load i32, ptr %473, align 8
   %475 = sext i32 %474 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.506")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.507")
   %476 = load i64, ptr %35, align 8
   %477 = add i64 %476, 1
   %478 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i71.i.i = icmp slt i64 %478, %477
   %.pre.i.i.i.i72.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i71.i.i, label %merge.i.i.i.i.i74.i.i, label %"$Vector.push.394.exit.thread.i.i.i73.i.i"
+  br i1 %.not.i.i.i.i.i71.i.i, label %merge.i.i.i.i.i74.i.i, label %"$Vector.push.395.exit.thread.i.i.i73.i.i"
 
 merge.i.i.i.i.i74.i.i:                            ; preds = %"$JsonWriter.integer.exit821"
   %479 = shl i64 %478, 1
@@ -32272,9 +32340,9 @@ merge7.i.i.i.i.i77.i.i:                           ; preds = %merge.i.i.i.i.i74.i
   store ptr %480, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i76.i.i, ptr %36, align 8
   %.pre10.i.i.i.i78.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i73.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i73.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i73.i.i":       ; preds = %merge7.i.i.i.i.i77.i.i, %"$JsonWriter.integer.exit821"
+"$Vector.push.395.exit.thread.i.i.i73.i.i":       ; preds = %merge7.i.i.i.i.i77.i.i, %"$JsonWriter.integer.exit821"
   %482 = phi i64 [ %.pre10.i.i.i.i78.i.i, %merge7.i.i.i.i.i77.i.i ], [ %476, %"$JsonWriter.integer.exit821" ]
   %483 = phi ptr [ %480, %merge7.i.i.i.i.i77.i.i ], [ %.pre.i.i.i.i72.i.i, %"$JsonWriter.integer.exit821" ]
   %484 = getelementptr i8, ptr %483, i64 %482
@@ -32289,10 +32357,10 @@ then.i.i.i79.i.i:                                 ; preds = %merge.i.i.i.i.i74.i
   store i8 1, ptr %487, align 8
   br label %"$JsonWriter.separate.exit.i781"
 
-"$JsonWriter.separate.exit.i781":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i73.i.i", %then.i.i.i79.i.i
+"$JsonWriter.separate.exit.i781":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i73.i.i", %then.i.i.i79.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i780)
-  %488 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i780, i64 32, ptr nonnull @"$string.400", i64 %475)
+  %488 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i780, i64 32, ptr nonnull @"$string.401", i64 %475)
   %489 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i780)
   %490 = load i64, ptr %35, align 8
   %491 = add i64 %490, %489
@@ -32337,13 +32405,13 @@ then2.i.i.i.i784:                                 ; preds = %merge.i.i.i.i783
   %503 = load i32, ptr %418, align 8
   %504 = sext i32 %503 to i64
   %505 = mul nsw i64 %504, %502
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.507")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.508")
   %506 = load i64, ptr %35, align 8
   %507 = add i64 %506, 1
   %508 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i81.i.i = icmp slt i64 %508, %507
   %.pre.i.i.i.i82.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i81.i.i, label %merge.i.i.i.i.i84.i.i, label %"$Vector.push.394.exit.thread.i.i.i83.i.i"
+  br i1 %.not.i.i.i.i.i81.i.i, label %merge.i.i.i.i.i84.i.i, label %"$Vector.push.395.exit.thread.i.i.i83.i.i"
 
 merge.i.i.i.i.i84.i.i:                            ; preds = %"$JsonWriter.integer.exit800"
   %509 = shl i64 %508, 1
@@ -32357,9 +32425,9 @@ merge7.i.i.i.i.i87.i.i:                           ; preds = %merge.i.i.i.i.i84.i
   store ptr %510, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i86.i.i, ptr %36, align 8
   %.pre10.i.i.i.i88.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i83.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i83.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i83.i.i":       ; preds = %merge7.i.i.i.i.i87.i.i, %"$JsonWriter.integer.exit800"
+"$Vector.push.395.exit.thread.i.i.i83.i.i":       ; preds = %merge7.i.i.i.i.i87.i.i, %"$JsonWriter.integer.exit800"
   %512 = phi i64 [ %.pre10.i.i.i.i88.i.i, %merge7.i.i.i.i.i87.i.i ], [ %506, %"$JsonWriter.integer.exit800" ]
   %513 = phi ptr [ %510, %merge7.i.i.i.i.i87.i.i ], [ %.pre.i.i.i.i82.i.i, %"$JsonWriter.integer.exit800" ]
   %514 = getelementptr i8, ptr %513, i64 %512
@@ -32374,10 +32442,10 @@ then.i.i.i89.i.i:                                 ; preds = %merge.i.i.i.i.i84.i
   store i8 1, ptr %517, align 8
   br label %"$JsonWriter.separate.exit.i760"
 
-"$JsonWriter.separate.exit.i760":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i83.i.i", %then.i.i.i89.i.i
+"$JsonWriter.separate.exit.i760":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i83.i.i", %then.i.i.i89.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i759)
-  %518 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i759, i64 32, ptr nonnull @"$string.400", i64 %505)
+  %518 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i759, i64 32, ptr nonnull @"$string.401", i64 %505)
   %519 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i759)
   %520 = load i64, ptr %35, align 8
   %521 = add i64 %520, %519
@@ -32421,13 +32489,13 @@ then2.i.i.i.i763:                                 ; preds = %merge.i.i.i.i762
   %532 = getelementptr inbounds i8, ptr %made, i64 168
   %533 = load i32, ptr %532, align 8
   %534 = load i32, ptr %266, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.508")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.509")
   %535 = load i64, ptr %35, align 8
   %536 = add i64 %535, 1
   %537 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i91.i.i = icmp slt i64 %537, %536
   %.pre.i.i.i.i92.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i91.i.i, label %merge.i.i.i.i.i94.i.i, label %"$Vector.push.394.exit.thread.i.i.i93.i.i"
+  br i1 %.not.i.i.i.i.i91.i.i, label %merge.i.i.i.i.i94.i.i, label %"$Vector.push.395.exit.thread.i.i.i93.i.i"
 
 merge.i.i.i.i.i94.i.i:                            ; preds = %"$JsonWriter.integer.exit779"
   %538 = shl i64 %537, 1
@@ -32441,9 +32509,9 @@ merge7.i.i.i.i.i97.i.i:                           ; preds = %merge.i.i.i.i.i94.i
   store ptr %539, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i96.i.i, ptr %36, align 8
   %.pre10.i.i.i.i98.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i93.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i93.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i93.i.i":       ; preds = %merge7.i.i.i.i.i97.i.i, %"$JsonWriter.integer.exit779"
+"$Vector.push.395.exit.thread.i.i.i93.i.i":       ; preds = %merge7.i.i.i.i.i97.i.i, %"$JsonWriter.integer.exit779"
   %541 = phi i64 [ %.pre10.i.i.i.i98.i.i, %merge7.i.i.i.i.i97.i.i ], [ %535, %"$JsonWriter.integer.exit779" ]
   %542 = phi ptr [ %539, %merge7.i.i.i.i.i97.i.i ], [ %.pre.i.i.i.i92.i.i, %"$JsonWriter.integer.exit779" ]
   %543 = getelementptr i8, ptr %542, i64 %541
@@ -32458,13 +32526,13 @@ then.i.i.i99.i.i:                                 ; preds = %merge.i.i.i.i.i94.i
   store i8 1, ptr %546, align 8
   br label %"$JsonWriter.separate.exit.i739"
 
-"$JsonWriter.separate.exit.i739":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i93.i.i", %then.i.i.i99.i.i
+"$JsonWriter.separate.exit.i739":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i93.i.i", %then.i.i.i99.i.i
   %547 = sdiv i32 %531, %533
   %spec.select.i.i.i = call i32 @llvm.smin.i32(i32 %547, i32 %534)
   %548 = sext i32 %spec.select.i.i.i to i64
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i738)
-  %549 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i738, i64 32, ptr nonnull @"$string.400", i64 %548)
+  %549 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i738, i64 32, ptr nonnull @"$string.401", i64 %548)
   %550 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i738)
   %551 = load i64, ptr %35, align 8
   %552 = add i64 %551, %550
@@ -32506,13 +32574,13 @@ then2.i.i.i.i742:                                 ; preds = %merge.i.i.i.i741
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i738)
   %562 = getelementptr inbounds i8, ptr %made, i64 160
   %563 = load i64, ptr %562, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.509")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.510")
   %564 = load i64, ptr %35, align 8
   %565 = add i64 %564, 1
   %566 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i91.i = icmp slt i64 %566, %565
   %.pre.i.i.i.i92.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i91.i, label %merge.i.i.i.i.i94.i, label %"$Vector.push.394.exit.thread.i.i.i93.i"
+  br i1 %.not.i.i.i.i.i91.i, label %merge.i.i.i.i.i94.i, label %"$Vector.push.395.exit.thread.i.i.i93.i"
 
 merge.i.i.i.i.i94.i:                              ; preds = %"$JsonWriter.integer.exit758"
   %567 = shl i64 %566, 1
@@ -32526,9 +32594,9 @@ merge7.i.i.i.i.i97.i:                             ; preds = %merge.i.i.i.i.i94.i
   store ptr %568, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i96.i, ptr %36, align 8
   %.pre10.i.i.i.i98.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i93.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i93.i"
 
-"$Vector.push.394.exit.thread.i.i.i93.i":         ; preds = %merge7.i.i.i.i.i97.i, %"$JsonWriter.integer.exit758"
+"$Vector.push.395.exit.thread.i.i.i93.i":         ; preds = %merge7.i.i.i.i.i97.i, %"$JsonWriter.integer.exit758"
   %570 = phi i64 [ %.pre10.i.i.i.i98.i, %merge7.i.i.i.i.i97.i ], [ %564, %"$JsonWriter.integer.exit758" ]
   %571 = phi ptr [ %568, %merge7.i.i.i.i.i97.i ], [ %.pre.i.i.i.i92.i, %"$JsonWriter.integer.exit758" ]
   %572 = getelementptr i8, ptr %571, i64 %570
@@ -32543,10 +32611,10 @@ then.i.i.i99.i:                                   ; preds = %merge.i.i.i.i.i94.i
   store i8 1, ptr %575, align 8
   br label %"$JsonWriter.separate.exit.i718"
 
-"$JsonWriter.separate.exit.i718":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i93.i", %then.i.i.i99.i
+"$JsonWriter.separate.exit.i718":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i93.i", %then.i.i.i99.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i717)
-  %576 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i717, i64 32, ptr nonnull @"$string.400", i64 %563)
+  %576 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i717, i64 32, ptr nonnull @"$string.401", i64 %563)
   %577 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i717)
   %578 = load i64, ptr %35, align 8
   %579 = add i64 %578, %577
@@ -32589,15 +32657,15 @@ then2.i.i.i.i721:                                 ; preds = %merge.i.i.i.i720
   %589 = getelementptr inbounds i8, ptr %made, i64 316
   %590 = load i8, ptr %589, align 4
   %591 = icmp ne i8 %590, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.510", i1 zeroext %591)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.511", i1 zeroext %591)
   %592 = getelementptr inbounds i8, ptr %made, i64 317
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.511")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.512")
   %593 = load i64, ptr %35, align 8
   %594 = add i64 %593, 1
   %595 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i101.i = icmp slt i64 %595, %594
   %.pre.i.i.i.i102.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i101.i, label %merge.i.i.i.i.i104.i, label %"$Vector.push.394.exit.thread.i.i.i103.i"
+  br i1 %.not.i.i.i.i.i101.i, label %merge.i.i.i.i.i104.i, label %"$Vector.push.395.exit.thread.i.i.i103.i"
 
 merge.i.i.i.i.i104.i:                             ; preds = %"$JsonWriter.integer.exit737"
   %596 = shl i64 %595, 1
@@ -32611,9 +32679,9 @@ merge7.i.i.i.i.i107.i:                            ; preds = %merge.i.i.i.i.i104.
   store ptr %597, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i106.i, ptr %36, align 8
   %.pre10.i.i.i.i108.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i103.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i103.i"
 
-"$Vector.push.394.exit.thread.i.i.i103.i":        ; preds = %merge7.i.i.i.i.i107.i, %"$JsonWriter.integer.exit737"
+"$Vector.push.395.exit.thread.i.i.i103.i":        ; preds = %merge7.i.i.i.i.i107.i, %"$JsonWriter.integer.exit737"
   %599 = phi i64 [ %.pre10.i.i.i.i108.i, %merge7.i.i.i.i.i107.i ], [ %593, %"$JsonWriter.integer.exit737" ]
   %600 = phi ptr [ %597, %merge7.i.i.i.i.i107.i ], [ %.pre.i.i.i.i102.i, %"$JsonWriter.integer.exit737" ]
   %601 = getelementptr i8, ptr %600, i64 %599
@@ -32628,7 +32696,7 @@ then.i.i.i109.i:                                  ; preds = %merge.i.i.i.i.i104.
   store i8 1, ptr %604, align 8
   br label %"$JsonWriter.string_field.exit110.i"
 
-"$JsonWriter.string_field.exit110.i":             ; preds = %then.i.i.i109.i, %"$Vector.push.394.exit.thread.i.i.i103.i"
+"$JsonWriter.string_field.exit110.i":             ; preds = %then.i.i.i109.i, %"$Vector.push.395.exit.thread.i.i.i103.i"
   store i8 0, ptr %34, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %592)
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %5)
@@ -32666,13 +32734,13 @@ then.i.i.i109.i:                                  ; preds = %merge.i.i.i.i.i104.
   %shape.sroa.60.0.copyload.i.i = load i64, ptr %shape.sroa.60.0..sroa_idx.i.i, align 8
   %shape.sroa.62.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 128
   %shape.sroa.62.0.copyload.i.i = load i64, ptr %shape.sroa.62.0..sroa_idx.i.i, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.512")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.513")
   %605 = load i64, ptr %35, align 8
   %606 = add i64 %605, 1
   %607 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i111.i = icmp slt i64 %607, %606
   %.pre.i.i.i.i112.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i111.i, label %merge.i.i.i.i.i124.i, label %"$Vector.push.394.exit.thread.i.i.i113.i"
+  br i1 %.not.i.i.i.i.i111.i, label %merge.i.i.i.i.i124.i, label %"$Vector.push.395.exit.thread.i.i.i113.i"
 
 merge.i.i.i.i.i124.i:                             ; preds = %"$JsonWriter.string_field.exit110.i"
   %608 = shl i64 %607, 1
@@ -32686,9 +32754,9 @@ merge7.i.i.i.i.i127.i:                            ; preds = %merge.i.i.i.i.i124.
   store ptr %609, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i126.i, ptr %36, align 8
   %.pre10.i.i.i.i128.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i113.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i113.i"
 
-"$Vector.push.394.exit.thread.i.i.i113.i":        ; preds = %merge7.i.i.i.i.i127.i, %"$JsonWriter.string_field.exit110.i"
+"$Vector.push.395.exit.thread.i.i.i113.i":        ; preds = %merge7.i.i.i.i.i127.i, %"$JsonWriter.string_field.exit110.i"
   %611 = phi i64 [ %.pre10.i.i.i.i128.i, %merge7.i.i.i.i.i127.i ], [ %605, %"$JsonWriter.string_field.exit110.i" ]
   %612 = phi ptr [ %609, %merge7.i.i.i.i.i127.i ], [ %.pre.i.i.i.i112.i, %"$JsonWriter.string_field.exit110.i" ]
   %613 = getelementptr i8, ptr %612, i64 %611
@@ -32704,14 +32772,14 @@ then.i.i.i129.i:                                  ; preds = %merge.i.i.i.i.i124.
   %.pre = load i64, ptr %35, align 8
   br label %"$JsonWriter.separate.exit.i696"
 
-"$JsonWriter.separate.exit.i696":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i113.i", %then.i.i.i129.i
-  %617 = phi i64 [ %615, %"$Vector.push.394.exit.thread.i.i.i113.i" ], [ %.pre, %then.i.i.i129.i ]
+"$JsonWriter.separate.exit.i696":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i113.i", %then.i.i.i129.i
+  %617 = phi i64 [ %615, %"$Vector.push.395.exit.thread.i.i.i113.i" ], [ %.pre, %then.i.i.i129.i ]
   store i8 1, ptr %34, align 8
   %618 = add i64 %617, 1
   %619 = load i64, ptr %36, align 8
   %.not.i.i.i.i697 = icmp slt i64 %619, %618
   %.pre.i.i.i698 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i697, label %merge.i.i.i.i700, label %"$Vector.push.394.exit.thread.i.i699"
+  br i1 %.not.i.i.i.i697, label %merge.i.i.i.i700, label %"$Vector.push.395.exit.thread.i.i699"
 
 merge.i.i.i.i700:                                 ; preds = %"$JsonWriter.separate.exit.i696"
   %620 = shl i64 %619, 1
@@ -32725,9 +32793,9 @@ merge7.i.i.i.i703:                                ; preds = %merge.i.i.i.i700
   store ptr %621, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i702, ptr %36, align 8
   %.pre10.i.i.i704 = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i699"
+  br label %"$Vector.push.395.exit.thread.i.i699"
 
-"$Vector.push.394.exit.thread.i.i699":            ; preds = %merge7.i.i.i.i703, %"$JsonWriter.separate.exit.i696"
+"$Vector.push.395.exit.thread.i.i699":            ; preds = %merge7.i.i.i.i703, %"$JsonWriter.separate.exit.i696"
   %623 = phi i64 [ %.pre10.i.i.i704, %merge7.i.i.i.i703 ], [ %617, %"$JsonWriter.separate.exit.i696" ]
   %624 = phi ptr [ %621, %merge7.i.i.i.i703 ], [ %.pre.i.i.i698, %"$JsonWriter.separate.exit.i696" ]
   %625 = getelementptr i8, ptr %624, i64 %623
@@ -32742,17 +32810,17 @@ then.i3.i705:                                     ; preds = %merge.i.i.i.i700
   store i8 1, ptr %628, align 8
   br label %"$JsonWriter.open.exit716"
 
-"$JsonWriter.open.exit716":                       ; preds = %"$Vector.push.394.exit.thread.i.i699", %then.i3.i705
+"$JsonWriter.open.exit716":                       ; preds = %"$Vector.push.395.exit.thread.i.i699", %then.i3.i705
   store i8 0, ptr %34, align 8
   %629 = mul i64 %shape.sroa.19.0.copyload.i.i, %shape.sroa.4.0.copyload.i.i
   %630 = mul i64 %629, %shape.sroa.28.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.513")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.514")
   %631 = load i64, ptr %35, align 8
   %632 = add i64 %631, 1
   %633 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i114.i = icmp slt i64 %633, %632
   %.pre.i.i.i.i.i115.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i114.i, label %merge.i.i.i.i.i.i118.i, label %"$Vector.push.394.exit.thread.i.i.i.i116.i"
+  br i1 %.not.i.i.i.i.i.i114.i, label %merge.i.i.i.i.i.i118.i, label %"$Vector.push.395.exit.thread.i.i.i.i116.i"
 
 merge.i.i.i.i.i.i118.i:                           ; preds = %"$JsonWriter.open.exit716"
   %634 = shl i64 %633, 1
@@ -32766,9 +32834,9 @@ merge7.i.i.i.i.i.i121.i:                          ; preds = %merge.i.i.i.i.i.i11
   store ptr %635, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i120.i, ptr %36, align 8
   %.pre10.i.i.i.i.i122.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i.i116.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i.i116.i"
 
-"$Vector.push.394.exit.thread.i.i.i.i116.i":      ; preds = %merge7.i.i.i.i.i.i121.i, %"$JsonWriter.open.exit716"
+"$Vector.push.395.exit.thread.i.i.i.i116.i":      ; preds = %merge7.i.i.i.i.i.i121.i, %"$JsonWriter.open.exit716"
   %637 = phi i64 [ %.pre10.i.i.i.i.i122.i, %merge7.i.i.i.i.i.i121.i ], [ %631, %"$JsonWriter.open.exit716" ]
   %638 = phi ptr [ %635, %merge7.i.i.i.i.i.i121.i ], [ %.pre.i.i.i.i.i115.i, %"$JsonWriter.open.exit716" ]
   %639 = getelementptr i8, ptr %638, i64 %637
@@ -32783,10 +32851,10 @@ then.i.i.i.i123.i:                                ; preds = %merge.i.i.i.i.i.i11
   store i8 1, ptr %642, align 8
   br label %"$JsonWriter.separate.exit.i676"
 
-"$JsonWriter.separate.exit.i676":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i.i116.i", %then.i.i.i.i123.i
+"$JsonWriter.separate.exit.i676":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i.i116.i", %then.i.i.i.i123.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i675)
-  %643 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i675, i64 32, ptr nonnull @"$string.400", i64 %630)
+  %643 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i675, i64 32, ptr nonnull @"$string.401", i64 %630)
   %644 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i675)
   %645 = load i64, ptr %35, align 8
   %646 = add i64 %645, %644
@@ -32826,13 +32894,13 @@ then2.i.i.i.i679:                                 ; preds = %merge.i.i.i.i678
 
 "$JsonWriter.integer.exit695":                    ; preds = %then.i.i.i.i684, %merge.i.i.i.i678, %then2.i.i.i.i679
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i675)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.514")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.515")
   %656 = load i64, ptr %35, align 8
   %657 = add i64 %656, 1
   %658 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i72.i.i = icmp slt i64 %658, %657
   %.pre.i.i.i.i73.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i72.i.i, label %merge.i.i.i.i.i75.i.i, label %"$Vector.push.394.exit.thread.i.i.i74.i.i"
+  br i1 %.not.i.i.i.i.i72.i.i, label %merge.i.i.i.i.i75.i.i, label %"$Vector.push.395.exit.thread.i.i.i74.i.i"
 
 merge.i.i.i.i.i75.i.i:                            ; preds = %"$JsonWriter.integer.exit695"
   %659 = shl i64 %658, 1
@@ -32846,9 +32914,9 @@ merge7.i.i.i.i.i78.i.i:                           ; preds = %merge.i.i.i.i.i75.i
   store ptr %660, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i77.i.i, ptr %36, align 8
   %.pre10.i.i.i.i79.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i74.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i74.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i74.i.i":       ; preds = %merge7.i.i.i.i.i78.i.i, %"$JsonWriter.integer.exit695"
+"$Vector.push.395.exit.thread.i.i.i74.i.i":       ; preds = %merge7.i.i.i.i.i78.i.i, %"$JsonWriter.integer.exit695"
   %662 = phi i64 [ %.pre10.i.i.i.i79.i.i, %merge7.i.i.i.i.i78.i.i ], [ %656, %"$JsonWriter.integer.exit695" ]
   %663 = phi ptr [ %660, %merge7.i.i.i.i.i78.i.i ], [ %.pre.i.i.i.i73.i.i, %"$JsonWriter.integer.exit695" ]
   %664 = getelementptr i8, ptr %663, i64 %662
@@ -32863,10 +32931,10 @@ then.i.i.i80.i.i:                                 ; preds = %merge.i.i.i.i.i75.i
   store i8 1, ptr %667, align 8
   br label %"$JsonWriter.separate.exit.i655"
 
-"$JsonWriter.separate.exit.i655":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i74.i.i", %then.i.i.i80.i.i
+"$JsonWriter.separate.exit.i655":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i74.i.i", %then.i.i.i80.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i654)
-  %668 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i654, i64 32, ptr nonnull @"$string.400", i64 %630)
+  %668 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i654, i64 32, ptr nonnull @"$string.401", i64 %630)
   %669 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i654)
   %670 = load i64, ptr %35, align 8
   %671 = add i64 %670, %669
@@ -32906,13 +32974,13 @@ then2.i.i.i.i658:                                 ; preds = %merge.i.i.i.i657
 
 "$JsonWriter.integer.exit674":                    ; preds = %then.i.i.i.i663, %merge.i.i.i.i657, %then2.i.i.i.i658
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i654)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.515")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.516")
   %681 = load i64, ptr %35, align 8
   %682 = add i64 %681, 1
   %683 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i82.i.i = icmp slt i64 %683, %682
   %.pre.i.i.i.i83.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i82.i.i, label %merge.i.i.i.i.i85.i.i, label %"$Vector.push.394.exit.thread.i.i.i84.i.i"
+  br i1 %.not.i.i.i.i.i82.i.i, label %merge.i.i.i.i.i85.i.i, label %"$Vector.push.395.exit.thread.i.i.i84.i.i"
 
 merge.i.i.i.i.i85.i.i:                            ; preds = %"$JsonWriter.integer.exit674"
   %684 = shl i64 %683, 1
@@ -32926,9 +32994,9 @@ merge7.i.i.i.i.i88.i.i:                           ; preds = %merge.i.i.i.i.i85.i
   store ptr %685, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i87.i.i, ptr %36, align 8
   %.pre10.i.i.i.i89.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i84.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i84.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i84.i.i":       ; preds = %merge7.i.i.i.i.i88.i.i, %"$JsonWriter.integer.exit674"
+"$Vector.push.395.exit.thread.i.i.i84.i.i":       ; preds = %merge7.i.i.i.i.i88.i.i, %"$JsonWriter.integer.exit674"
   %687 = phi i64 [ %.pre10.i.i.i.i89.i.i, %merge7.i.i.i.i.i88.i.i ], [ %681, %"$JsonWriter.integer.exit674" ]
   %688 = phi ptr [ %685, %merge7.i.i.i.i.i88.i.i ], [ %.pre.i.i.i.i83.i.i, %"$JsonWriter.integer.exit674" ]
   %689 = getelementptr i8, ptr %688, i64 %687
@@ -32943,10 +33011,10 @@ then.i.i.i90.i.i:                                 ; preds = %merge.i.i.i.i.i85.i
   store i8 1, ptr %692, align 8
   br label %"$JsonWriter.separate.exit.i634"
 
-"$JsonWriter.separate.exit.i634":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i84.i.i", %then.i.i.i90.i.i
+"$JsonWriter.separate.exit.i634":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i84.i.i", %then.i.i.i90.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i633)
-  %693 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i633, i64 32, ptr nonnull @"$string.400", i64 %630)
+  %693 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i633, i64 32, ptr nonnull @"$string.401", i64 %630)
   %694 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i633)
   %695 = load i64, ptr %35, align 8
   %696 = add i64 %695, %694
@@ -32989,13 +33057,13 @@ then2.i.i.i.i637:                                 ; preds = %merge.i.i.i.i636
   %706 = mul i64 %shape.sroa.39.0.copyload.i.i, %shape.sroa.34.0.copyload.i.i
   %707 = call i64 @llvm.smax.i64(i64 %shape.sroa.28.0.copyload.i.i, i64 %706)
   %708 = mul i64 %707, %shape.sroa.4.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.516")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.517")
   %709 = load i64, ptr %35, align 8
   %710 = add i64 %709, 1
   %711 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i92.i.i = icmp slt i64 %711, %710
   %.pre.i.i.i.i93.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i92.i.i, label %merge.i.i.i.i.i95.i.i, label %"$Vector.push.394.exit.thread.i.i.i94.i.i"
+  br i1 %.not.i.i.i.i.i92.i.i, label %merge.i.i.i.i.i95.i.i, label %"$Vector.push.395.exit.thread.i.i.i94.i.i"
 
 merge.i.i.i.i.i95.i.i:                            ; preds = %"$JsonWriter.integer.exit653"
   %712 = shl i64 %711, 1
@@ -33009,9 +33077,9 @@ merge7.i.i.i.i.i98.i.i:                           ; preds = %merge.i.i.i.i.i95.i
   store ptr %713, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i97.i.i, ptr %36, align 8
   %.pre10.i.i.i.i99.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i94.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i94.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i94.i.i":       ; preds = %merge7.i.i.i.i.i98.i.i, %"$JsonWriter.integer.exit653"
+"$Vector.push.395.exit.thread.i.i.i94.i.i":       ; preds = %merge7.i.i.i.i.i98.i.i, %"$JsonWriter.integer.exit653"
   %715 = phi i64 [ %.pre10.i.i.i.i99.i.i, %merge7.i.i.i.i.i98.i.i ], [ %709, %"$JsonWriter.integer.exit653" ]
   %716 = phi ptr [ %713, %merge7.i.i.i.i.i98.i.i ], [ %.pre.i.i.i.i93.i.i, %"$JsonWriter.integer.exit653" ]
   %717 = getelementptr i8, ptr %716, i64 %715
@@ -33026,10 +33094,10 @@ then.i.i.i100.i.i:                                ; preds = %merge.i.i.i.i.i95.i
   store i8 1, ptr %720, align 8
   br label %"$JsonWriter.separate.exit.i613"
 
-"$JsonWriter.separate.exit.i613":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i94.i.i", %then.i.i.i100.i.i
+"$JsonWriter.separate.exit.i613":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i94.i.i", %then.i.i.i100.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i612)
-  %721 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i612, i64 32, ptr nonnull @"$string.400", i64 %708)
+  %721 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i612, i64 32, ptr nonnull @"$string.401", i64 %708)
   %722 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i612)
   %723 = load i64, ptr %35, align 8
   %724 = add i64 %723, %722
@@ -33070,13 +33138,13 @@ then2.i.i.i.i616:                                 ; preds = %merge.i.i.i.i615
 "$JsonWriter.integer.exit632":                    ; preds = %then.i.i.i.i621, %merge.i.i.i.i615, %then2.i.i.i.i616
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i612)
   %734 = shl i64 %shape.sroa.4.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.517")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.518")
   %735 = load i64, ptr %35, align 8
   %736 = add i64 %735, 1
   %737 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i102.i.i = icmp slt i64 %737, %736
   %.pre.i.i.i.i103.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i102.i.i, label %merge.i.i.i.i.i105.i.i, label %"$Vector.push.394.exit.thread.i.i.i104.i.i"
+  br i1 %.not.i.i.i.i.i102.i.i, label %merge.i.i.i.i.i105.i.i, label %"$Vector.push.395.exit.thread.i.i.i104.i.i"
 
 merge.i.i.i.i.i105.i.i:                           ; preds = %"$JsonWriter.integer.exit632"
   %738 = shl i64 %737, 1
@@ -33090,9 +33158,9 @@ merge7.i.i.i.i.i108.i.i:                          ; preds = %merge.i.i.i.i.i105.
   store ptr %739, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i107.i.i, ptr %36, align 8
   %.pre10.i.i.i.i109.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i104.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i104.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i104.i.i":      ; preds = %merge7.i.i.i.i.i108.i.i, %"$JsonWriter.integer.exit632"
+"$Vector.push.395.exit.thread.i.i.i104.i.i":      ; preds = %merge7.i.i.i.i.i108.i.i, %"$JsonWriter.integer.exit632"
   %741 = phi i64 [ %.pre10.i.i.i.i109.i.i, %merge7.i.i.i.i.i108.i.i ], [ %735, %"$JsonWriter.integer.exit632" ]
   %742 = phi ptr [ %739, %merge7.i.i.i.i.i108.i.i ], [ %.pre.i.i.i.i103.i.i, %"$JsonWriter.integer.exit632" ]
   %743 = getelementptr i8, ptr %742, i64 %741
@@ -33107,10 +33175,10 @@ then.i.i.i110.i.i:                                ; preds = %merge.i.i.i.i.i105.
   store i8 1, ptr %746, align 8
   br label %"$JsonWriter.separate.exit.i592"
 
-"$JsonWriter.separate.exit.i592":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i104.i.i", %then.i.i.i110.i.i
+"$JsonWriter.separate.exit.i592":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i104.i.i", %then.i.i.i110.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i591)
-  %747 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i591, i64 32, ptr nonnull @"$string.400", i64 %734)
+  %747 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i591, i64 32, ptr nonnull @"$string.401", i64 %734)
   %748 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i591)
   %749 = load i64, ptr %35, align 8
   %750 = add i64 %749, %748
@@ -33154,13 +33222,13 @@ then2.i.i.i.i595:                                 ; preds = %merge.i.i.i.i594
   %761 = add i64 %760, %shape.sroa.39.0.copyload.i.i
   %762 = mul i64 %shape.sroa.34.0.copyload.i.i, %629
   %763 = mul i64 %762, %761
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.518")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.519")
   %764 = load i64, ptr %35, align 8
   %765 = add i64 %764, 1
   %766 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i112.i.i = icmp slt i64 %766, %765
   %.pre.i.i.i.i113.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i112.i.i, label %merge.i.i.i.i.i115.i.i, label %"$Vector.push.394.exit.thread.i.i.i114.i.i"
+  br i1 %.not.i.i.i.i.i112.i.i, label %merge.i.i.i.i.i115.i.i, label %"$Vector.push.395.exit.thread.i.i.i114.i.i"
 
 merge.i.i.i.i.i115.i.i:                           ; preds = %"$JsonWriter.integer.exit611"
   %767 = shl i64 %766, 1
@@ -33174,9 +33242,9 @@ merge7.i.i.i.i.i118.i.i:                          ; preds = %merge.i.i.i.i.i115.
   store ptr %768, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i117.i.i, ptr %36, align 8
   %.pre10.i.i.i.i119.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i114.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i114.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i114.i.i":      ; preds = %merge7.i.i.i.i.i118.i.i, %"$JsonWriter.integer.exit611"
+"$Vector.push.395.exit.thread.i.i.i114.i.i":      ; preds = %merge7.i.i.i.i.i118.i.i, %"$JsonWriter.integer.exit611"
   %770 = phi i64 [ %.pre10.i.i.i.i119.i.i, %merge7.i.i.i.i.i118.i.i ], [ %764, %"$JsonWriter.integer.exit611" ]
   %771 = phi ptr [ %768, %merge7.i.i.i.i.i118.i.i ], [ %.pre.i.i.i.i113.i.i, %"$JsonWriter.integer.exit611" ]
   %772 = getelementptr i8, ptr %771, i64 %770
@@ -33191,10 +33259,10 @@ then.i.i.i120.i.i:                                ; preds = %merge.i.i.i.i.i115.
   store i8 1, ptr %775, align 8
   br label %"$JsonWriter.separate.exit.i571"
 
-"$JsonWriter.separate.exit.i571":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i114.i.i", %then.i.i.i120.i.i
+"$JsonWriter.separate.exit.i571":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i114.i.i", %then.i.i.i120.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i570)
-  %776 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i570, i64 32, ptr nonnull @"$string.400", i64 %763)
+  %776 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i570, i64 32, ptr nonnull @"$string.401", i64 %763)
   %777 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i570)
   %778 = load i64, ptr %35, align 8
   %779 = add i64 %778, %777
@@ -33235,13 +33303,13 @@ then2.i.i.i.i574:                                 ; preds = %merge.i.i.i.i573
 "$JsonWriter.integer.exit590":                    ; preds = %then.i.i.i.i579, %merge.i.i.i.i573, %then2.i.i.i.i574
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i570)
   %789 = mul i64 %706, %629
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.519")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.520")
   %790 = load i64, ptr %35, align 8
   %791 = add i64 %790, 1
   %792 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i122.i.i = icmp slt i64 %792, %791
   %.pre.i.i.i.i123.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i122.i.i, label %merge.i.i.i.i.i125.i.i, label %"$Vector.push.394.exit.thread.i.i.i124.i.i"
+  br i1 %.not.i.i.i.i.i122.i.i, label %merge.i.i.i.i.i125.i.i, label %"$Vector.push.395.exit.thread.i.i.i124.i.i"
 
 merge.i.i.i.i.i125.i.i:                           ; preds = %"$JsonWriter.integer.exit590"
   %793 = shl i64 %792, 1
@@ -33255,9 +33323,9 @@ merge7.i.i.i.i.i128.i.i:                          ; preds = %merge.i.i.i.i.i125.
   store ptr %794, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i127.i.i, ptr %36, align 8
   %.pre10.i.i.i.i129.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i124.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i124.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i124.i.i":      ; preds = %merge7.i.i.i.i.i128.i.i, %"$JsonWriter.integer.exit590"
+"$Vector.push.395.exit.thread.i.i.i124.i.i":      ; preds = %merge7.i.i.i.i.i128.i.i, %"$JsonWriter.integer.exit590"
   %796 = phi i64 [ %.pre10.i.i.i.i129.i.i, %merge7.i.i.i.i.i128.i.i ], [ %790, %"$JsonWriter.integer.exit590" ]
   %797 = phi ptr [ %794, %merge7.i.i.i.i.i128.i.i ], [ %.pre.i.i.i.i123.i.i, %"$JsonWriter.integer.exit590" ]
   %798 = getelementptr i8, ptr %797, i64 %796
@@ -33272,10 +33340,10 @@ then.i.i.i130.i.i:                                ; preds = %merge.i.i.i.i.i125.
   store i8 1, ptr %801, align 8
   br label %"$JsonWriter.separate.exit.i550"
 
-"$JsonWriter.separate.exit.i550":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i124.i.i", %then.i.i.i130.i.i
+"$JsonWriter.separate.exit.i550":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i124.i.i", %then.i.i.i130.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i549)
-  %802 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i549, i64 32, ptr nonnull @"$string.400", i64 %789)
+  %802 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i549, i64 32, ptr nonnull @"$string.401", i64 %789)
   %803 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i549)
   %804 = load i64, ptr %35, align 8
   %805 = add i64 %804, %803
@@ -33315,13 +33383,13 @@ then2.i.i.i.i553:                                 ; preds = %merge.i.i.i.i552
 
 "$JsonWriter.integer.exit569":                    ; preds = %then.i.i.i.i558, %merge.i.i.i.i552, %then2.i.i.i.i553
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i549)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.520")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.521")
   %815 = load i64, ptr %35, align 8
   %816 = add i64 %815, 1
   %817 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i132.i.i = icmp slt i64 %817, %816
   %.pre.i.i.i.i133.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i132.i.i, label %merge.i.i.i.i.i135.i.i, label %"$Vector.push.394.exit.thread.i.i.i134.i.i"
+  br i1 %.not.i.i.i.i.i132.i.i, label %merge.i.i.i.i.i135.i.i, label %"$Vector.push.395.exit.thread.i.i.i134.i.i"
 
 merge.i.i.i.i.i135.i.i:                           ; preds = %"$JsonWriter.integer.exit569"
   %818 = shl i64 %817, 1
@@ -33335,9 +33403,9 @@ merge7.i.i.i.i.i138.i.i:                          ; preds = %merge.i.i.i.i.i135.
   store ptr %819, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i137.i.i, ptr %36, align 8
   %.pre10.i.i.i.i139.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i134.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i134.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i134.i.i":      ; preds = %merge7.i.i.i.i.i138.i.i, %"$JsonWriter.integer.exit569"
+"$Vector.push.395.exit.thread.i.i.i134.i.i":      ; preds = %merge7.i.i.i.i.i138.i.i, %"$JsonWriter.integer.exit569"
   %821 = phi i64 [ %.pre10.i.i.i.i139.i.i, %merge7.i.i.i.i.i138.i.i ], [ %815, %"$JsonWriter.integer.exit569" ]
   %822 = phi ptr [ %819, %merge7.i.i.i.i.i138.i.i ], [ %.pre.i.i.i.i133.i.i, %"$JsonWriter.integer.exit569" ]
   %823 = getelementptr i8, ptr %822, i64 %821
@@ -33352,10 +33420,10 @@ then.i.i.i140.i.i:                                ; preds = %merge.i.i.i.i.i135.
   store i8 1, ptr %826, align 8
   br label %"$JsonWriter.separate.exit.i529"
 
-"$JsonWriter.separate.exit.i529":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i134.i.i", %then.i.i.i140.i.i
+"$JsonWriter.separate.exit.i529":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i134.i.i", %then.i.i.i140.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i528)
-  %827 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i528, i64 32, ptr nonnull @"$string.400", i64 %789)
+  %827 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i528, i64 32, ptr nonnull @"$string.401", i64 %789)
   %828 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i528)
   %829 = load i64, ptr %35, align 8
   %830 = add i64 %829, %828
@@ -33397,13 +33465,13 @@ then2.i.i.i.i532:                                 ; preds = %merge.i.i.i.i531
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i528)
   %840 = shl i64 %629, 1
   %841 = mul i64 %840, %shape.sroa.45.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.521")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.522")
   %842 = load i64, ptr %35, align 8
   %843 = add i64 %842, 1
   %844 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i142.i.i = icmp slt i64 %844, %843
   %.pre.i.i.i.i143.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i142.i.i, label %merge.i.i.i.i.i145.i.i, label %"$Vector.push.394.exit.thread.i.i.i144.i.i"
+  br i1 %.not.i.i.i.i.i142.i.i, label %merge.i.i.i.i.i145.i.i, label %"$Vector.push.395.exit.thread.i.i.i144.i.i"
 
 merge.i.i.i.i.i145.i.i:                           ; preds = %"$JsonWriter.integer.exit548"
   %845 = shl i64 %844, 1
@@ -33417,9 +33485,9 @@ merge7.i.i.i.i.i148.i.i:                          ; preds = %merge.i.i.i.i.i145.
   store ptr %846, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i147.i.i, ptr %36, align 8
   %.pre10.i.i.i.i149.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i144.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i144.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i144.i.i":      ; preds = %merge7.i.i.i.i.i148.i.i, %"$JsonWriter.integer.exit548"
+"$Vector.push.395.exit.thread.i.i.i144.i.i":      ; preds = %merge7.i.i.i.i.i148.i.i, %"$JsonWriter.integer.exit548"
   %848 = phi i64 [ %.pre10.i.i.i.i149.i.i, %merge7.i.i.i.i.i148.i.i ], [ %842, %"$JsonWriter.integer.exit548" ]
   %849 = phi ptr [ %846, %merge7.i.i.i.i.i148.i.i ], [ %.pre.i.i.i.i143.i.i, %"$JsonWriter.integer.exit548" ]
   %850 = getelementptr i8, ptr %849, i64 %848
@@ -33434,10 +33502,10 @@ then.i.i.i150.i.i:                                ; preds = %merge.i.i.i.i.i145.
   store i8 1, ptr %853, align 8
   br label %"$JsonWriter.separate.exit.i508"
 
-"$JsonWriter.separate.exit.i508":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i144.i.i", %then.i.i.i150.i.i
+"$JsonWriter.separate.exit.i508":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i144.i.i", %then.i.i.i150.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i507)
-  %854 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i507, i64 32, ptr nonnull @"$string.400", i64 %841)
+  %854 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i507, i64 32, ptr nonnull @"$string.401", i64 %841)
   %855 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i507)
   %856 = load i64, ptr %35, align 8
   %857 = add i64 %856, %855
@@ -33479,13 +33547,13 @@ then2.i.i.i.i511:                                 ; preds = %merge.i.i.i.i510
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i507)
   %867 = mul i64 %shape.sroa.45.0.copyload.i.i, %shape.sroa.4.0.copyload.i.i
   %868 = mul i64 %867, %shape.sroa.19.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.522")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.523")
   %869 = load i64, ptr %35, align 8
   %870 = add i64 %869, 1
   %871 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i152.i.i = icmp slt i64 %871, %870
   %.pre.i.i.i.i153.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i152.i.i, label %merge.i.i.i.i.i155.i.i, label %"$Vector.push.394.exit.thread.i.i.i154.i.i"
+  br i1 %.not.i.i.i.i.i152.i.i, label %merge.i.i.i.i.i155.i.i, label %"$Vector.push.395.exit.thread.i.i.i154.i.i"
 
 merge.i.i.i.i.i155.i.i:                           ; preds = %"$JsonWriter.integer.exit527"
   %872 = shl i64 %871, 1
@@ -33499,9 +33567,9 @@ merge7.i.i.i.i.i158.i.i:                          ; preds = %merge.i.i.i.i.i155.
   store ptr %873, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i157.i.i, ptr %36, align 8
   %.pre10.i.i.i.i159.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i154.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i154.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i154.i.i":      ; preds = %merge7.i.i.i.i.i158.i.i, %"$JsonWriter.integer.exit527"
+"$Vector.push.395.exit.thread.i.i.i154.i.i":      ; preds = %merge7.i.i.i.i.i158.i.i, %"$JsonWriter.integer.exit527"
   %875 = phi i64 [ %.pre10.i.i.i.i159.i.i, %merge7.i.i.i.i.i158.i.i ], [ %869, %"$JsonWriter.integer.exit527" ]
   %876 = phi ptr [ %873, %merge7.i.i.i.i.i158.i.i ], [ %.pre.i.i.i.i153.i.i, %"$JsonWriter.integer.exit527" ]
   %877 = getelementptr i8, ptr %876, i64 %875
@@ -33516,10 +33584,10 @@ then.i.i.i160.i.i:                                ; preds = %merge.i.i.i.i.i155.
   store i8 1, ptr %880, align 8
   br label %"$JsonWriter.separate.exit.i487"
 
-"$JsonWriter.separate.exit.i487":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i154.i.i", %then.i.i.i160.i.i
+"$JsonWriter.separate.exit.i487":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i154.i.i", %then.i.i.i160.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i486)
-  %881 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i486, i64 32, ptr nonnull @"$string.400", i64 %868)
+  %881 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i486, i64 32, ptr nonnull @"$string.401", i64 %868)
   %882 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i486)
   %883 = load i64, ptr %35, align 8
   %884 = add i64 %883, %882
@@ -33559,13 +33627,13 @@ then2.i.i.i.i490:                                 ; preds = %merge.i.i.i.i489
 
 "$JsonWriter.integer.exit506":                    ; preds = %then.i.i.i.i495, %merge.i.i.i.i489, %then2.i.i.i.i490
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i486)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.523")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.524")
   %894 = load i64, ptr %35, align 8
   %895 = add i64 %894, 1
   %896 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i162.i.i = icmp slt i64 %896, %895
   %.pre.i.i.i.i163.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i162.i.i, label %merge.i.i.i.i.i165.i.i, label %"$Vector.push.394.exit.thread.i.i.i164.i.i"
+  br i1 %.not.i.i.i.i.i162.i.i, label %merge.i.i.i.i.i165.i.i, label %"$Vector.push.395.exit.thread.i.i.i164.i.i"
 
 merge.i.i.i.i.i165.i.i:                           ; preds = %"$JsonWriter.integer.exit506"
   %897 = shl i64 %896, 1
@@ -33579,9 +33647,9 @@ merge7.i.i.i.i.i168.i.i:                          ; preds = %merge.i.i.i.i.i165.
   store ptr %898, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i167.i.i, ptr %36, align 8
   %.pre10.i.i.i.i169.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i164.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i164.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i164.i.i":      ; preds = %merge7.i.i.i.i.i168.i.i, %"$JsonWriter.integer.exit506"
+"$Vector.push.395.exit.thread.i.i.i164.i.i":      ; preds = %merge7.i.i.i.i.i168.i.i, %"$JsonWriter.integer.exit506"
   %900 = phi i64 [ %.pre10.i.i.i.i169.i.i, %merge7.i.i.i.i.i168.i.i ], [ %894, %"$JsonWriter.integer.exit506" ]
   %901 = phi ptr [ %898, %merge7.i.i.i.i.i168.i.i ], [ %.pre.i.i.i.i163.i.i, %"$JsonWriter.integer.exit506" ]
   %902 = getelementptr i8, ptr %901, i64 %900
@@ -33596,10 +33664,10 @@ then.i.i.i170.i.i:                                ; preds = %merge.i.i.i.i.i165.
   store i8 1, ptr %905, align 8
   br label %"$JsonWriter.separate.exit.i466"
 
-"$JsonWriter.separate.exit.i466":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i164.i.i", %then.i.i.i170.i.i
+"$JsonWriter.separate.exit.i466":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i164.i.i", %then.i.i.i170.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i465)
-  %906 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i465, i64 32, ptr nonnull @"$string.400", i64 %867)
+  %906 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i465, i64 32, ptr nonnull @"$string.401", i64 %867)
   %907 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i465)
   %908 = load i64, ptr %35, align 8
   %909 = add i64 %908, %907
@@ -33639,13 +33707,13 @@ then2.i.i.i.i469:                                 ; preds = %merge.i.i.i.i468
 
 "$JsonWriter.integer.exit485":                    ; preds = %then.i.i.i.i474, %merge.i.i.i.i468, %then2.i.i.i.i469
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i465)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.524")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.525")
   %919 = load i64, ptr %35, align 8
   %920 = add i64 %919, 1
   %921 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i172.i.i = icmp slt i64 %921, %920
   %.pre.i.i.i.i173.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i172.i.i, label %merge.i.i.i.i.i175.i.i, label %"$Vector.push.394.exit.thread.i.i.i174.i.i"
+  br i1 %.not.i.i.i.i.i172.i.i, label %merge.i.i.i.i.i175.i.i, label %"$Vector.push.395.exit.thread.i.i.i174.i.i"
 
 merge.i.i.i.i.i175.i.i:                           ; preds = %"$JsonWriter.integer.exit485"
   %922 = shl i64 %921, 1
@@ -33659,9 +33727,9 @@ merge7.i.i.i.i.i178.i.i:                          ; preds = %merge.i.i.i.i.i175.
   store ptr %923, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i177.i.i, ptr %36, align 8
   %.pre10.i.i.i.i179.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i174.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i174.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i174.i.i":      ; preds = %merge7.i.i.i.i.i178.i.i, %"$JsonWriter.integer.exit485"
+"$Vector.push.395.exit.thread.i.i.i174.i.i":      ; preds = %merge7.i.i.i.i.i178.i.i, %"$JsonWriter.integer.exit485"
   %925 = phi i64 [ %.pre10.i.i.i.i179.i.i, %merge7.i.i.i.i.i178.i.i ], [ %919, %"$JsonWriter.integer.exit485" ]
   %926 = phi ptr [ %923, %merge7.i.i.i.i.i178.i.i ], [ %.pre.i.i.i.i173.i.i, %"$JsonWriter.integer.exit485" ]
   %927 = getelementptr i8, ptr %926, i64 %925
@@ -33676,10 +33744,10 @@ then.i.i.i180.i.i:                                ; preds = %merge.i.i.i.i.i175.
   store i8 1, ptr %930, align 8
   br label %"$JsonWriter.separate.exit.i445"
 
-"$JsonWriter.separate.exit.i445":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i174.i.i", %then.i.i.i180.i.i
+"$JsonWriter.separate.exit.i445":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i174.i.i", %then.i.i.i180.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i444)
-  %931 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i444, i64 32, ptr nonnull @"$string.400", i64 %734)
+  %931 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i444, i64 32, ptr nonnull @"$string.401", i64 %734)
   %932 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i444)
   %933 = load i64, ptr %35, align 8
   %934 = add i64 %933, %932
@@ -33719,13 +33787,13 @@ then2.i.i.i.i448:                                 ; preds = %merge.i.i.i.i447
 
 "$JsonWriter.integer.exit464":                    ; preds = %then.i.i.i.i453, %merge.i.i.i.i447, %then2.i.i.i.i448
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i444)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.525")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.526")
   %944 = load i64, ptr %35, align 8
   %945 = add i64 %944, 1
   %946 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i182.i.i = icmp slt i64 %946, %945
   %.pre.i.i.i.i183.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i182.i.i, label %merge.i.i.i.i.i185.i.i, label %"$Vector.push.394.exit.thread.i.i.i184.i.i"
+  br i1 %.not.i.i.i.i.i182.i.i, label %merge.i.i.i.i.i185.i.i, label %"$Vector.push.395.exit.thread.i.i.i184.i.i"
 
 merge.i.i.i.i.i185.i.i:                           ; preds = %"$JsonWriter.integer.exit464"
   %947 = shl i64 %946, 1
@@ -33739,9 +33807,9 @@ merge7.i.i.i.i.i188.i.i:                          ; preds = %merge.i.i.i.i.i185.
   store ptr %948, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i187.i.i, ptr %36, align 8
   %.pre10.i.i.i.i189.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i184.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i184.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i184.i.i":      ; preds = %merge7.i.i.i.i.i188.i.i, %"$JsonWriter.integer.exit464"
+"$Vector.push.395.exit.thread.i.i.i184.i.i":      ; preds = %merge7.i.i.i.i.i188.i.i, %"$JsonWriter.integer.exit464"
   %950 = phi i64 [ %.pre10.i.i.i.i189.i.i, %merge7.i.i.i.i.i188.i.i ], [ %944, %"$JsonWriter.integer.exit464" ]
   %951 = phi ptr [ %948, %merge7.i.i.i.i.i188.i.i ], [ %.pre.i.i.i.i183.i.i, %"$JsonWriter.integer.exit464" ]
   %952 = getelementptr i8, ptr %951, i64 %950
@@ -33756,10 +33824,10 @@ then.i.i.i190.i.i:                                ; preds = %merge.i.i.i.i.i185.
   store i8 1, ptr %955, align 8
   br label %"$JsonWriter.separate.exit.i424"
 
-"$JsonWriter.separate.exit.i424":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i184.i.i", %then.i.i.i190.i.i
+"$JsonWriter.separate.exit.i424":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i184.i.i", %then.i.i.i190.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i423)
-  %956 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i423, i64 32, ptr nonnull @"$string.400", i64 %630)
+  %956 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i423, i64 32, ptr nonnull @"$string.401", i64 %630)
   %957 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i423)
   %958 = load i64, ptr %35, align 8
   %959 = add i64 %958, %957
@@ -33800,13 +33868,13 @@ then2.i.i.i.i427:                                 ; preds = %merge.i.i.i.i426
 "$JsonWriter.integer.exit443":                    ; preds = %then.i.i.i.i432, %merge.i.i.i.i426, %then2.i.i.i.i427
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i423)
   %969 = mul i64 %shape.sroa.48.0.copyload.i.i, %734
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.526")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.527")
   %970 = load i64, ptr %35, align 8
   %971 = add i64 %970, 1
   %972 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i192.i.i = icmp slt i64 %972, %971
   %.pre.i.i.i.i193.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i192.i.i, label %merge.i.i.i.i.i195.i.i, label %"$Vector.push.394.exit.thread.i.i.i194.i.i"
+  br i1 %.not.i.i.i.i.i192.i.i, label %merge.i.i.i.i.i195.i.i, label %"$Vector.push.395.exit.thread.i.i.i194.i.i"
 
 merge.i.i.i.i.i195.i.i:                           ; preds = %"$JsonWriter.integer.exit443"
   %973 = shl i64 %972, 1
@@ -33820,9 +33888,9 @@ merge7.i.i.i.i.i198.i.i:                          ; preds = %merge.i.i.i.i.i195.
   store ptr %974, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i197.i.i, ptr %36, align 8
   %.pre10.i.i.i.i199.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i194.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i194.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i194.i.i":      ; preds = %merge7.i.i.i.i.i198.i.i, %"$JsonWriter.integer.exit443"
+"$Vector.push.395.exit.thread.i.i.i194.i.i":      ; preds = %merge7.i.i.i.i.i198.i.i, %"$JsonWriter.integer.exit443"
   %976 = phi i64 [ %.pre10.i.i.i.i199.i.i, %merge7.i.i.i.i.i198.i.i ], [ %970, %"$JsonWriter.integer.exit443" ]
   %977 = phi ptr [ %974, %merge7.i.i.i.i.i198.i.i ], [ %.pre.i.i.i.i193.i.i, %"$JsonWriter.integer.exit443" ]
   %978 = getelementptr i8, ptr %977, i64 %976
@@ -33837,10 +33905,10 @@ then.i.i.i200.i.i:                                ; preds = %merge.i.i.i.i.i195.
   store i8 1, ptr %981, align 8
   br label %"$JsonWriter.separate.exit.i403"
 
-"$JsonWriter.separate.exit.i403":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i194.i.i", %then.i.i.i200.i.i
+"$JsonWriter.separate.exit.i403":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i194.i.i", %then.i.i.i200.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i402)
-  %982 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i402, i64 32, ptr nonnull @"$string.400", i64 %969)
+  %982 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i402, i64 32, ptr nonnull @"$string.401", i64 %969)
   %983 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i402)
   %984 = load i64, ptr %35, align 8
   %985 = add i64 %984, %983
@@ -33880,13 +33948,13 @@ then2.i.i.i.i406:                                 ; preds = %merge.i.i.i.i405
 
 "$JsonWriter.integer.exit422":                    ; preds = %then.i.i.i.i411, %merge.i.i.i.i405, %then2.i.i.i.i406
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i402)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.527")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.528")
   %995 = load i64, ptr %35, align 8
   %996 = add i64 %995, 1
   %997 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i202.i.i = icmp slt i64 %997, %996
   %.pre.i.i.i.i203.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i202.i.i, label %merge.i.i.i.i.i205.i.i, label %"$Vector.push.394.exit.thread.i.i.i204.i.i"
+  br i1 %.not.i.i.i.i.i202.i.i, label %merge.i.i.i.i.i205.i.i, label %"$Vector.push.395.exit.thread.i.i.i204.i.i"
 
 merge.i.i.i.i.i205.i.i:                           ; preds = %"$JsonWriter.integer.exit422"
   %998 = shl i64 %997, 1
@@ -33900,9 +33968,9 @@ merge7.i.i.i.i.i208.i.i:                          ; preds = %merge.i.i.i.i.i205.
   store ptr %999, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i207.i.i, ptr %36, align 8
   %.pre10.i.i.i.i209.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i204.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i204.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i204.i.i":      ; preds = %merge7.i.i.i.i.i208.i.i, %"$JsonWriter.integer.exit422"
+"$Vector.push.395.exit.thread.i.i.i204.i.i":      ; preds = %merge7.i.i.i.i.i208.i.i, %"$JsonWriter.integer.exit422"
   %1001 = phi i64 [ %.pre10.i.i.i.i209.i.i, %merge7.i.i.i.i.i208.i.i ], [ %995, %"$JsonWriter.integer.exit422" ]
   %1002 = phi ptr [ %999, %merge7.i.i.i.i.i208.i.i ], [ %.pre.i.i.i.i203.i.i, %"$JsonWriter.integer.exit422" ]
   %1003 = getelementptr i8, ptr %1002, i64 %1001
@@ -33917,10 +33985,10 @@ then.i.i.i210.i.i:                                ; preds = %merge.i.i.i.i.i205.
   store i8 1, ptr %1006, align 8
   br label %"$JsonWriter.separate.exit.i382"
 
-"$JsonWriter.separate.exit.i382":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i204.i.i", %then.i.i.i210.i.i
+"$JsonWriter.separate.exit.i382":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i204.i.i", %then.i.i.i210.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i381)
-  %1007 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i381, i64 32, ptr nonnull @"$string.400", i64 %969)
+  %1007 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i381, i64 32, ptr nonnull @"$string.401", i64 %969)
   %1008 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i381)
   %1009 = load i64, ptr %35, align 8
   %1010 = add i64 %1009, %1008
@@ -33962,13 +34030,13 @@ then2.i.i.i.i385:                                 ; preds = %merge.i.i.i.i384
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i381)
   %1020 = shl i64 %shape.sroa.50.0.copyload.i.i, 2
   %1021 = mul i64 %1020, %shape.sroa.53.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.528")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.529")
   %1022 = load i64, ptr %35, align 8
   %1023 = add i64 %1022, 1
   %1024 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i212.i.i = icmp slt i64 %1024, %1023
   %.pre.i.i.i.i213.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i212.i.i, label %merge.i.i.i.i.i215.i.i, label %"$Vector.push.394.exit.thread.i.i.i214.i.i"
+  br i1 %.not.i.i.i.i.i212.i.i, label %merge.i.i.i.i.i215.i.i, label %"$Vector.push.395.exit.thread.i.i.i214.i.i"
 
 merge.i.i.i.i.i215.i.i:                           ; preds = %"$JsonWriter.integer.exit401"
   %1025 = shl i64 %1024, 1
@@ -33982,9 +34050,9 @@ merge7.i.i.i.i.i218.i.i:                          ; preds = %merge.i.i.i.i.i215.
   store ptr %1026, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i217.i.i, ptr %36, align 8
   %.pre10.i.i.i.i219.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i214.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i214.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i214.i.i":      ; preds = %merge7.i.i.i.i.i218.i.i, %"$JsonWriter.integer.exit401"
+"$Vector.push.395.exit.thread.i.i.i214.i.i":      ; preds = %merge7.i.i.i.i.i218.i.i, %"$JsonWriter.integer.exit401"
   %1028 = phi i64 [ %.pre10.i.i.i.i219.i.i, %merge7.i.i.i.i.i218.i.i ], [ %1022, %"$JsonWriter.integer.exit401" ]
   %1029 = phi ptr [ %1026, %merge7.i.i.i.i.i218.i.i ], [ %.pre.i.i.i.i213.i.i, %"$JsonWriter.integer.exit401" ]
   %1030 = getelementptr i8, ptr %1029, i64 %1028
@@ -33999,10 +34067,10 @@ then.i.i.i220.i.i:                                ; preds = %merge.i.i.i.i.i215.
   store i8 1, ptr %1033, align 8
   br label %"$JsonWriter.separate.exit.i361"
 
-"$JsonWriter.separate.exit.i361":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i214.i.i", %then.i.i.i220.i.i
+"$JsonWriter.separate.exit.i361":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i214.i.i", %then.i.i.i220.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i360)
-  %1034 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i360, i64 32, ptr nonnull @"$string.400", i64 %1021)
+  %1034 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i360, i64 32, ptr nonnull @"$string.401", i64 %1021)
   %1035 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i360)
   %1036 = load i64, ptr %35, align 8
   %1037 = add i64 %1036, %1035
@@ -34049,7 +34117,7 @@ then2.i.i.i.i364:                                 ; preds = %merge.i.i.i.i363
   %1050 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i222.i.i = icmp slt i64 %1050, %1049
   %.pre.i.i.i.i223.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i222.i.i, label %merge.i.i.i.i.i225.i.i, label %"$Vector.push.394.exit.thread.i.i.i224.i.i"
+  br i1 %.not.i.i.i.i.i222.i.i, label %merge.i.i.i.i.i225.i.i, label %"$Vector.push.395.exit.thread.i.i.i224.i.i"
 
 merge.i.i.i.i.i225.i.i:                           ; preds = %"$JsonWriter.integer.exit380"
   %1051 = shl i64 %1050, 1
@@ -34063,9 +34131,9 @@ merge7.i.i.i.i.i228.i.i:                          ; preds = %merge.i.i.i.i.i225.
   store ptr %1052, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i227.i.i, ptr %36, align 8
   %.pre10.i.i.i.i229.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i224.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i224.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i224.i.i":      ; preds = %merge7.i.i.i.i.i228.i.i, %"$JsonWriter.integer.exit380"
+"$Vector.push.395.exit.thread.i.i.i224.i.i":      ; preds = %merge7.i.i.i.i.i228.i.i, %"$JsonWriter.integer.exit380"
   %1054 = phi i64 [ %.pre10.i.i.i.i229.i.i, %merge7.i.i.i.i.i228.i.i ], [ %1048, %"$JsonWriter.integer.exit380" ]
   %1055 = phi ptr [ %1052, %merge7.i.i.i.i.i228.i.i ], [ %.pre.i.i.i.i223.i.i, %"$JsonWriter.integer.exit380" ]
   %1056 = getelementptr i8, ptr %1055, i64 %1054
@@ -34080,10 +34148,10 @@ then.i.i.i230.i.i:                                ; preds = %merge.i.i.i.i.i225.
   store i8 1, ptr %1059, align 8
   br label %"$JsonWriter.separate.exit.i340"
 
-"$JsonWriter.separate.exit.i340":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i224.i.i", %then.i.i.i230.i.i
+"$JsonWriter.separate.exit.i340":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i224.i.i", %then.i.i.i230.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i339)
-  %1060 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i339, i64 32, ptr nonnull @"$string.400", i64 %1047)
+  %1060 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i339, i64 32, ptr nonnull @"$string.401", i64 %1047)
   %1061 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i339)
   %1062 = load i64, ptr %35, align 8
   %1063 = add i64 %1062, %1061
@@ -34127,13 +34195,13 @@ then2.i.i.i.i343:                                 ; preds = %merge.i.i.i.i342
   %1074 = shl i64 %shape.sroa.54.0.copyload.i.i, 2
   %1075 = mul i64 %1074, %shape.sroa.56.0.copyload.i.i
   %1076 = select i1 %1073, i64 %1075, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.529")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.530")
   %1077 = load i64, ptr %35, align 8
   %1078 = add i64 %1077, 1
   %1079 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i232.i.i = icmp slt i64 %1079, %1078
   %.pre.i.i.i.i233.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i232.i.i, label %merge.i.i.i.i.i235.i.i, label %"$Vector.push.394.exit.thread.i.i.i234.i.i"
+  br i1 %.not.i.i.i.i.i232.i.i, label %merge.i.i.i.i.i235.i.i, label %"$Vector.push.395.exit.thread.i.i.i234.i.i"
 
 merge.i.i.i.i.i235.i.i:                           ; preds = %"$JsonWriter.integer.exit359"
   %1080 = shl i64 %1079, 1
@@ -34147,9 +34215,9 @@ merge7.i.i.i.i.i238.i.i:                          ; preds = %merge.i.i.i.i.i235.
   store ptr %1081, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i237.i.i, ptr %36, align 8
   %.pre10.i.i.i.i239.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i234.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i234.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i234.i.i":      ; preds = %merge7.i.i.i.i.i238.i.i, %"$JsonWriter.integer.exit359"
+"$Vector.push.395.exit.thread.i.i.i234.i.i":      ; preds = %merge7.i.i.i.i.i238.i.i, %"$JsonWriter.integer.exit359"
   %1083 = phi i64 [ %.pre10.i.i.i.i239.i.i, %merge7.i.i.i.i.i238.i.i ], [ %1077, %"$JsonWriter.integer.exit359" ]
   %1084 = phi ptr [ %1081, %merge7.i.i.i.i.i238.i.i ], [ %.pre.i.i.i.i233.i.i, %"$JsonWriter.integer.exit359" ]
   %1085 = getelementptr i8, ptr %1084, i64 %1083
@@ -34164,10 +34232,10 @@ then.i.i.i240.i.i:                                ; preds = %merge.i.i.i.i.i235.
   store i8 1, ptr %1088, align 8
   br label %"$JsonWriter.separate.exit.i319"
 
-"$JsonWriter.separate.exit.i319":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i234.i.i", %then.i.i.i240.i.i
+"$JsonWriter.separate.exit.i319":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i234.i.i", %then.i.i.i240.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i318)
-  %1089 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i318, i64 32, ptr nonnull @"$string.400", i64 %1076)
+  %1089 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i318, i64 32, ptr nonnull @"$string.401", i64 %1076)
   %1090 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i318)
   %1091 = load i64, ptr %35, align 8
   %1092 = add i64 %1091, %1090
@@ -34208,13 +34276,13 @@ then2.i.i.i.i322:                                 ; preds = %merge.i.i.i.i321
 "$JsonWriter.integer.exit338":                    ; preds = %then.i.i.i.i327, %merge.i.i.i.i321, %then2.i.i.i.i322
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i318)
   %1102 = shl i64 %shape.sroa.57.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.530")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.531")
   %1103 = load i64, ptr %35, align 8
   %1104 = add i64 %1103, 1
   %1105 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i242.i.i = icmp slt i64 %1105, %1104
   %.pre.i.i.i.i243.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i242.i.i, label %merge.i.i.i.i.i245.i.i, label %"$Vector.push.394.exit.thread.i.i.i244.i.i"
+  br i1 %.not.i.i.i.i.i242.i.i, label %merge.i.i.i.i.i245.i.i, label %"$Vector.push.395.exit.thread.i.i.i244.i.i"
 
 merge.i.i.i.i.i245.i.i:                           ; preds = %"$JsonWriter.integer.exit338"
   %1106 = shl i64 %1105, 1
@@ -34228,9 +34296,9 @@ merge7.i.i.i.i.i248.i.i:                          ; preds = %merge.i.i.i.i.i245.
   store ptr %1107, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i247.i.i, ptr %36, align 8
   %.pre10.i.i.i.i249.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i244.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i244.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i244.i.i":      ; preds = %merge7.i.i.i.i.i248.i.i, %"$JsonWriter.integer.exit338"
+"$Vector.push.395.exit.thread.i.i.i244.i.i":      ; preds = %merge7.i.i.i.i.i248.i.i, %"$JsonWriter.integer.exit338"
   %1109 = phi i64 [ %.pre10.i.i.i.i249.i.i, %merge7.i.i.i.i.i248.i.i ], [ %1103, %"$JsonWriter.integer.exit338" ]
   %1110 = phi ptr [ %1107, %merge7.i.i.i.i.i248.i.i ], [ %.pre.i.i.i.i243.i.i, %"$JsonWriter.integer.exit338" ]
   %1111 = getelementptr i8, ptr %1110, i64 %1109
@@ -34245,10 +34313,10 @@ then.i.i.i250.i.i:                                ; preds = %merge.i.i.i.i.i245.
   store i8 1, ptr %1114, align 8
   br label %"$JsonWriter.separate.exit.i298"
 
-"$JsonWriter.separate.exit.i298":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i244.i.i", %then.i.i.i250.i.i
+"$JsonWriter.separate.exit.i298":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i244.i.i", %then.i.i.i250.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i297)
-  %1115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i297, i64 32, ptr nonnull @"$string.400", i64 %1102)
+  %1115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i297, i64 32, ptr nonnull @"$string.401", i64 %1102)
   %1116 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i297)
   %1117 = load i64, ptr %35, align 8
   %1118 = add i64 %1117, %1116
@@ -34292,13 +34360,13 @@ then2.i.i.i.i301:                                 ; preds = %merge.i.i.i.i300
   %1129 = shl i64 %shape.sroa.226.0.copyload.i.i, 2
   %1130 = mul i64 %1129, %shape.sroa.50.0.copyload.i.i
   %1131 = select i1 %1128, i64 %1130, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.531")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.532")
   %1132 = load i64, ptr %35, align 8
   %1133 = add i64 %1132, 1
   %1134 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i252.i.i = icmp slt i64 %1134, %1133
   %.pre.i.i.i.i253.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i252.i.i, label %merge.i.i.i.i.i255.i.i, label %"$Vector.push.394.exit.thread.i.i.i254.i.i"
+  br i1 %.not.i.i.i.i.i252.i.i, label %merge.i.i.i.i.i255.i.i, label %"$Vector.push.395.exit.thread.i.i.i254.i.i"
 
 merge.i.i.i.i.i255.i.i:                           ; preds = %"$JsonWriter.integer.exit317"
   %1135 = shl i64 %1134, 1
@@ -34312,9 +34380,9 @@ merge7.i.i.i.i.i258.i.i:                          ; preds = %merge.i.i.i.i.i255.
   store ptr %1136, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i257.i.i, ptr %36, align 8
   %.pre10.i.i.i.i259.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i254.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i254.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i254.i.i":      ; preds = %merge7.i.i.i.i.i258.i.i, %"$JsonWriter.integer.exit317"
+"$Vector.push.395.exit.thread.i.i.i254.i.i":      ; preds = %merge7.i.i.i.i.i258.i.i, %"$JsonWriter.integer.exit317"
   %1138 = phi i64 [ %.pre10.i.i.i.i259.i.i, %merge7.i.i.i.i.i258.i.i ], [ %1132, %"$JsonWriter.integer.exit317" ]
   %1139 = phi ptr [ %1136, %merge7.i.i.i.i.i258.i.i ], [ %.pre.i.i.i.i253.i.i, %"$JsonWriter.integer.exit317" ]
   %1140 = getelementptr i8, ptr %1139, i64 %1138
@@ -34329,10 +34397,10 @@ then.i.i.i260.i.i:                                ; preds = %merge.i.i.i.i.i255.
   store i8 1, ptr %1143, align 8
   br label %"$JsonWriter.separate.exit.i277"
 
-"$JsonWriter.separate.exit.i277":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i254.i.i", %then.i.i.i260.i.i
+"$JsonWriter.separate.exit.i277":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i254.i.i", %then.i.i.i260.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i276)
-  %1144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i276, i64 32, ptr nonnull @"$string.400", i64 %1131)
+  %1144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i276, i64 32, ptr nonnull @"$string.401", i64 %1131)
   %1145 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i276)
   %1146 = load i64, ptr %35, align 8
   %1147 = add i64 %1146, %1145
@@ -34374,13 +34442,13 @@ then2.i.i.i.i280:                                 ; preds = %merge.i.i.i.i279
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i276)
   %1157 = sdiv i64 %shape.sroa.60.0.copyload.i.i, 2
   %1158 = mul i64 %1157, %1102
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.532")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.533")
   %1159 = load i64, ptr %35, align 8
   %1160 = add i64 %1159, 1
   %1161 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i262.i.i = icmp slt i64 %1161, %1160
   %.pre.i.i.i.i263.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i262.i.i, label %merge.i.i.i.i.i265.i.i, label %"$Vector.push.394.exit.thread.i.i.i264.i.i"
+  br i1 %.not.i.i.i.i.i262.i.i, label %merge.i.i.i.i.i265.i.i, label %"$Vector.push.395.exit.thread.i.i.i264.i.i"
 
 merge.i.i.i.i.i265.i.i:                           ; preds = %"$JsonWriter.integer.exit296"
   %1162 = shl i64 %1161, 1
@@ -34394,9 +34462,9 @@ merge7.i.i.i.i.i268.i.i:                          ; preds = %merge.i.i.i.i.i265.
   store ptr %1163, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i267.i.i, ptr %36, align 8
   %.pre10.i.i.i.i269.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i264.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i264.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i264.i.i":      ; preds = %merge7.i.i.i.i.i268.i.i, %"$JsonWriter.integer.exit296"
+"$Vector.push.395.exit.thread.i.i.i264.i.i":      ; preds = %merge7.i.i.i.i.i268.i.i, %"$JsonWriter.integer.exit296"
   %1165 = phi i64 [ %.pre10.i.i.i.i269.i.i, %merge7.i.i.i.i.i268.i.i ], [ %1159, %"$JsonWriter.integer.exit296" ]
   %1166 = phi ptr [ %1163, %merge7.i.i.i.i.i268.i.i ], [ %.pre.i.i.i.i263.i.i, %"$JsonWriter.integer.exit296" ]
   %1167 = getelementptr i8, ptr %1166, i64 %1165
@@ -34411,10 +34479,10 @@ then.i.i.i270.i.i:                                ; preds = %merge.i.i.i.i.i265.
   store i8 1, ptr %1170, align 8
   br label %"$JsonWriter.separate.exit.i256"
 
-"$JsonWriter.separate.exit.i256":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i264.i.i", %then.i.i.i270.i.i
+"$JsonWriter.separate.exit.i256":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i264.i.i", %then.i.i.i270.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i255)
-  %1171 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i255, i64 32, ptr nonnull @"$string.400", i64 %1158)
+  %1171 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i255, i64 32, ptr nonnull @"$string.401", i64 %1158)
   %1172 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i255)
   %1173 = load i64, ptr %35, align 8
   %1174 = add i64 %1173, %1172
@@ -34454,13 +34522,13 @@ then2.i.i.i.i259:                                 ; preds = %merge.i.i.i.i258
 
 "$JsonWriter.integer.exit275":                    ; preds = %then.i.i.i.i264, %merge.i.i.i.i258, %then2.i.i.i.i259
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i255)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.533")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.534")
   %1184 = load i64, ptr %35, align 8
   %1185 = add i64 %1184, 1
   %1186 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i272.i.i = icmp slt i64 %1186, %1185
   %.pre.i.i.i.i273.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i272.i.i, label %merge.i.i.i.i.i275.i.i, label %"$Vector.push.394.exit.thread.i.i.i274.i.i"
+  br i1 %.not.i.i.i.i.i272.i.i, label %merge.i.i.i.i.i275.i.i, label %"$Vector.push.395.exit.thread.i.i.i274.i.i"
 
 merge.i.i.i.i.i275.i.i:                           ; preds = %"$JsonWriter.integer.exit275"
   %1187 = shl i64 %1186, 1
@@ -34474,9 +34542,9 @@ merge7.i.i.i.i.i278.i.i:                          ; preds = %merge.i.i.i.i.i275.
   store ptr %1188, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i277.i.i, ptr %36, align 8
   %.pre10.i.i.i.i279.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i274.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i274.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i274.i.i":      ; preds = %merge7.i.i.i.i.i278.i.i, %"$JsonWriter.integer.exit275"
+"$Vector.push.395.exit.thread.i.i.i274.i.i":      ; preds = %merge7.i.i.i.i.i278.i.i, %"$JsonWriter.integer.exit275"
   %1190 = phi i64 [ %.pre10.i.i.i.i279.i.i, %merge7.i.i.i.i.i278.i.i ], [ %1184, %"$JsonWriter.integer.exit275" ]
   %1191 = phi ptr [ %1188, %merge7.i.i.i.i.i278.i.i ], [ %.pre.i.i.i.i273.i.i, %"$JsonWriter.integer.exit275" ]
   %1192 = getelementptr i8, ptr %1191, i64 %1190
@@ -34491,10 +34559,10 @@ then.i.i.i280.i.i:                                ; preds = %merge.i.i.i.i.i275.
   store i8 1, ptr %1195, align 8
   br label %"$JsonWriter.separate.exit.i235"
 
-"$JsonWriter.separate.exit.i235":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i274.i.i", %then.i.i.i280.i.i
+"$JsonWriter.separate.exit.i235":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i274.i.i", %then.i.i.i280.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i234)
-  %1196 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i234, i64 32, ptr nonnull @"$string.400", i64 %1158)
+  %1196 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i234, i64 32, ptr nonnull @"$string.401", i64 %1158)
   %1197 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i234)
   %1198 = load i64, ptr %35, align 8
   %1199 = add i64 %1198, %1197
@@ -34534,13 +34602,13 @@ then2.i.i.i.i238:                                 ; preds = %merge.i.i.i.i237
 
 "$JsonWriter.integer.exit254":                    ; preds = %then.i.i.i.i243, %merge.i.i.i.i237, %then2.i.i.i.i238
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i234)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.534")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.535")
   %1209 = load i64, ptr %35, align 8
   %1210 = add i64 %1209, 1
   %1211 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i282.i.i = icmp slt i64 %1211, %1210
   %.pre.i.i.i.i283.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i282.i.i, label %merge.i.i.i.i.i285.i.i, label %"$Vector.push.394.exit.thread.i.i.i284.i.i"
+  br i1 %.not.i.i.i.i.i282.i.i, label %merge.i.i.i.i.i285.i.i, label %"$Vector.push.395.exit.thread.i.i.i284.i.i"
 
 merge.i.i.i.i.i285.i.i:                           ; preds = %"$JsonWriter.integer.exit254"
   %1212 = shl i64 %1211, 1
@@ -34554,9 +34622,9 @@ merge7.i.i.i.i.i288.i.i:                          ; preds = %merge.i.i.i.i.i285.
   store ptr %1213, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i287.i.i, ptr %36, align 8
   %.pre10.i.i.i.i289.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i284.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i284.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i284.i.i":      ; preds = %merge7.i.i.i.i.i288.i.i, %"$JsonWriter.integer.exit254"
+"$Vector.push.395.exit.thread.i.i.i284.i.i":      ; preds = %merge7.i.i.i.i.i288.i.i, %"$JsonWriter.integer.exit254"
   %1215 = phi i64 [ %.pre10.i.i.i.i289.i.i, %merge7.i.i.i.i.i288.i.i ], [ %1209, %"$JsonWriter.integer.exit254" ]
   %1216 = phi ptr [ %1213, %merge7.i.i.i.i.i288.i.i ], [ %.pre.i.i.i.i283.i.i, %"$JsonWriter.integer.exit254" ]
   %1217 = getelementptr i8, ptr %1216, i64 %1215
@@ -34571,10 +34639,10 @@ then.i.i.i290.i.i:                                ; preds = %merge.i.i.i.i.i285.
   store i8 1, ptr %1220, align 8
   br label %"$JsonWriter.separate.exit.i214"
 
-"$JsonWriter.separate.exit.i214":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i284.i.i", %then.i.i.i290.i.i
+"$JsonWriter.separate.exit.i214":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i284.i.i", %then.i.i.i290.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i213)
-  %1221 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i213, i64 32, ptr nonnull @"$string.400", i64 %shape.sroa.62.0.copyload.i.i)
+  %1221 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i213, i64 32, ptr nonnull @"$string.401", i64 %shape.sroa.62.0.copyload.i.i)
   %1222 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i213)
   %1223 = load i64, ptr %35, align 8
   %1224 = add i64 %1223, %1222
@@ -34619,7 +34687,7 @@ then2.i.i.i.i217:                                 ; preds = %merge.i.i.i.i216
   %1236 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i292.i.i = icmp slt i64 %1236, %1235
   %.pre.i.i.i.i293.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i292.i.i, label %merge.i.i.i.i.i295.i.i, label %"$Vector.push.394.exit.thread.i.i.i294.i.i"
+  br i1 %.not.i.i.i.i.i292.i.i, label %merge.i.i.i.i.i295.i.i, label %"$Vector.push.395.exit.thread.i.i.i294.i.i"
 
 merge.i.i.i.i.i295.i.i:                           ; preds = %"$JsonWriter.integer.exit233"
   %1237 = shl i64 %1236, 1
@@ -34633,9 +34701,9 @@ merge7.i.i.i.i.i298.i.i:                          ; preds = %merge.i.i.i.i.i295.
   store ptr %1238, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i297.i.i, ptr %36, align 8
   %.pre10.i.i.i.i299.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i294.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i294.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i294.i.i":      ; preds = %merge7.i.i.i.i.i298.i.i, %"$JsonWriter.integer.exit233"
+"$Vector.push.395.exit.thread.i.i.i294.i.i":      ; preds = %merge7.i.i.i.i.i298.i.i, %"$JsonWriter.integer.exit233"
   %1240 = phi i64 [ %.pre10.i.i.i.i299.i.i, %merge7.i.i.i.i.i298.i.i ], [ %1234, %"$JsonWriter.integer.exit233" ]
   %1241 = phi ptr [ %1238, %merge7.i.i.i.i.i298.i.i ], [ %.pre.i.i.i.i293.i.i, %"$JsonWriter.integer.exit233" ]
   %1242 = getelementptr i8, ptr %1241, i64 %1240
@@ -34650,16 +34718,16 @@ then.i.i.i300.i.i:                                ; preds = %merge.i.i.i.i.i295.
   store i8 1, ptr %1245, align 8
   br label %"$write_buffers.exit.i"
 
-"$write_buffers.exit.i":                          ; preds = %then.i.i.i300.i.i, %"$Vector.push.394.exit.thread.i.i.i294.i.i"
+"$write_buffers.exit.i":                          ; preds = %then.i.i.i300.i.i, %"$Vector.push.395.exit.thread.i.i.i294.i.i"
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %5)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.535")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.536")
   %1246 = load i64, ptr %35, align 8
   %1247 = add i64 %1246, 1
   %1248 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i = icmp slt i64 %1248, %1247
   %.pre.i.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.394.exit.thread.i.i.i"
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.395.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$write_buffers.exit.i"
   %1249 = shl i64 %1248, 1
@@ -34673,9 +34741,9 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   store ptr %1250, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %"$write_buffers.exit.i"
+"$Vector.push.395.exit.thread.i.i.i":             ; preds = %merge7.i.i.i.i.i, %"$write_buffers.exit.i"
   %1252 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %1246, %"$write_buffers.exit.i" ]
   %1253 = phi ptr [ %1250, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %"$write_buffers.exit.i" ]
   %1254 = getelementptr i8, ptr %1253, i64 %1252
@@ -34691,14 +34759,14 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   %.pre1076 = load i64, ptr %35, align 8
   br label %"$JsonWriter.separate.exit.i192"
 
-"$JsonWriter.separate.exit.i192":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i", %then.i.i.i
-  %1258 = phi i64 [ %1256, %"$Vector.push.394.exit.thread.i.i.i" ], [ %.pre1076, %then.i.i.i ]
+"$JsonWriter.separate.exit.i192":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i", %then.i.i.i
+  %1258 = phi i64 [ %1256, %"$Vector.push.395.exit.thread.i.i.i" ], [ %.pre1076, %then.i.i.i ]
   store i8 1, ptr %34, align 8
   %1259 = add i64 %1258, 1
   %1260 = load i64, ptr %36, align 8
   %.not.i.i.i.i193 = icmp slt i64 %1260, %1259
   %.pre.i.i.i194 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i193, label %merge.i.i.i.i196, label %"$Vector.push.394.exit.thread.i.i195"
+  br i1 %.not.i.i.i.i193, label %merge.i.i.i.i196, label %"$Vector.push.395.exit.thread.i.i195"
 
 merge.i.i.i.i196:                                 ; preds = %"$JsonWriter.separate.exit.i192"
   %1261 = shl i64 %1260, 1
@@ -34712,9 +34780,9 @@ merge7.i.i.i.i199:                                ; preds = %merge.i.i.i.i196
   store ptr %1262, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i198, ptr %36, align 8
   %.pre10.i.i.i200 = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i195"
+  br label %"$Vector.push.395.exit.thread.i.i195"
 
-"$Vector.push.394.exit.thread.i.i195":            ; preds = %merge7.i.i.i.i199, %"$JsonWriter.separate.exit.i192"
+"$Vector.push.395.exit.thread.i.i195":            ; preds = %merge7.i.i.i.i199, %"$JsonWriter.separate.exit.i192"
   %1264 = phi i64 [ %.pre10.i.i.i200, %merge7.i.i.i.i199 ], [ %1258, %"$JsonWriter.separate.exit.i192" ]
   %1265 = phi ptr [ %1262, %merge7.i.i.i.i199 ], [ %.pre.i.i.i194, %"$JsonWriter.separate.exit.i192" ]
   %1266 = getelementptr i8, ptr %1265, i64 %1264
@@ -34729,7 +34797,7 @@ then.i3.i201:                                     ; preds = %merge.i.i.i.i196
   store i8 1, ptr %1269, align 8
   br label %"$JsonWriter.open.exit212"
 
-"$JsonWriter.open.exit212":                       ; preds = %"$Vector.push.394.exit.thread.i.i195", %then.i3.i201
+"$JsonWriter.open.exit212":                       ; preds = %"$Vector.push.395.exit.thread.i.i195", %then.i3.i201
   store i8 0, ptr %34, align 8
   %1270 = load i32, ptr %194, align 4
   %1271 = icmp sgt i32 %1270, 0
@@ -34781,7 +34849,7 @@ then.i.i182:                                      ; preds = %forbody.i
   %1298 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i183 = icmp slt i64 %1298, %1297
   %.pre.i.i.i.i184 = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i183, label %merge.i.i.i.i.i186, label %"$Vector.push.394.exit.thread.i.i.i185"
+  br i1 %.not.i.i.i.i.i183, label %merge.i.i.i.i.i186, label %"$Vector.push.395.exit.thread.i.i.i185"
 
 merge.i.i.i.i.i186:                               ; preds = %then.i.i182
   %1299 = shl i64 %1298, 1
@@ -34795,9 +34863,9 @@ merge7.i.i.i.i.i189:                              ; preds = %merge.i.i.i.i.i186
   store ptr %1300, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i188, ptr %36, align 8
   %.pre10.i.i.i.i190 = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i185"
+  br label %"$Vector.push.395.exit.thread.i.i.i185"
 
-"$Vector.push.394.exit.thread.i.i.i185":          ; preds = %merge7.i.i.i.i.i189, %then.i.i182
+"$Vector.push.395.exit.thread.i.i.i185":          ; preds = %merge7.i.i.i.i.i189, %then.i.i182
   %1302 = phi i64 [ %.pre10.i.i.i.i190, %merge7.i.i.i.i.i189 ], [ %.pre1078, %then.i.i182 ]
   %1303 = phi ptr [ %1300, %merge7.i.i.i.i.i189 ], [ %.pre.i.i.i.i184, %then.i.i182 ]
   %1304 = getelementptr i8, ptr %1303, i64 %1302
@@ -34812,14 +34880,14 @@ then.i.i.i191:                                    ; preds = %merge.i.i.i.i.i186
   %.pre1077 = load i64, ptr %35, align 8
   br label %"$JsonWriter.separate.exit.i179"
 
-"$JsonWriter.separate.exit.i179":                 ; preds = %then.i.i.i191, %"$Vector.push.394.exit.thread.i.i.i185", %forbody.i
-  %1307 = phi i64 [ %.pre1077, %then.i.i.i191 ], [ %1306, %"$Vector.push.394.exit.thread.i.i.i185" ], [ %.pre1078, %forbody.i ]
+"$JsonWriter.separate.exit.i179":                 ; preds = %then.i.i.i191, %"$Vector.push.395.exit.thread.i.i.i185", %forbody.i
+  %1307 = phi i64 [ %.pre1077, %then.i.i.i191 ], [ %1306, %"$Vector.push.395.exit.thread.i.i.i185" ], [ %.pre1078, %forbody.i ]
   store i8 1, ptr %34, align 8
   %1308 = add i64 %1307, 1
   %1309 = load i64, ptr %36, align 8
   %.not.i.i.i.i = icmp slt i64 %1309, %1308
   %.pre.i.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i180, label %"$Vector.push.394.exit.thread.i.i"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i180, label %"$Vector.push.395.exit.thread.i.i"
 
 merge.i.i.i.i180:                                 ; preds = %"$JsonWriter.separate.exit.i179"
   %1310 = shl i64 %1309, 1
@@ -34833,9 +34901,9 @@ merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i180
   store ptr %1311, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %36, align 8
   %.pre10.i.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i"
 
-"$Vector.push.394.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i179"
+"$Vector.push.395.exit.thread.i.i":               ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i179"
   %1313 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %1307, %"$JsonWriter.separate.exit.i179" ]
   %1314 = phi ptr [ %1311, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.separate.exit.i179" ]
   %1315 = getelementptr i8, ptr %1314, i64 %1313
@@ -34849,15 +34917,15 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i180
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.open.exit"
 
-"$JsonWriter.open.exit":                          ; preds = %"$Vector.push.394.exit.thread.i.i", %then.i3.i
+"$JsonWriter.open.exit":                          ; preds = %"$Vector.push.395.exit.thread.i.i", %then.i3.i
   store i8 0, ptr %34, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.536")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.537")
   %1318 = load i64, ptr %35, align 8
   %1319 = add i64 %1318, 1
   %1320 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i.i131.i = icmp slt i64 %1320, %1319
   %.pre.i.i.i.i.i132.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i.i131.i, label %merge.i.i.i.i.i.i184.i, label %"$Vector.push.394.exit.thread.i.i.i.i133.i"
+  br i1 %.not.i.i.i.i.i.i131.i, label %merge.i.i.i.i.i.i184.i, label %"$Vector.push.395.exit.thread.i.i.i.i133.i"
 
 merge.i.i.i.i.i.i184.i:                           ; preds = %"$JsonWriter.open.exit"
   %1321 = shl i64 %1320, 1
@@ -34871,9 +34939,9 @@ merge7.i.i.i.i.i.i187.i:                          ; preds = %merge.i.i.i.i.i.i18
   store ptr %1322, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i186.i, ptr %36, align 8
   %.pre10.i.i.i.i.i188.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i.i133.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i.i133.i"
 
-"$Vector.push.394.exit.thread.i.i.i.i133.i":      ; preds = %merge7.i.i.i.i.i.i187.i, %"$JsonWriter.open.exit"
+"$Vector.push.395.exit.thread.i.i.i.i133.i":      ; preds = %merge7.i.i.i.i.i.i187.i, %"$JsonWriter.open.exit"
   %1324 = phi i64 [ %.pre10.i.i.i.i.i188.i, %merge7.i.i.i.i.i.i187.i ], [ %1318, %"$JsonWriter.open.exit" ]
   %1325 = phi ptr [ %1322, %merge7.i.i.i.i.i.i187.i ], [ %.pre.i.i.i.i.i132.i, %"$JsonWriter.open.exit" ]
   %1326 = getelementptr i8, ptr %1325, i64 %1324
@@ -34887,10 +34955,10 @@ then.i.i.i.i189.i:                                ; preds = %merge.i.i.i.i.i.i18
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.separate.exit.i159"
 
-"$JsonWriter.separate.exit.i159":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i.i133.i", %then.i.i.i.i189.i
+"$JsonWriter.separate.exit.i159":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i.i133.i", %then.i.i.i.i189.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i158)
-  %1329 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i158, i64 32, ptr nonnull @"$string.400", i64 %indvars.iv.i)
+  %1329 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i158, i64 32, ptr nonnull @"$string.401", i64 %indvars.iv.i)
   %1330 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i158)
   %1331 = load i64, ptr %35, align 8
   %1332 = add i64 %1331, %1330
@@ -34929,13 +34997,13 @@ then2.i.i.i.i162:                                 ; preds = %merge.i.i.i.i161
 
 "$JsonWriter.integer.exit178":                    ; preds = %then.i.i.i.i167, %merge.i.i.i.i161, %then2.i.i.i.i162
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i158)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.537")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.538")
   %1341 = load i64, ptr %35, align 8
   %1342 = add i64 %1341, 1
   %1343 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i11.i.i = icmp slt i64 %1343, %1342
   %.pre.i.i.i.i12.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i11.i.i, label %merge.i.i.i.i.i14.i.i, label %"$Vector.push.394.exit.thread.i.i.i13.i.i"
+  br i1 %.not.i.i.i.i.i11.i.i, label %merge.i.i.i.i.i14.i.i, label %"$Vector.push.395.exit.thread.i.i.i13.i.i"
 
 merge.i.i.i.i.i14.i.i:                            ; preds = %"$JsonWriter.integer.exit178"
   %1344 = shl i64 %1343, 1
@@ -34949,9 +35017,9 @@ merge7.i.i.i.i.i17.i.i:                           ; preds = %merge.i.i.i.i.i14.i
   store ptr %1345, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i16.i.i, ptr %36, align 8
   %.pre10.i.i.i.i18.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i13.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i13.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i13.i.i":       ; preds = %merge7.i.i.i.i.i17.i.i, %"$JsonWriter.integer.exit178"
+"$Vector.push.395.exit.thread.i.i.i13.i.i":       ; preds = %merge7.i.i.i.i.i17.i.i, %"$JsonWriter.integer.exit178"
   %1347 = phi i64 [ %.pre10.i.i.i.i18.i.i, %merge7.i.i.i.i.i17.i.i ], [ %1341, %"$JsonWriter.integer.exit178" ]
   %1348 = phi ptr [ %1345, %merge7.i.i.i.i.i17.i.i ], [ %.pre.i.i.i.i12.i.i, %"$JsonWriter.integer.exit178" ]
   %1349 = getelementptr i8, ptr %1348, i64 %1347
@@ -34965,10 +35033,10 @@ then.i.i.i19.i.i:                                 ; preds = %merge.i.i.i.i.i14.i
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.separate.exit.i138"
 
-"$JsonWriter.separate.exit.i138":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i13.i.i", %then.i.i.i19.i.i
+"$JsonWriter.separate.exit.i138":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i13.i.i", %then.i.i.i19.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i137)
-  %1352 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i137, i64 32, ptr nonnull @"$string.400", i64 %1278)
+  %1352 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i137, i64 32, ptr nonnull @"$string.401", i64 %1278)
   %1353 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i137)
   %1354 = load i64, ptr %35, align 8
   %1355 = add i64 %1354, %1353
@@ -35007,13 +35075,13 @@ then2.i.i.i.i141:                                 ; preds = %merge.i.i.i.i140
 
 "$JsonWriter.integer.exit157":                    ; preds = %then.i.i.i.i146, %merge.i.i.i.i140, %then2.i.i.i.i141
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i137)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.538")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.539")
   %1364 = load i64, ptr %35, align 8
   %1365 = add i64 %1364, 1
   %1366 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i21.i.i = icmp slt i64 %1366, %1365
   %.pre.i.i.i.i22.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.394.exit.thread.i.i.i23.i.i"
+  br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.395.exit.thread.i.i.i23.i.i"
 
 merge.i.i.i.i.i24.i.i:                            ; preds = %"$JsonWriter.integer.exit157"
   %1367 = shl i64 %1366, 1
@@ -35027,9 +35095,9 @@ merge7.i.i.i.i.i27.i.i:                           ; preds = %merge.i.i.i.i.i24.i
   store ptr %1368, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i.i, ptr %36, align 8
   %.pre10.i.i.i.i28.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i23.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i23.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i23.i.i":       ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit157"
+"$Vector.push.395.exit.thread.i.i.i23.i.i":       ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit157"
   %1370 = phi i64 [ %.pre10.i.i.i.i28.i.i, %merge7.i.i.i.i.i27.i.i ], [ %1364, %"$JsonWriter.integer.exit157" ]
   %1371 = phi ptr [ %1368, %merge7.i.i.i.i.i27.i.i ], [ %.pre.i.i.i.i22.i.i, %"$JsonWriter.integer.exit157" ]
   %1372 = getelementptr i8, ptr %1371, i64 %1370
@@ -35043,10 +35111,10 @@ then.i.i.i29.i.i:                                 ; preds = %merge.i.i.i.i.i24.i
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.separate.exit.i117"
 
-"$JsonWriter.separate.exit.i117":                 ; preds = %"$Vector.push.394.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
+"$JsonWriter.separate.exit.i117":                 ; preds = %"$Vector.push.395.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i116)
-  %1375 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i116, i64 32, ptr nonnull @"$string.400", i64 %1291)
+  %1375 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i116, i64 32, ptr nonnull @"$string.401", i64 %1291)
   %1376 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i116)
   %1377 = load i64, ptr %35, align 8
   %1378 = add i64 %1377, %1376
@@ -35085,13 +35153,13 @@ then2.i.i.i.i120:                                 ; preds = %merge.i.i.i.i119
 
 "$JsonWriter.integer.exit136":                    ; preds = %then.i.i.i.i125, %merge.i.i.i.i119, %then2.i.i.i.i120
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i116)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.539")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.540")
   %1387 = load i64, ptr %35, align 8
   %1388 = add i64 %1387, 1
   %1389 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i31.i.i = icmp slt i64 %1389, %1388
   %.pre.i.i.i.i32.i.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.394.exit.thread.i.i.i33.i.i"
+  br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.395.exit.thread.i.i.i33.i.i"
 
 merge.i.i.i.i.i34.i.i:                            ; preds = %"$JsonWriter.integer.exit136"
   %1390 = shl i64 %1389, 1
@@ -35105,9 +35173,9 @@ merge7.i.i.i.i.i37.i.i:                           ; preds = %merge.i.i.i.i.i34.i
   store ptr %1391, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i.i, ptr %36, align 8
   %.pre10.i.i.i.i38.i.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i33.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i33.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i33.i.i":       ; preds = %merge7.i.i.i.i.i37.i.i, %"$JsonWriter.integer.exit136"
+"$Vector.push.395.exit.thread.i.i.i33.i.i":       ; preds = %merge7.i.i.i.i.i37.i.i, %"$JsonWriter.integer.exit136"
   %1393 = phi i64 [ %.pre10.i.i.i.i38.i.i, %merge7.i.i.i.i.i37.i.i ], [ %1387, %"$JsonWriter.integer.exit136" ]
   %1394 = phi ptr [ %1391, %merge7.i.i.i.i.i37.i.i ], [ %.pre.i.i.i.i32.i.i, %"$JsonWriter.integer.exit136" ]
   %1395 = getelementptr i8, ptr %1394, i64 %1393
@@ -35121,10 +35189,10 @@ then.i.i.i39.i.i:                                 ; preds = %merge.i.i.i.i.i34.i
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.separate.exit.i96"
 
-"$JsonWriter.separate.exit.i96":                  ; preds = %"$Vector.push.394.exit.thread.i.i.i33.i.i", %then.i.i.i39.i.i
+"$JsonWriter.separate.exit.i96":                  ; preds = %"$Vector.push.395.exit.thread.i.i.i33.i.i", %then.i.i.i39.i.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i95)
-  %1398 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i95, i64 32, ptr nonnull @"$string.400", i64 %1281)
+  %1398 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i95, i64 32, ptr nonnull @"$string.401", i64 %1281)
   %1399 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i95)
   %1400 = load i64, ptr %35, align 8
   %1401 = add i64 %1400, %1399
@@ -35163,13 +35231,13 @@ then2.i.i.i.i99:                                  ; preds = %merge.i.i.i.i98
 
 "$JsonWriter.integer.exit115":                    ; preds = %then.i.i.i.i104, %merge.i.i.i.i98, %then2.i.i.i.i99
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i95)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.540")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.541")
   %1410 = load i64, ptr %35, align 8
   %1411 = add i64 %1410, 1
   %1412 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i41.i135.i = icmp slt i64 %1412, %1411
   %.pre.i.i.i.i42.i136.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i41.i135.i, label %merge.i.i.i.i.i44.i178.i, label %"$Vector.push.394.exit.thread.i.i.i43.i137.i"
+  br i1 %.not.i.i.i.i.i41.i135.i, label %merge.i.i.i.i.i44.i178.i, label %"$Vector.push.395.exit.thread.i.i.i43.i137.i"
 
 merge.i.i.i.i.i44.i178.i:                         ; preds = %"$JsonWriter.integer.exit115"
   %1413 = shl i64 %1412, 1
@@ -35183,9 +35251,9 @@ merge7.i.i.i.i.i47.i181.i:                        ; preds = %merge.i.i.i.i.i44.i
   store ptr %1414, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i46.i180.i, ptr %36, align 8
   %.pre10.i.i.i.i48.i182.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i43.i137.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i43.i137.i"
 
-"$Vector.push.394.exit.thread.i.i.i43.i137.i":    ; preds = %merge7.i.i.i.i.i47.i181.i, %"$JsonWriter.integer.exit115"
+"$Vector.push.395.exit.thread.i.i.i43.i137.i":    ; preds = %merge7.i.i.i.i.i47.i181.i, %"$JsonWriter.integer.exit115"
   %1416 = phi i64 [ %.pre10.i.i.i.i48.i182.i, %merge7.i.i.i.i.i47.i181.i ], [ %1410, %"$JsonWriter.integer.exit115" ]
   %1417 = phi ptr [ %1414, %merge7.i.i.i.i.i47.i181.i ], [ %.pre.i.i.i.i42.i136.i, %"$JsonWriter.integer.exit115" ]
   %1418 = getelementptr i8, ptr %1417, i64 %1416
@@ -35199,10 +35267,10 @@ then.i.i.i49.i183.i:                              ; preds = %merge.i.i.i.i.i44.i
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.separate.exit.i75"
 
-"$JsonWriter.separate.exit.i75":                  ; preds = %"$Vector.push.394.exit.thread.i.i.i43.i137.i", %then.i.i.i49.i183.i
+"$JsonWriter.separate.exit.i75":                  ; preds = %"$Vector.push.395.exit.thread.i.i.i43.i137.i", %then.i.i.i49.i183.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i74)
-  %1421 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i74, i64 32, ptr nonnull @"$string.400", i64 %1282)
+  %1421 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i74, i64 32, ptr nonnull @"$string.401", i64 %1282)
   %1422 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i74)
   %1423 = load i64, ptr %35, align 8
   %1424 = add i64 %1423, %1422
@@ -35241,13 +35309,13 @@ then2.i.i.i.i78:                                  ; preds = %merge.i.i.i.i77
 
 "$JsonWriter.integer.exit94":                     ; preds = %then.i.i.i.i83, %merge.i.i.i.i77, %then2.i.i.i.i78
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i74)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.541")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.542")
   %1433 = load i64, ptr %35, align 8
   %1434 = add i64 %1433, 1
   %1435 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i51.i139.i = icmp slt i64 %1435, %1434
   %.pre.i.i.i.i52.i140.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i51.i139.i, label %merge.i.i.i.i.i54.i172.i, label %"$Vector.push.394.exit.thread.i.i.i53.i141.i"
+  br i1 %.not.i.i.i.i.i51.i139.i, label %merge.i.i.i.i.i54.i172.i, label %"$Vector.push.395.exit.thread.i.i.i53.i141.i"
 
 merge.i.i.i.i.i54.i172.i:                         ; preds = %"$JsonWriter.integer.exit94"
   %1436 = shl i64 %1435, 1
@@ -35261,9 +35329,9 @@ merge7.i.i.i.i.i57.i175.i:                        ; preds = %merge.i.i.i.i.i54.i
   store ptr %1437, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i56.i174.i, ptr %36, align 8
   %.pre10.i.i.i.i58.i176.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i53.i141.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i53.i141.i"
 
-"$Vector.push.394.exit.thread.i.i.i53.i141.i":    ; preds = %merge7.i.i.i.i.i57.i175.i, %"$JsonWriter.integer.exit94"
+"$Vector.push.395.exit.thread.i.i.i53.i141.i":    ; preds = %merge7.i.i.i.i.i57.i175.i, %"$JsonWriter.integer.exit94"
   %1439 = phi i64 [ %.pre10.i.i.i.i58.i176.i, %merge7.i.i.i.i.i57.i175.i ], [ %1433, %"$JsonWriter.integer.exit94" ]
   %1440 = phi ptr [ %1437, %merge7.i.i.i.i.i57.i175.i ], [ %.pre.i.i.i.i52.i140.i, %"$JsonWriter.integer.exit94" ]
   %1441 = getelementptr i8, ptr %1440, i64 %1439
@@ -35277,10 +35345,10 @@ then.i.i.i59.i177.i:                              ; preds = %merge.i.i.i.i.i54.i
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.separate.exit.i54"
 
-"$JsonWriter.separate.exit.i54":                  ; preds = %"$Vector.push.394.exit.thread.i.i.i53.i141.i", %then.i.i.i59.i177.i
+"$JsonWriter.separate.exit.i54":                  ; preds = %"$Vector.push.395.exit.thread.i.i.i53.i141.i", %then.i.i.i59.i177.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i53)
-  %1444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i53, i64 32, ptr nonnull @"$string.400", i64 %spec.select)
+  %1444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i53, i64 32, ptr nonnull @"$string.401", i64 %spec.select)
   %1445 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i53)
   %1446 = load i64, ptr %35, align 8
   %1447 = add i64 %1446, %1445
@@ -35319,13 +35387,13 @@ then2.i.i.i.i57:                                  ; preds = %merge.i.i.i.i56
 
 "$JsonWriter.integer.exit73":                     ; preds = %then.i.i.i.i62, %merge.i.i.i.i56, %then2.i.i.i.i57
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i53)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.542")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.543")
   %1456 = load i64, ptr %35, align 8
   %1457 = add i64 %1456, 1
   %1458 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i61.i143.i = icmp slt i64 %1458, %1457
   %.pre.i.i.i.i62.i144.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i61.i143.i, label %merge.i.i.i.i.i64.i166.i, label %"$Vector.push.394.exit.thread.i.i.i63.i145.i"
+  br i1 %.not.i.i.i.i.i61.i143.i, label %merge.i.i.i.i.i64.i166.i, label %"$Vector.push.395.exit.thread.i.i.i63.i145.i"
 
 merge.i.i.i.i.i64.i166.i:                         ; preds = %"$JsonWriter.integer.exit73"
   %1459 = shl i64 %1458, 1
@@ -35339,9 +35407,9 @@ merge7.i.i.i.i.i67.i169.i:                        ; preds = %merge.i.i.i.i.i64.i
   store ptr %1460, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i66.i168.i, ptr %36, align 8
   %.pre10.i.i.i.i68.i170.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i63.i145.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i63.i145.i"
 
-"$Vector.push.394.exit.thread.i.i.i63.i145.i":    ; preds = %merge7.i.i.i.i.i67.i169.i, %"$JsonWriter.integer.exit73"
+"$Vector.push.395.exit.thread.i.i.i63.i145.i":    ; preds = %merge7.i.i.i.i.i67.i169.i, %"$JsonWriter.integer.exit73"
   %1462 = phi i64 [ %.pre10.i.i.i.i68.i170.i, %merge7.i.i.i.i.i67.i169.i ], [ %1456, %"$JsonWriter.integer.exit73" ]
   %1463 = phi ptr [ %1460, %merge7.i.i.i.i.i67.i169.i ], [ %.pre.i.i.i.i62.i144.i, %"$JsonWriter.integer.exit73" ]
   %1464 = getelementptr i8, ptr %1463, i64 %1462
@@ -35355,10 +35423,10 @@ then.i.i.i69.i171.i:                              ; preds = %merge.i.i.i.i.i64.i
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.separate.exit.i33"
 
-"$JsonWriter.separate.exit.i33":                  ; preds = %"$Vector.push.394.exit.thread.i.i.i63.i145.i", %then.i.i.i69.i171.i
+"$JsonWriter.separate.exit.i33":                  ; preds = %"$Vector.push.395.exit.thread.i.i.i63.i145.i", %then.i.i.i69.i171.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i32)
-  %1467 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i32, i64 32, ptr nonnull @"$string.400", i64 %1293)
+  %1467 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i32, i64 32, ptr nonnull @"$string.401", i64 %1293)
   %1468 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i32)
   %1469 = load i64, ptr %35, align 8
   %1470 = add i64 %1469, %1468
@@ -35397,13 +35465,13 @@ then2.i.i.i.i36:                                  ; preds = %merge.i.i.i.i35
 
 "$JsonWriter.integer.exit52":                     ; preds = %then.i.i.i.i41, %merge.i.i.i.i35, %then2.i.i.i.i36
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i32)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.543")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.544")
   %1479 = load i64, ptr %35, align 8
   %1480 = add i64 %1479, 1
   %1481 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i71.i147.i = icmp slt i64 %1481, %1480
   %.pre.i.i.i.i72.i148.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i71.i147.i, label %merge.i.i.i.i.i74.i160.i, label %"$Vector.push.394.exit.thread.i.i.i73.i149.i"
+  br i1 %.not.i.i.i.i.i71.i147.i, label %merge.i.i.i.i.i74.i160.i, label %"$Vector.push.395.exit.thread.i.i.i73.i149.i"
 
 merge.i.i.i.i.i74.i160.i:                         ; preds = %"$JsonWriter.integer.exit52"
   %1482 = shl i64 %1481, 1
@@ -35417,9 +35485,9 @@ merge7.i.i.i.i.i77.i163.i:                        ; preds = %merge.i.i.i.i.i74.i
   store ptr %1483, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i76.i162.i, ptr %36, align 8
   %.pre10.i.i.i.i78.i164.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i73.i149.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i73.i149.i"
 
-"$Vector.push.394.exit.thread.i.i.i73.i149.i":    ; preds = %merge7.i.i.i.i.i77.i163.i, %"$JsonWriter.integer.exit52"
+"$Vector.push.395.exit.thread.i.i.i73.i149.i":    ; preds = %merge7.i.i.i.i.i77.i163.i, %"$JsonWriter.integer.exit52"
   %1485 = phi i64 [ %.pre10.i.i.i.i78.i164.i, %merge7.i.i.i.i.i77.i163.i ], [ %1479, %"$JsonWriter.integer.exit52" ]
   %1486 = phi ptr [ %1483, %merge7.i.i.i.i.i77.i163.i ], [ %.pre.i.i.i.i72.i148.i, %"$JsonWriter.integer.exit52" ]
   %1487 = getelementptr i8, ptr %1486, i64 %1485
@@ -35433,10 +35501,10 @@ then.i.i.i79.i165.i:                              ; preds = %merge.i.i.i.i.i74.i
   store i8 1, ptr %1276, align 8
   br label %"$JsonWriter.separate.exit.i"
 
-"$JsonWriter.separate.exit.i":                    ; preds = %"$Vector.push.394.exit.thread.i.i.i73.i149.i", %then.i.i.i79.i165.i
+"$JsonWriter.separate.exit.i":                    ; preds = %"$Vector.push.395.exit.thread.i.i.i73.i149.i", %then.i.i.i79.i165.i
   store i8 1, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i)
-  %1490 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.400", i64 %1294)
+  %1490 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.401", i64 %1294)
   %1491 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i)
   %1492 = load i64, ptr %35, align 8
   %1493 = add i64 %1492, %1491
@@ -35480,7 +35548,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   %1504 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i81.i151.i = icmp slt i64 %1504, %1503
   %.pre.i.i.i.i82.i152.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i81.i151.i, label %merge.i.i.i.i.i84.i154.i, label %"$Vector.push.394.exit.thread.i.i.i83.i153.i"
+  br i1 %.not.i.i.i.i.i81.i151.i, label %merge.i.i.i.i.i84.i154.i, label %"$Vector.push.395.exit.thread.i.i.i83.i153.i"
 
 merge.i.i.i.i.i84.i154.i:                         ; preds = %"$JsonWriter.integer.exit"
   %1505 = shl i64 %1504, 1
@@ -35494,9 +35562,9 @@ merge7.i.i.i.i.i87.i157.i:                        ; preds = %merge.i.i.i.i.i84.i
   store ptr %1506, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i86.i156.i, ptr %36, align 8
   %.pre10.i.i.i.i88.i158.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i83.i153.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i83.i153.i"
 
-"$Vector.push.394.exit.thread.i.i.i83.i153.i":    ; preds = %merge7.i.i.i.i.i87.i157.i, %"$JsonWriter.integer.exit"
+"$Vector.push.395.exit.thread.i.i.i83.i153.i":    ; preds = %merge7.i.i.i.i.i87.i157.i, %"$JsonWriter.integer.exit"
   %1508 = phi i64 [ %.pre10.i.i.i.i88.i158.i, %merge7.i.i.i.i.i87.i157.i ], [ %1502, %"$JsonWriter.integer.exit" ]
   %1509 = phi ptr [ %1506, %merge7.i.i.i.i.i87.i157.i ], [ %.pre.i.i.i.i82.i152.i, %"$JsonWriter.integer.exit" ]
   %1510 = getelementptr i8, ptr %1509, i64 %1508
@@ -35510,7 +35578,7 @@ then.i.i.i89.i159.i:                              ; preds = %merge.i.i.i.i.i84.i
   store i8 1, ptr %1276, align 8
   br label %"$write_rank.exit.i"
 
-"$write_rank.exit.i":                             ; preds = %then.i.i.i89.i159.i, %"$Vector.push.394.exit.thread.i.i.i83.i153.i"
+"$write_rank.exit.i":                             ; preds = %then.i.i.i89.i159.i, %"$Vector.push.395.exit.thread.i.i.i83.i153.i"
   store i8 1, ptr %34, align 8
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
@@ -35522,7 +35590,7 @@ merge.i16:                                        ; preds = %"$write_rank.exit.i
   %1515 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i192.i = icmp slt i64 %1515, %1514
   %.pre.i.i.i.i193.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i192.i, label %merge.i.i.i.i.i195.i, label %"$Vector.push.394.exit.thread.i.i.i194.i"
+  br i1 %.not.i.i.i.i.i192.i, label %merge.i.i.i.i.i195.i, label %"$Vector.push.395.exit.thread.i.i.i194.i"
 
 merge.i.i.i.i.i195.i:                             ; preds = %merge.i16
   %1516 = shl i64 %1515, 1
@@ -35536,9 +35604,9 @@ merge7.i.i.i.i.i198.i:                            ; preds = %merge.i.i.i.i.i195.
   store ptr %1517, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i197.i, ptr %36, align 8
   %.pre10.i.i.i.i199.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i194.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i194.i"
 
-"$Vector.push.394.exit.thread.i.i.i194.i":        ; preds = %merge7.i.i.i.i.i198.i, %merge.i16
+"$Vector.push.395.exit.thread.i.i.i194.i":        ; preds = %merge7.i.i.i.i.i198.i, %merge.i16
   %1519 = phi i64 [ %.pre10.i.i.i.i199.i, %merge7.i.i.i.i.i198.i ], [ %1513, %merge.i16 ]
   %1520 = phi ptr [ %1517, %merge7.i.i.i.i.i198.i ], [ %.pre.i.i.i.i193.i, %merge.i16 ]
   %1521 = getelementptr i8, ptr %1520, i64 %1519
@@ -35554,14 +35622,14 @@ then.i.i.i200.i:                                  ; preds = %merge.i.i.i.i.i195.
   %.pre.i = load i64, ptr %35, align 8
   br label %"$JsonWriter.end_array.exit.i"
 
-"$JsonWriter.end_array.exit.i":                   ; preds = %then.i.i.i200.i, %"$Vector.push.394.exit.thread.i.i.i194.i"
-  %1525 = phi i64 [ %1523, %"$Vector.push.394.exit.thread.i.i.i194.i" ], [ %.pre.i, %then.i.i.i200.i ]
+"$JsonWriter.end_array.exit.i":                   ; preds = %then.i.i.i200.i, %"$Vector.push.395.exit.thread.i.i.i194.i"
+  %1525 = phi i64 [ %1523, %"$Vector.push.395.exit.thread.i.i.i194.i" ], [ %.pre.i, %then.i.i.i200.i ]
   store i8 1, ptr %34, align 8
   %1526 = add i64 %1525, 1
   %1527 = load i64, ptr %36, align 8
   %.not.i.i.i.i.i201.i = icmp slt i64 %1527, %1526
   %.pre.i.i.i.i202.i = load ptr, ptr %out, align 8
-  br i1 %.not.i.i.i.i.i201.i, label %merge.i.i.i.i.i204.i, label %"$Vector.push.394.exit.thread.i.i.i203.i"
+  br i1 %.not.i.i.i.i.i201.i, label %merge.i.i.i.i.i204.i, label %"$Vector.push.395.exit.thread.i.i.i203.i"
 
 merge.i.i.i.i.i204.i:                             ; preds = %"$JsonWriter.end_array.exit.i"
   %1528 = shl i64 %1527, 1
@@ -35575,9 +35643,9 @@ merge7.i.i.i.i.i207.i:                            ; preds = %merge.i.i.i.i.i204.
   store ptr %1529, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i206.i, ptr %36, align 8
   %.pre10.i.i.i.i208.i = load i64, ptr %35, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i203.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i203.i"
 
-"$Vector.push.394.exit.thread.i.i.i203.i":        ; preds = %merge7.i.i.i.i.i207.i, %"$JsonWriter.end_array.exit.i"
+"$Vector.push.395.exit.thread.i.i.i203.i":        ; preds = %merge7.i.i.i.i.i207.i, %"$JsonWriter.end_array.exit.i"
   %1531 = phi i64 [ %.pre10.i.i.i.i208.i, %merge7.i.i.i.i.i207.i ], [ %1525, %"$JsonWriter.end_array.exit.i" ]
   %1532 = phi ptr [ %1529, %merge7.i.i.i.i.i207.i ], [ %.pre.i.i.i.i202.i, %"$JsonWriter.end_array.exit.i" ]
   %1533 = getelementptr i8, ptr %1532, i64 %1531
@@ -35592,7 +35660,7 @@ then.i.i.i209.i:                                  ; preds = %merge.i.i.i.i.i204.
   store i8 1, ptr %1536, align 8
   br label %"$write_plan.exit"
 
-"$write_plan.exit":                               ; preds = %"$Vector.push.394.exit.thread.i.i.i203.i", %then.i.i.i209.i
+"$write_plan.exit":                               ; preds = %"$Vector.push.395.exit.thread.i.i.i203.i", %then.i.i.i209.i
   store i8 1, ptr %34, align 8
   %1537 = call fastcc i32 @"$finish"(ptr nonnull %out, ptr %3, ptr %4)
   br label %common.ret
@@ -35737,7 +35805,7 @@ then.i58.i:                                       ; preds = %"$options.fill_defa
 
 then2.i59.i:                                      ; preds = %then.i58.i
   %49 = sext i32 %26 to i64
-  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.448", i64 %49, i64 1, i64 64)
+  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.449", i64 %49, i64 1, i64 64)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %51 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %51, i64 1023)
@@ -35768,7 +35836,7 @@ then5.i57.i:                                      ; preds = %merge.i53.i
 
 then10.i.i:                                       ; preds = %then5.i57.i
   %57 = sext i32 %30 to i64
-  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.449", i64 %57, i64 1, i64 65536)
+  %58 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.450", i64 %57, i64 1, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i335.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i336.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -35799,7 +35867,7 @@ then14.i.i:                                       ; preds = %merge4.i54.i
 
 then19.i.i:                                       ; preds = %then14.i.i
   %65 = sext i32 %31 to i64
-  %66 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.450", i64 %65, i64 1, i64 67108864)
+  %66 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.451", i64 %65, i64 1, i64 67108864)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i339.i.i)
   %67 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i340.i.i = tail call i64 @llvm.smin.i64(i64 %67, i64 1023)
@@ -35830,7 +35898,7 @@ then23.i56.i:                                     ; preds = %merge13.i.i
 
 then28.i.i:                                       ; preds = %then23.i56.i
   %73 = sext i32 %35 to i64
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.451", i64 %73, i64 1, i64 65536)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.452", i64 %73, i64 1, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i343.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i344.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -35862,7 +35930,7 @@ then32.i.i:                                       ; preds = %merge22.i55.i
 
 then37.i.i:                                       ; preds = %then32.i.i
   %82 = sext i32 %81 to i64
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.452", i64 %82, i64 0, i64 1073741824)
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.453", i64 %82, i64 0, i64 1073741824)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
@@ -35878,7 +35946,7 @@ then41.i.i:                                       ; preds = %merge31.i.i
 
 then46.i.i:                                       ; preds = %then41.i.i
   %86 = sext i32 %85 to i64
-  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.453", i64 %86, i64 0, i64 2)
+  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.454", i64 %86, i64 0, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
@@ -35894,7 +35962,7 @@ then50.i.i:                                       ; preds = %merge40.i.i
 
 then55.i.i:                                       ; preds = %then50.i.i
   %90 = sext i32 %89 to i64
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.454", i64 %90, i64 0, i64 4096)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.455", i64 %90, i64 0, i64 4096)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
@@ -35909,7 +35977,7 @@ then59.i.i:                                       ; preds = %merge49.i.i
 
 then64.i.i:                                       ; preds = %then59.i.i
   %93 = sext i32 %39 to i64
-  %94 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.455", i64 %93, i64 1, i64 1048576)
+  %94 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.456", i64 %93, i64 1, i64 1048576)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
@@ -35925,7 +35993,7 @@ then68.i.i:                                       ; preds = %merge58.i.i
 
 then73.i.i:                                       ; preds = %then68.i.i
   %97 = sext i32 %96 to i64
-  %98 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.456", i64 %97, i64 0, i64 67108864)
+  %98 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.457", i64 %97, i64 0, i64 67108864)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
@@ -35940,7 +36008,7 @@ then77.i.i:                                       ; preds = %merge67.i.i
 
 then82.i.i:                                       ; preds = %then77.i.i
   %100 = sext i32 %43 to i64
-  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.457", i64 %100, i64 1, i64 16777216)
+  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.458", i64 %100, i64 1, i64 16777216)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
@@ -35956,7 +36024,7 @@ then86.i.i:                                       ; preds = %merge76.i.i
 
 then91.i.i:                                       ; preds = %then86.i.i
   %104 = sext i32 %103 to i64
-  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.458", i64 %104, i64 0, i64 1)
+  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.459", i64 %104, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
@@ -35973,7 +36041,7 @@ then95.i.i:                                       ; preds = %merge85.i.i
 
 then100.i.i:                                      ; preds = %then95.i.i
   %109 = sext i32 %107 to i64
-  %110 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.459", i64 %109, i64 -1, i64 2)
+  %110 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.460", i64 %109, i64 -1, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
@@ -35987,7 +36055,7 @@ then104.i.i:                                      ; preds = %merge94.i.i
 
 then109.i.i:                                      ; preds = %then104.i.i
   %111 = sext i32 %47 to i64
-  %112 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.460", i64 %111, i64 0, i64 65536)
+  %112 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.461", i64 %111, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
@@ -36004,7 +36072,7 @@ then113.i.i:                                      ; preds = %merge103.i.i
 
 then118.i.i:                                      ; preds = %then113.i.i
   %116 = sext i32 %114 to i64
-  %117 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.461", i64 %116, i64 -1, i64 1)
+  %117 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.462", i64 %116, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
@@ -36021,7 +36089,7 @@ then122.i.i:                                      ; preds = %merge112.i.i
 
 then127.i.i:                                      ; preds = %then122.i.i
   %121 = sext i32 %119 to i64
-  %122 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.462", i64 %121, i64 -1, i64 1)
+  %122 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.463", i64 %121, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
@@ -36037,7 +36105,7 @@ then131.i.i:                                      ; preds = %merge121.i.i
 
 then136.i.i:                                      ; preds = %then131.i.i
   %125 = sext i32 %124 to i64
-  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.463", i64 %125, i64 0, i64 1)
+  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.464", i64 %125, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
@@ -36053,7 +36121,7 @@ then140.i.i:                                      ; preds = %merge130.i.i
 
 then145.i.i:                                      ; preds = %then140.i.i
   %129 = sext i32 %128 to i64
-  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.464", i64 %129, i64 0, i64 1)
+  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.465", i64 %129, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
@@ -36069,7 +36137,7 @@ then149.i.i:                                      ; preds = %merge139.i.i
 
 then154.i.i:                                      ; preds = %then149.i.i
   %133 = sext i32 %132 to i64
-  %134 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.465", i64 %133, i64 0, i64 65536)
+  %134 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.466", i64 %133, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
@@ -36087,7 +36155,7 @@ then158.i.i:                                      ; preds = %merge148.i.i
   br i1 %.not.i.i, label %common.ret, label %then163.i.i
 
 then163.i.i:                                      ; preds = %then158.i.i
-  %140 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.466", i64 %136, i64 0, i64 1152921504606846976)
+  %140 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.467", i64 %136, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %6, i64 1024)
   br label %common.ret
 
@@ -36102,7 +36170,7 @@ then7.i:                                          ; preds = %merge2.i
   br i1 %.not52.i, label %common.ret, label %then10.i
 
 then10.i:                                         ; preds = %then7.i
-  %142 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.467", i32 %132)
+  %142 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.468", i32 %132)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %143 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %143, i64 1023)
@@ -36133,7 +36201,7 @@ then14.i:                                         ; preds = %merge6.i
   br i1 %.not51.i, label %common.ret, label %then18.i
 
 then18.i:                                         ; preds = %then14.i
-  %151 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.468", i32 %31, i32 %149)
+  %151 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.469", i32 %31, i32 %149)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i)
   %152 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i61.i = tail call i64 @llvm.smin.i64(i64 %152, i64 1023)
@@ -36203,7 +36271,7 @@ then.i:                                           ; preds = %merge1
 
 then2.i:                                          ; preds = %then.i
   %174 = getelementptr i8, ptr %3, i64 52
-  %175 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.469", ptr %174)
+  %175 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.470", ptr %174)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i75)
   %176 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i.i76 = tail call i64 @llvm.smin.i64(i64 %176, i64 1023)
@@ -36300,7 +36368,7 @@ and.lhs.true12.i:                                 ; preds = %or.end.i
 
 then15.i:                                         ; preds = %then10.i82
   %213 = getelementptr i8, ptr %3, i64 52
-  %214 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.470", i32 %35, ptr %213, i32 %210)
+  %214 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.471", i32 %35, ptr %213, i32 %210)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i51.i)
   %215 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i52.i = tail call i64 @llvm.smin.i64(i64 %215, i64 1023)
@@ -36354,7 +36422,7 @@ then.i89:                                         ; preds = %"$Plan.choose_memor
   br i1 %.not.i90, label %common.ret, label %then2.i91
 
 then2.i91:                                        ; preds = %then.i89
-  %237 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.471", i32 %30, i32 %31, i32 %35, i64 2147483647)
+  %237 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.472", i32 %30, i32 %31, i32 %35, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i86)
   %238 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i.i92 = tail call i64 @llvm.smin.i64(i64 %238, i64 1023)
@@ -36436,7 +36504,7 @@ then.i.i.i:                                       ; preds = %"$Plan.layout.exit.
   br i1 %.not9.i.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i.i.i95
 
 then2.i.i.i95:                                    ; preds = %then.i.i.i
-  %266 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.472", i32 %26, ptr nonnull @"$string.132", i32 %264)
+  %266 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.473", i32 %26, ptr nonnull @"$string.132", i32 %264)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %267 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %267, i64 1023)
@@ -36468,7 +36536,7 @@ then.i64.i.i:                                     ; preds = %merge.i.i97
   br i1 %.not9.i65.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i66.i.i
 
 then2.i66.i.i:                                    ; preds = %then.i64.i.i
-  %275 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.472", i32 %26, ptr nonnull @"$string.133", i32 %273)
+  %275 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.473", i32 %26, ptr nonnull @"$string.133", i32 %273)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
   %276 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i.i67.i.i = tail call i64 @llvm.smin.i64(i64 %276, i64 1023)
@@ -36506,7 +36574,7 @@ then.i74.i.i:                                     ; preds = %then7.i.i
   br i1 %.not9.i75.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i74.i.i
-  %286 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.472", i32 %26, ptr nonnull @"$string.136", i32 %284)
+  %286 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.473", i32 %26, ptr nonnull @"$string.136", i32 %284)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i)
   %287 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %287, i64 1023)
@@ -36547,7 +36615,7 @@ then.i84.i.i:                                     ; preds = %merge14.i.i
   br i1 %.not9.i85.i.i, label %"$Plan.measure_weights.exit.thread", label %then2.i86.i.i
 
 then2.i86.i.i:                                    ; preds = %then.i84.i.i
-  %298 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.472", i32 %26, ptr nonnull @"$string.473", i32 %296)
+  %298 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.473", i32 %26, ptr nonnull @"$string.474", i32 %296)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i)
   %299 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i.i87.i.i = tail call i64 @llvm.smin.i64(i64 %299, i64 1023)
@@ -36574,11 +36642,11 @@ merge19.i.i:                                      ; preds = %merge14.i.i
 then24.i.i:                                       ; preds = %merge19.i.i
   %305 = getelementptr i8, ptr %185, i64 152
   %306 = load i32, ptr %305, align 4
-  %307 = tail call fastcc i32 @"$check_split"(ptr nonnull @"$string.474", i32 %306, i32 %26, ptr %6)
+  %307 = tail call fastcc i32 @"$check_split"(ptr nonnull @"$string.475", i32 %306, i32 %26, ptr %6)
   br label %"$Layout.check.exit.i"
 
 merge23.i.i:                                      ; preds = %merge19.i.i
-  %308 = tail call fastcc i32 @"$check_split"(ptr nonnull @"$string.475", i32 %.val57.i.i, i32 %26, ptr %6)
+  %308 = tail call fastcc i32 @"$check_split"(ptr nonnull @"$string.476", i32 %.val57.i.i, i32 %26, ptr %6)
   br label %"$Layout.check.exit.i"
 
 "$Layout.check.exit.i":                           ; preds = %merge23.i.i, %then24.i.i
@@ -36639,7 +36707,7 @@ then:                                             ; preds = %entry
   br i1 %.not9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.472", i32 %2, ptr %0, i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.473", i32 %2, ptr %0, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -36696,7 +36764,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.476", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.477", i32 %16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -37334,7 +37402,7 @@ then2.i:                                          ; preds = %then.i
   %19 = load i32, ptr %10, align 4
   %20 = load i32, ptr %1, align 4
   %21 = load i32, ptr %8, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.477", i32 %18, i32 %19, i32 %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.478", i32 %18, i32 %19, i32 %20, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -37437,7 +37505,7 @@ then2.i:                                          ; preds = %then.i
   %21 = load i32, ptr %12, align 4
   %22 = load i32, ptr %2, align 4
   %23 = load i32, ptr %10, align 4
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.477", i32 %20, i32 %21, i32 %22, i32 %23)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.478", i32 %20, i32 %21, i32 %22, i32 %23)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -37552,7 +37620,7 @@ then2:                                            ; preds = %then
 
 merge53.i:                                        ; preds = %switch.hole_check, %then2
   %25 = icmp eq i32 %23, 32
-  %spec.select.i = select i1 %25, ptr @"$string.331", ptr @"$string.117"
+  %spec.select.i = select i1 %25, ptr @"$string.332", ptr @"$string.117"
   br label %"$dtypes.name.exit"
 
 switch.hole_check:                                ; preds = %then2
@@ -37571,7 +37639,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %27 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
   %28 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
   %29 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.478", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.479", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %31 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %31, i64 1023)
@@ -37729,7 +37797,7 @@ then2:                                            ; preds = %"$Layout.num_local_
   %76 = load i32, ptr %11, align 4
   %77 = getelementptr i8, ptr %0, i64 52
   %78 = load i32, ptr %77, align 4
-  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.479", i32 %76, i32 %78)
+  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.480", i32 %76, i32 %78)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %80 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %80, i64 1023)
@@ -38887,7 +38955,7 @@ then7:                                            ; preds = %"$Plan.room_for_pag
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %40 = getelementptr i8, ptr %0, i64 52
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.482", i64 %num_pages.0, i32 %35, i32 %41, i32 %26)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.483", i64 %num_pages.0, i32 %35, i32 %41, i32 %26)
   %43 = getelementptr i8, ptr %0, i64 316
   store i8 0, ptr %43, align 1
   %44 = getelementptr i8, ptr %0, i64 317
@@ -38903,7 +38971,7 @@ then10:                                           ; preds = %else8
   %47 = getelementptr i8, ptr %0, i64 316
   store i8 0, ptr %47, align 1
   %48 = getelementptr i8, ptr %0, i64 317
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %48, ptr noundef nonnull align 1 dereferenceable(52) @"$string.483", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %48, ptr noundef nonnull align 1 dereferenceable(52) @"$string.484", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -38983,7 +39051,7 @@ then.i4.i.i:                                      ; preds = %entry
   br i1 %36, label %then.i18, label %else.i
 
 then.i18:                                         ; preds = %"$Plan.room_for_pages.exit.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.484", i64 101, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.485", i64 101, i1 false)
   br label %"$Plan.suggest.exit"
 
 else.i:                                           ; preds = %"$Plan.room_for_pages.exit.i"
@@ -38995,7 +39063,7 @@ else.i:                                           ; preds = %"$Plan.room_for_pag
 then1.i:                                          ; preds = %else.i
   %40 = sext i32 %35 to i64
   %41 = mul i64 %33, %40
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.485", i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.486", i64 %41)
   br label %"$Plan.suggest.exit"
 
 else2.i:                                          ; preds = %else.i
@@ -39006,13 +39074,13 @@ else2.i:                                          ; preds = %else.i
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.486", i64 %33)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.487", i64 %33)
   br label %"$Plan.suggest.exit"
 
 else4.i:                                          ; preds = %else2.i
   %47 = sext i32 %35 to i64
   %48 = mul nsw i64 %33, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.487", i64 %33, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.488", i64 %33, i64 %48)
   br label %"$Plan.suggest.exit"
 
 "$Plan.suggest.exit":                             ; preds = %then.i18, %then1.i, %then3.i, %else4.i
@@ -39046,7 +39114,7 @@ then.i26:                                         ; preds = %"$Plan.suggest.exit
   %67 = load i32, ptr %66, align 4
   %68 = load i64, ptr %29, align 8
   %69 = sub i64 %26, %68
-  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.488", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
+  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.489", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
   %71 = getelementptr i8, ptr %0, i64 316
   store i8 0, ptr %71, align 1
   %72 = getelementptr i8, ptr %0, i64 317
@@ -39299,7 +39367,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i10
 
 then2.i.i10:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.544", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.545", i64 29, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %29 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -39357,7 +39425,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i, label %then.i.i.i, label %merge.i.i.i
 
 then3.i.i.i:                                      ; preds = %then.i.i.i
-  %53 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.545", i32 %35)
+  %53 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.546", i32 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -39661,7 +39729,7 @@ then6:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then10
 
 then10:                                           ; preds = %then6
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.546")
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.547")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i26)
   %12 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i27 = tail call i64 @llvm.smin.i64(i64 %12, i64 1023)
@@ -39720,7 +39788,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.547", i64 21, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.548", i64 21, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %34 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %34, i64 1023)
@@ -39748,9 +39816,9 @@ else.i:                                           ; preds = %"$Loop.enter_turn.e
   %41 = getelementptr inbounds i8, ptr %out.i.i, i64 16
   %malloc.i.i = tail call dereferenceable_or_null(8) ptr @malloc(i64 8)
   %42 = icmp eq ptr %malloc.i.i, null
-  br i1 %42, label %then.i3.i.i.i, label %"$Vector.push.394.exit.thread.i.i65.i.i"
+  br i1 %42, label %then.i3.i.i.i, label %"$Vector.push.395.exit.thread.i.i65.i.i"
 
-"$Vector.push.394.exit.thread.i.i65.i.i":         ; preds = %else.i
+"$Vector.push.395.exit.thread.i.i65.i.i":         ; preds = %else.i
   store ptr %malloc.i.i, ptr %out.i.i, align 8
   store i64 8, ptr %41, align 8
   store i8 123, ptr %malloc.i.i, align 1
@@ -39762,17 +39830,17 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 1, ptr %43, align 8
   br label %"$JsonWriter.open.exit.i.i"
 
-"$JsonWriter.open.exit.i.i":                      ; preds = %then.i3.i.i.i, %"$Vector.push.394.exit.thread.i.i65.i.i"
+"$JsonWriter.open.exit.i.i":                      ; preds = %then.i3.i.i.i, %"$Vector.push.395.exit.thread.i.i65.i.i"
   store i8 0, ptr %39, align 8
   %44 = getelementptr i8, ptr %32, i64 1600
   %45 = load i64, ptr %44, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.548")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.549")
   %46 = load i64, ptr %40, align 8
   %47 = add i64 %46, 1
   %48 = load i64, ptr %41, align 8
   %.not.i.i.i.i.i.i.i = icmp slt i64 %48, %47
   %.pre.i.i.i.i.i.i = load ptr, ptr %out.i.i, align 8
-  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.394.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %"$Vector.push.395.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i.i.i.i:                              ; preds = %"$JsonWriter.open.exit.i.i"
   %49 = shl i64 %48, 1
@@ -39785,9 +39853,9 @@ merge.i.i.i.i.i.i.i:                              ; preds = %"$JsonWriter.open.e
 merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
   store ptr %50, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i.i.i, ptr %41, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit.i.i"
+"$Vector.push.395.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i.i.i.i, %"$JsonWriter.open.exit.i.i"
   %52 = phi ptr [ %50, %merge7.i.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$JsonWriter.open.exit.i.i" ]
   %53 = getelementptr i8, ptr %52, i64 %46
   store i8 58, ptr %53, align 1
@@ -39801,10 +39869,10 @@ then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
   store i8 1, ptr %56, align 8
   br label %"$JsonWriter.separate.exit.i81.i.i"
 
-"$JsonWriter.separate.exit.i81.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.394.exit.thread.i.i.i.i.i"
+"$JsonWriter.separate.exit.i81.i.i":              ; preds = %then.i.i.i.i.i, %"$Vector.push.395.exit.thread.i.i.i.i.i"
   store i8 1, ptr %39, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i.i.i, i64 32, ptr nonnull @"$string.400", i64 %45)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i.i.i, i64 32, ptr nonnull @"$string.401", i64 %45)
   %58 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i.i.i)
   %59 = load i64, ptr %40, align 8
   %60 = add i64 %59, %58
@@ -39844,13 +39912,13 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.549")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.550")
   %70 = load i64, ptr %40, align 8
   %71 = add i64 %70, 1
   %72 = load i64, ptr %41, align 8
   %.not.i.i.i.i.i.i = icmp slt i64 %72, %71
   %.pre.i.i.i.i.i = load ptr, ptr %out.i.i, align 8
-  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.394.exit.thread.i.i.i.i"
+  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.395.exit.thread.i.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %"$JsonWriter.integer.exit.i.i"
   %73 = shl i64 %72, 1
@@ -39863,9 +39931,9 @@ merge.i.i.i.i.i.i:                                ; preds = %"$JsonWriter.intege
 merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
   store ptr %74, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i.i, ptr %41, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.integer.exit.i.i"
+"$Vector.push.395.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %"$JsonWriter.integer.exit.i.i"
   %76 = phi ptr [ %74, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %"$JsonWriter.integer.exit.i.i" ]
   %77 = getelementptr i8, ptr %76, i64 %70
   store i8 58, ptr %77, align 1
@@ -39882,13 +39950,13 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 1, ptr %80, align 8
   br label %"$JsonWriter.separate.exit.i93.i.i"
 
-"$JsonWriter.separate.exit.i93.i.i":              ; preds = %then.i.i.i.i, %"$Vector.push.394.exit.thread.i.i.i.i"
-  %.pre-phi.i.i = phi i64 [ %71, %then.i.i.i.i ], [ %.pre191.i.i, %"$Vector.push.394.exit.thread.i.i.i.i" ]
-  %.pre.i.i.i95.i.i = phi ptr [ %.pre.i.i.i.i.i, %then.i.i.i.i ], [ %.pre.i.i.i95.pre.i.i, %"$Vector.push.394.exit.thread.i.i.i.i" ]
-  %81 = phi i64 [ %72, %then.i.i.i.i ], [ %.pre.i.i, %"$Vector.push.394.exit.thread.i.i.i.i" ]
-  %.pre10.i.i.i101.i.i = phi i64 [ %70, %then.i.i.i.i ], [ %79, %"$Vector.push.394.exit.thread.i.i.i.i" ]
+"$JsonWriter.separate.exit.i93.i.i":              ; preds = %then.i.i.i.i, %"$Vector.push.395.exit.thread.i.i.i.i"
+  %.pre-phi.i.i = phi i64 [ %71, %then.i.i.i.i ], [ %.pre191.i.i, %"$Vector.push.395.exit.thread.i.i.i.i" ]
+  %.pre.i.i.i95.i.i = phi ptr [ %.pre.i.i.i.i.i, %then.i.i.i.i ], [ %.pre.i.i.i95.pre.i.i, %"$Vector.push.395.exit.thread.i.i.i.i" ]
+  %81 = phi i64 [ %72, %then.i.i.i.i ], [ %.pre.i.i, %"$Vector.push.395.exit.thread.i.i.i.i" ]
+  %.pre10.i.i.i101.i.i = phi i64 [ %70, %then.i.i.i.i ], [ %79, %"$Vector.push.395.exit.thread.i.i.i.i" ]
   %.not.i.i.i.i94.i.i = icmp slt i64 %81, %.pre-phi.i.i
-  br i1 %.not.i.i.i.i94.i.i, label %merge.i.i.i.i97.i.i, label %"$Vector.push.394.exit.thread.i.i96.i.i"
+  br i1 %.not.i.i.i.i94.i.i, label %merge.i.i.i.i97.i.i, label %"$Vector.push.395.exit.thread.i.i96.i.i"
 
 merge.i.i.i.i97.i.i:                              ; preds = %"$JsonWriter.separate.exit.i93.i.i"
   %82 = shl i64 %81, 1
@@ -39901,9 +39969,9 @@ merge.i.i.i.i97.i.i:                              ; preds = %"$JsonWriter.separa
 merge7.i.i.i.i100.i.i:                            ; preds = %merge.i.i.i.i97.i.i
   store ptr %83, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i99.i.i, ptr %41, align 8
-  br label %"$Vector.push.394.exit.thread.i.i96.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i96.i.i"
 
-"$Vector.push.394.exit.thread.i.i96.i.i":         ; preds = %merge7.i.i.i.i100.i.i, %"$JsonWriter.separate.exit.i93.i.i"
+"$Vector.push.395.exit.thread.i.i96.i.i":         ; preds = %merge7.i.i.i.i100.i.i, %"$JsonWriter.separate.exit.i93.i.i"
   %85 = phi ptr [ %83, %merge7.i.i.i.i100.i.i ], [ %.pre.i.i.i95.i.i, %"$JsonWriter.separate.exit.i93.i.i" ]
   %86 = getelementptr i8, ptr %85, i64 %.pre10.i.i.i101.i.i
   store i8 91, ptr %86, align 1
@@ -39917,8 +39985,8 @@ then.i3.i102.i.i:                                 ; preds = %merge.i.i.i.i97.i.i
   store i8 1, ptr %89, align 8
   br label %"$JsonWriter.open.exit113.i.i"
 
-"$JsonWriter.open.exit113.i.i":                   ; preds = %then.i3.i102.i.i, %"$Vector.push.394.exit.thread.i.i96.i.i"
-  %90 = phi i64 [ %88, %"$Vector.push.394.exit.thread.i.i96.i.i" ], [ %.pre10.i.i.i101.i.i, %then.i3.i102.i.i ]
+"$JsonWriter.open.exit113.i.i":                   ; preds = %then.i3.i102.i.i, %"$Vector.push.395.exit.thread.i.i96.i.i"
+  %90 = phi i64 [ %88, %"$Vector.push.395.exit.thread.i.i96.i.i" ], [ %.pre10.i.i.i101.i.i, %then.i3.i102.i.i ]
   store i8 0, ptr %39, align 8
   %91 = getelementptr i8, ptr %32, i64 1592
   %92 = load i32, ptr %91, align 4
@@ -39943,7 +40011,7 @@ forbody.i.i:                                      ; preds = %"$JsonWriter.end_ob
 then.i.i124.i.i:                                  ; preds = %forbody.i.i
   %98 = add i64 %.pre10.i.i.i.i132.i.i, 1
   %.not.i.i.i.i.i125.i.i = icmp slt i64 %.pre181.i.i, %98
-  br i1 %.not.i.i.i.i.i125.i.i, label %merge.i.i.i.i.i128.i.i, label %"$Vector.push.394.exit.thread.i.i.i127.i.i"
+  br i1 %.not.i.i.i.i.i125.i.i, label %merge.i.i.i.i.i128.i.i, label %"$Vector.push.395.exit.thread.i.i.i127.i.i"
 
 merge.i.i.i.i.i128.i.i:                           ; preds = %then.i.i124.i.i
   %99 = shl i64 %.pre181.i.i, 1
@@ -39956,9 +40024,9 @@ merge.i.i.i.i.i128.i.i:                           ; preds = %then.i.i124.i.i
 merge7.i.i.i.i.i131.i.i:                          ; preds = %merge.i.i.i.i.i128.i.i
   store ptr %100, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i130.i.i, ptr %41, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i127.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i127.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i127.i.i":      ; preds = %merge7.i.i.i.i.i131.i.i, %then.i.i124.i.i
+"$Vector.push.395.exit.thread.i.i.i127.i.i":      ; preds = %merge7.i.i.i.i.i131.i.i, %then.i.i124.i.i
   %102 = phi ptr [ %100, %merge7.i.i.i.i.i131.i.i ], [ %.pre.i.i.i116.pre182.i.i, %then.i.i124.i.i ]
   %103 = getelementptr i8, ptr %102, i64 %.pre10.i.i.i.i132.i.i
   store i8 44, ptr %103, align 1
@@ -39973,13 +40041,13 @@ then.i.i.i133.i.i:                                ; preds = %merge.i.i.i.i.i128.
   store i8 1, ptr %95, align 8
   br label %"$JsonWriter.separate.exit.i114.i.i"
 
-"$JsonWriter.separate.exit.i114.i.i":             ; preds = %then.i.i.i133.i.i, %"$Vector.push.394.exit.thread.i.i.i127.i.i", %forbody.i.i
-  %.pre.i.i.i116.i.i = phi ptr [ %.pre.i.i.i116.pre182.i.i, %then.i.i.i133.i.i ], [ %.pre.i.i.i116.pre.i.i, %"$Vector.push.394.exit.thread.i.i.i127.i.i" ], [ %.pre.i.i.i116.pre182.i.i, %forbody.i.i ]
-  %106 = phi i64 [ %.pre181.i.i, %then.i.i.i133.i.i ], [ %.pre180.i.i, %"$Vector.push.394.exit.thread.i.i.i127.i.i" ], [ %.pre181.i.i, %forbody.i.i ]
-  %.pre10.i.i.i122.i.i = phi i64 [ %.pre10.i.i.i.i132.i.i, %then.i.i.i133.i.i ], [ %105, %"$Vector.push.394.exit.thread.i.i.i127.i.i" ], [ %.pre10.i.i.i.i132.i.i, %forbody.i.i ]
+"$JsonWriter.separate.exit.i114.i.i":             ; preds = %then.i.i.i133.i.i, %"$Vector.push.395.exit.thread.i.i.i127.i.i", %forbody.i.i
+  %.pre.i.i.i116.i.i = phi ptr [ %.pre.i.i.i116.pre182.i.i, %then.i.i.i133.i.i ], [ %.pre.i.i.i116.pre.i.i, %"$Vector.push.395.exit.thread.i.i.i127.i.i" ], [ %.pre.i.i.i116.pre182.i.i, %forbody.i.i ]
+  %106 = phi i64 [ %.pre181.i.i, %then.i.i.i133.i.i ], [ %.pre180.i.i, %"$Vector.push.395.exit.thread.i.i.i127.i.i" ], [ %.pre181.i.i, %forbody.i.i ]
+  %.pre10.i.i.i122.i.i = phi i64 [ %.pre10.i.i.i.i132.i.i, %then.i.i.i133.i.i ], [ %105, %"$Vector.push.395.exit.thread.i.i.i127.i.i" ], [ %.pre10.i.i.i.i132.i.i, %forbody.i.i ]
   %107 = add i64 %.pre10.i.i.i122.i.i, 1
   %.not.i.i.i.i115.i.i = icmp slt i64 %106, %107
-  br i1 %.not.i.i.i.i115.i.i, label %merge.i.i.i.i118.i.i, label %"$Vector.push.394.exit.thread.i.i117.i.i"
+  br i1 %.not.i.i.i.i115.i.i, label %merge.i.i.i.i118.i.i, label %"$Vector.push.395.exit.thread.i.i117.i.i"
 
 merge.i.i.i.i118.i.i:                             ; preds = %"$JsonWriter.separate.exit.i114.i.i"
   %108 = shl i64 %106, 1
@@ -39992,9 +40060,9 @@ merge.i.i.i.i118.i.i:                             ; preds = %"$JsonWriter.separa
 merge7.i.i.i.i121.i.i:                            ; preds = %merge.i.i.i.i118.i.i
   store ptr %109, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i120.i.i, ptr %41, align 8
-  br label %"$Vector.push.394.exit.thread.i.i117.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i117.i.i"
 
-"$Vector.push.394.exit.thread.i.i117.i.i":        ; preds = %merge7.i.i.i.i121.i.i, %"$JsonWriter.separate.exit.i114.i.i"
+"$Vector.push.395.exit.thread.i.i117.i.i":        ; preds = %merge7.i.i.i.i121.i.i, %"$JsonWriter.separate.exit.i114.i.i"
   %111 = phi ptr [ %109, %merge7.i.i.i.i121.i.i ], [ %.pre.i.i.i116.i.i, %"$JsonWriter.separate.exit.i114.i.i" ]
   %112 = getelementptr i8, ptr %111, i64 %.pre10.i.i.i122.i.i
   store i8 123, ptr %112, align 1
@@ -40007,16 +40075,16 @@ then.i3.i123.i.i:                                 ; preds = %merge.i.i.i.i118.i.
   store i8 1, ptr %95, align 8
   br label %"$JsonWriter.open.exit134.i.i"
 
-"$JsonWriter.open.exit134.i.i":                   ; preds = %then.i3.i123.i.i, %"$Vector.push.394.exit.thread.i.i117.i.i"
+"$JsonWriter.open.exit134.i.i":                   ; preds = %then.i3.i123.i.i, %"$Vector.push.395.exit.thread.i.i117.i.i"
   store i8 0, ptr %39, align 8
   %115 = load ptr, ptr %97, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.411")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.412")
   %116 = load i64, ptr %40, align 8
   %117 = add i64 %116, 1
   %118 = load i64, ptr %41, align 8
   %.not.i.i.i.i.i6.i.i = icmp slt i64 %118, %117
   %.pre.i.i.i.i7.i.i = load ptr, ptr %out.i.i, align 8
-  br i1 %.not.i.i.i.i.i6.i.i, label %merge.i.i.i.i.i9.i.i, label %"$Vector.push.394.exit.thread.i.i.i8.i.i"
+  br i1 %.not.i.i.i.i.i6.i.i, label %merge.i.i.i.i.i9.i.i, label %"$Vector.push.395.exit.thread.i.i.i8.i.i"
 
 merge.i.i.i.i.i9.i.i:                             ; preds = %"$JsonWriter.open.exit134.i.i"
   %119 = shl i64 %118, 1
@@ -40029,9 +40097,9 @@ merge.i.i.i.i.i9.i.i:                             ; preds = %"$JsonWriter.open.e
 merge7.i.i.i.i.i12.i.i:                           ; preds = %merge.i.i.i.i.i9.i.i
   store ptr %120, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i11.i.i, ptr %41, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i8.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i8.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i8.i.i":        ; preds = %merge7.i.i.i.i.i12.i.i, %"$JsonWriter.open.exit134.i.i"
+"$Vector.push.395.exit.thread.i.i.i8.i.i":        ; preds = %merge7.i.i.i.i.i12.i.i, %"$JsonWriter.open.exit134.i.i"
   %122 = phi ptr [ %120, %merge7.i.i.i.i.i12.i.i ], [ %.pre.i.i.i.i7.i.i, %"$JsonWriter.open.exit134.i.i" ]
   %123 = getelementptr i8, ptr %122, i64 %116
   store i8 58, ptr %123, align 1
@@ -40044,18 +40112,18 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   store i8 1, ptr %95, align 8
   br label %"$JsonWriter.string_field.exit.i.i"
 
-"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i14.i.i, %"$Vector.push.394.exit.thread.i.i.i8.i.i"
+"$JsonWriter.string_field.exit.i.i":              ; preds = %then.i.i.i14.i.i, %"$Vector.push.395.exit.thread.i.i.i8.i.i"
   store i8 0, ptr %39, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %115)
   %126 = getelementptr i8, ptr %97, i64 8
   %127 = load i64, ptr %126, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.550")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.551")
   %128 = load i64, ptr %40, align 8
   %129 = add i64 %128, 1
   %130 = load i64, ptr %41, align 8
   %.not.i.i.i.i.i15.i.i = icmp slt i64 %130, %129
   %.pre.i.i.i.i16.i.i = load ptr, ptr %out.i.i, align 8
-  br i1 %.not.i.i.i.i.i15.i.i, label %merge.i.i.i.i.i18.i.i, label %"$Vector.push.394.exit.thread.i.i.i17.i.i"
+  br i1 %.not.i.i.i.i.i15.i.i, label %merge.i.i.i.i.i18.i.i, label %"$Vector.push.395.exit.thread.i.i.i17.i.i"
 
 merge.i.i.i.i.i18.i.i:                            ; preds = %"$JsonWriter.string_field.exit.i.i"
   %131 = shl i64 %130, 1
@@ -40068,9 +40136,9 @@ merge.i.i.i.i.i18.i.i:                            ; preds = %"$JsonWriter.string
 merge7.i.i.i.i.i21.i.i:                           ; preds = %merge.i.i.i.i.i18.i.i
   store ptr %132, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i20.i.i, ptr %41, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i17.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i17.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i17.i.i":       ; preds = %merge7.i.i.i.i.i21.i.i, %"$JsonWriter.string_field.exit.i.i"
+"$Vector.push.395.exit.thread.i.i.i17.i.i":       ; preds = %merge7.i.i.i.i.i21.i.i, %"$JsonWriter.string_field.exit.i.i"
   %134 = phi ptr [ %132, %merge7.i.i.i.i.i21.i.i ], [ %.pre.i.i.i.i16.i.i, %"$JsonWriter.string_field.exit.i.i" ]
   %135 = getelementptr i8, ptr %134, i64 %128
   store i8 58, ptr %135, align 1
@@ -40083,10 +40151,10 @@ then.i.i.i23.i.i:                                 ; preds = %merge.i.i.i.i.i18.i
   store i8 1, ptr %95, align 8
   br label %"$JsonWriter.separate.exit.i136.i.i"
 
-"$JsonWriter.separate.exit.i136.i.i":             ; preds = %then.i.i.i23.i.i, %"$Vector.push.394.exit.thread.i.i.i17.i.i"
+"$JsonWriter.separate.exit.i136.i.i":             ; preds = %then.i.i.i23.i.i, %"$Vector.push.395.exit.thread.i.i.i17.i.i"
   store i8 1, ptr %39, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
-  %138 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i135.i.i, i64 32, ptr nonnull @"$string.400", i64 %127)
+  %138 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i135.i.i, i64 32, ptr nonnull @"$string.401", i64 %127)
   %139 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i135.i.i)
   %140 = load i64, ptr %40, align 8
   %141 = add i64 %140, %139
@@ -40127,13 +40195,13 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %150 = getelementptr i8, ptr %97, i64 16
   %151 = load i64, ptr %150, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.551")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.552")
   %152 = load i64, ptr %40, align 8
   %153 = add i64 %152, 1
   %154 = load i64, ptr %41, align 8
   %.not.i.i.i.i.i25.i.i = icmp slt i64 %154, %153
   %.pre.i.i.i.i26.i.i = load ptr, ptr %out.i.i, align 8
-  br i1 %.not.i.i.i.i.i25.i.i, label %merge.i.i.i.i.i28.i.i, label %"$Vector.push.394.exit.thread.i.i.i27.i.i"
+  br i1 %.not.i.i.i.i.i25.i.i, label %merge.i.i.i.i.i28.i.i, label %"$Vector.push.395.exit.thread.i.i.i27.i.i"
 
 merge.i.i.i.i.i28.i.i:                            ; preds = %"$JsonWriter.integer.exit155.i.i"
   %155 = shl i64 %154, 1
@@ -40146,9 +40214,9 @@ merge.i.i.i.i.i28.i.i:                            ; preds = %"$JsonWriter.intege
 merge7.i.i.i.i.i31.i.i:                           ; preds = %merge.i.i.i.i.i28.i.i
   store ptr %156, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i30.i.i, ptr %41, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i27.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i27.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i27.i.i":       ; preds = %merge7.i.i.i.i.i31.i.i, %"$JsonWriter.integer.exit155.i.i"
+"$Vector.push.395.exit.thread.i.i.i27.i.i":       ; preds = %merge7.i.i.i.i.i31.i.i, %"$JsonWriter.integer.exit155.i.i"
   %158 = phi ptr [ %156, %merge7.i.i.i.i.i31.i.i ], [ %.pre.i.i.i.i26.i.i, %"$JsonWriter.integer.exit155.i.i" ]
   %159 = getelementptr i8, ptr %158, i64 %152
   store i8 58, ptr %159, align 1
@@ -40161,10 +40229,10 @@ then.i.i.i33.i.i:                                 ; preds = %merge.i.i.i.i.i28.i
   store i8 1, ptr %95, align 8
   br label %"$JsonWriter.separate.exit.i157.i.i"
 
-"$JsonWriter.separate.exit.i157.i.i":             ; preds = %then.i.i.i33.i.i, %"$Vector.push.394.exit.thread.i.i.i27.i.i"
+"$JsonWriter.separate.exit.i157.i.i":             ; preds = %then.i.i.i33.i.i, %"$Vector.push.395.exit.thread.i.i.i27.i.i"
   store i8 1, ptr %39, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i156.i.i)
-  %162 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i156.i.i, i64 32, ptr nonnull @"$string.400", i64 %151)
+  %162 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i156.i.i, i64 32, ptr nonnull @"$string.401", i64 %151)
   %163 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i156.i.i)
   %164 = load i64, ptr %40, align 8
   %165 = add i64 %164, %163
@@ -40212,7 +40280,7 @@ then2.i.i.i.i160.i.i:                             ; preds = %merge.i.i.i.i159.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i156.i.i)
   %174 = add i64 %.pre10.i.i.i.i42.i.i, 1
   %.not.i.i.i.i.i35.i.i = icmp slt i64 %173, %174
-  br i1 %.not.i.i.i.i.i35.i.i, label %merge.i.i.i.i.i38.i.i, label %"$Vector.push.394.exit.thread.i.i.i37.i.i"
+  br i1 %.not.i.i.i.i.i35.i.i, label %merge.i.i.i.i.i38.i.i, label %"$Vector.push.395.exit.thread.i.i.i37.i.i"
 
 merge.i.i.i.i.i38.i.i:                            ; preds = %"$JsonWriter.integer.exit176.i.i"
   %175 = shl i64 %173, 1
@@ -40225,9 +40293,9 @@ merge.i.i.i.i.i38.i.i:                            ; preds = %"$JsonWriter.intege
 merge7.i.i.i.i.i41.i.i:                           ; preds = %merge.i.i.i.i.i38.i.i
   store ptr %176, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i40.i.i, ptr %41, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i37.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i37.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i37.i.i":       ; preds = %merge7.i.i.i.i.i41.i.i, %"$JsonWriter.integer.exit176.i.i"
+"$Vector.push.395.exit.thread.i.i.i37.i.i":       ; preds = %merge7.i.i.i.i.i41.i.i, %"$JsonWriter.integer.exit176.i.i"
   %178 = phi ptr [ %176, %merge7.i.i.i.i.i41.i.i ], [ %.pre.i.i.i.i36.i.i, %"$JsonWriter.integer.exit176.i.i" ]
   %179 = getelementptr i8, ptr %178, i64 %.pre10.i.i.i.i42.i.i
   store i8 125, ptr %179, align 1
@@ -40240,8 +40308,8 @@ then.i.i.i43.i.i:                                 ; preds = %merge.i.i.i.i.i38.i
   store i8 1, ptr %95, align 8
   br label %"$JsonWriter.end_object.exit.i.i"
 
-"$JsonWriter.end_object.exit.i.i":                ; preds = %then.i.i.i43.i.i, %"$Vector.push.394.exit.thread.i.i.i37.i.i"
-  %182 = phi i64 [ %181, %"$Vector.push.394.exit.thread.i.i.i37.i.i" ], [ %.pre10.i.i.i.i42.i.i, %then.i.i.i43.i.i ]
+"$JsonWriter.end_object.exit.i.i":                ; preds = %then.i.i.i43.i.i, %"$Vector.push.395.exit.thread.i.i.i37.i.i"
+  %182 = phi i64 [ %181, %"$Vector.push.395.exit.thread.i.i.i37.i.i" ], [ %.pre10.i.i.i.i42.i.i, %then.i.i.i43.i.i ]
   store i8 1, ptr %39, align 8
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
@@ -40253,7 +40321,7 @@ merge.i.i:                                        ; preds = %"$JsonWriter.end_ob
   %184 = load i64, ptr %41, align 8
   %.not.i.i.i.i.i44.i.i = icmp slt i64 %184, %183
   %.pre.i.i.i.i45.i.i = load ptr, ptr %out.i.i, align 8
-  br i1 %.not.i.i.i.i.i44.i.i, label %merge.i.i.i.i.i47.i.i, label %"$Vector.push.394.exit.thread.i.i.i46.i.i"
+  br i1 %.not.i.i.i.i.i44.i.i, label %merge.i.i.i.i.i47.i.i, label %"$Vector.push.395.exit.thread.i.i.i46.i.i"
 
 merge.i.i.i.i.i47.i.i:                            ; preds = %merge.i.i
   %185 = shl i64 %184, 1
@@ -40266,9 +40334,9 @@ merge.i.i.i.i.i47.i.i:                            ; preds = %merge.i.i
 merge7.i.i.i.i.i50.i.i:                           ; preds = %merge.i.i.i.i.i47.i.i
   store ptr %186, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i49.i.i, ptr %41, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i46.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i46.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i46.i.i":       ; preds = %merge7.i.i.i.i.i50.i.i, %merge.i.i
+"$Vector.push.395.exit.thread.i.i.i46.i.i":       ; preds = %merge7.i.i.i.i.i50.i.i, %merge.i.i
   %188 = phi ptr [ %186, %merge7.i.i.i.i.i50.i.i ], [ %.pre.i.i.i.i45.i.i, %merge.i.i ]
   %189 = getelementptr i8, ptr %188, i64 %.pre10.i.i.i.i51.i.i
   store i8 93, ptr %189, align 1
@@ -40285,13 +40353,13 @@ then.i.i.i52.i.i:                                 ; preds = %merge.i.i.i.i.i47.i
   store i8 1, ptr %192, align 8
   br label %"$JsonWriter.end_array.exit.i.i"
 
-"$JsonWriter.end_array.exit.i.i":                 ; preds = %then.i.i.i52.i.i, %"$Vector.push.394.exit.thread.i.i.i46.i.i"
-  %.pre-phi193.i.i = phi i64 [ %.pre192.i.i, %"$Vector.push.394.exit.thread.i.i.i46.i.i" ], [ %183, %then.i.i.i52.i.i ]
-  %.pre.i.i.i.i54.i.i = phi ptr [ %.pre.i.i.i.i54.pre.i.i, %"$Vector.push.394.exit.thread.i.i.i46.i.i" ], [ %.pre.i.i.i.i45.i.i, %then.i.i.i52.i.i ]
-  %193 = phi i64 [ %.pre188.i.i, %"$Vector.push.394.exit.thread.i.i.i46.i.i" ], [ %184, %then.i.i.i52.i.i ]
-  %.pre10.i.i.i.i60.i.i = phi i64 [ %191, %"$Vector.push.394.exit.thread.i.i.i46.i.i" ], [ %.pre10.i.i.i.i51.i.i, %then.i.i.i52.i.i ]
+"$JsonWriter.end_array.exit.i.i":                 ; preds = %then.i.i.i52.i.i, %"$Vector.push.395.exit.thread.i.i.i46.i.i"
+  %.pre-phi193.i.i = phi i64 [ %.pre192.i.i, %"$Vector.push.395.exit.thread.i.i.i46.i.i" ], [ %183, %then.i.i.i52.i.i ]
+  %.pre.i.i.i.i54.i.i = phi ptr [ %.pre.i.i.i.i54.pre.i.i, %"$Vector.push.395.exit.thread.i.i.i46.i.i" ], [ %.pre.i.i.i.i45.i.i, %then.i.i.i52.i.i ]
+  %193 = phi i64 [ %.pre188.i.i, %"$Vector.push.395.exit.thread.i.i.i46.i.i" ], [ %184, %then.i.i.i52.i.i ]
+  %.pre10.i.i.i.i60.i.i = phi i64 [ %191, %"$Vector.push.395.exit.thread.i.i.i46.i.i" ], [ %.pre10.i.i.i.i51.i.i, %then.i.i.i52.i.i ]
   %.not.i.i.i.i.i53.i.i = icmp slt i64 %193, %.pre-phi193.i.i
-  br i1 %.not.i.i.i.i.i53.i.i, label %merge.i.i.i.i.i56.i.i, label %"$Vector.push.394.exit.thread.i.i.i55.i.i"
+  br i1 %.not.i.i.i.i.i53.i.i, label %merge.i.i.i.i.i56.i.i, label %"$Vector.push.395.exit.thread.i.i.i55.i.i"
 
 merge.i.i.i.i.i56.i.i:                            ; preds = %"$JsonWriter.end_array.exit.i.i"
   %194 = shl i64 %193, 1
@@ -40304,9 +40372,9 @@ merge.i.i.i.i.i56.i.i:                            ; preds = %"$JsonWriter.end_ar
 merge7.i.i.i.i.i59.i.i:                           ; preds = %merge.i.i.i.i.i56.i.i
   store ptr %195, ptr %out.i.i, align 8
   store i64 %spec.store.select.i.i.i.i.i58.i.i, ptr %41, align 8
-  br label %"$Vector.push.394.exit.thread.i.i.i55.i.i"
+  br label %"$Vector.push.395.exit.thread.i.i.i55.i.i"
 
-"$Vector.push.394.exit.thread.i.i.i55.i.i":       ; preds = %merge7.i.i.i.i.i59.i.i, %"$JsonWriter.end_array.exit.i.i"
+"$Vector.push.395.exit.thread.i.i.i55.i.i":       ; preds = %merge7.i.i.i.i.i59.i.i, %"$JsonWriter.end_array.exit.i.i"
   %197 = phi ptr [ %195, %merge7.i.i.i.i.i59.i.i ], [ %.pre.i.i.i.i54.i.i, %"$JsonWriter.end_array.exit.i.i" ]
   %198 = getelementptr i8, ptr %197, i64 %.pre10.i.i.i.i60.i.i
   store i8 125, ptr %198, align 1
@@ -40320,7 +40388,7 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   store i8 1, ptr %201, align 8
   br label %"$write_profile.exit.i"
 
-"$write_profile.exit.i":                          ; preds = %then.i.i.i61.i.i, %"$Vector.push.394.exit.thread.i.i.i55.i.i"
+"$write_profile.exit.i":                          ; preds = %then.i.i.i61.i.i, %"$Vector.push.395.exit.thread.i.i.i55.i.i"
   store i8 1, ptr %39, align 8
   %202 = call fastcc range(i32 0, 4) i32 @"$finish"(ptr nonnull %out.i.i, ptr nonnull %1, ptr %2)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %out.i.i)
@@ -40395,7 +40463,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.552")
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string", ptr nonnull @"$string.553")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i24)
   %12 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i25 = tail call i64 @llvm.smin.i64(i64 %12, i64 1023)
@@ -40502,7 +40570,7 @@ then5:                                            ; preds = %merge
 
 then2.i:                                          ; preds = %then5
   %19 = load i32, ptr %0, align 4
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.553", i32 %19, ptr nonnull %cause.i)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.554", i32 %19, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %21 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %21, i64 1023)
@@ -40610,7 +40678,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.554", i32 %1, i32 %.pre.i)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.555", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -40787,7 +40855,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %146, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %147 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.555", i32 %1, i64 %.lcssa34)
+  %147 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.556", i32 %1, i64 %.lcssa34)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %148 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %148, i64 1023)
@@ -40914,7 +40982,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.556", i64 %159)
+  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.557", i64 %159)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %201 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %201, i64 1023)
@@ -40997,7 +41065,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %233 = load i64, ptr %226, align 8
-  %234 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.557", i32 %1, i64 %233, i32 %231)
+  %234 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.558", i32 %1, i64 %233, i32 %231)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %235 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %235, i64 1023)
@@ -41069,7 +41137,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i6.i
   br i1 %.not.i.i, label %then2.i.i10, label %merge1.i.i
 
 then2.i.i10:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %262 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.558", i32 %261, i32 %1)
+  %262 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.559", i32 %261, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %263 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %263, i64 1023)
@@ -42358,7 +42426,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.559", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.560", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -42780,7 +42848,7 @@ then2:                                            ; preds = %then
 
 then2.i:                                          ; preds = %then2
   %30 = load i32, ptr %0, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.560", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.561", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %32, i64 1023)
@@ -42824,7 +42892,7 @@ then6:                                            ; preds = %else
 
 then2.i39:                                        ; preds = %then6
   %44 = load i32, ptr %0, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.561", i32 %44, ptr nonnull %cause.i37)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.562", i32 %44, ptr nonnull %cause.i37)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i36)
   %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i40 = call i64 @llvm.smin.i64(i64 %46, i64 1023)
@@ -42872,7 +42940,7 @@ then11:                                           ; preds = %merge
 
 then2.i47:                                        ; preds = %then11
   %62 = load i32, ptr %0, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.562", i32 %62, ptr nonnull %cause.i45)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.563", i32 %62, ptr nonnull %cause.i45)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i44)
   %64 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i48 = call i64 @llvm.smin.i64(i64 %64, i64 1023)
@@ -42958,7 +43026,7 @@ then5:                                            ; preds = %then2
 
 then2.i:                                          ; preds = %then5
   %31 = load i32, ptr %0, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.563", i32 %31, ptr nonnull %cause.i)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.564", i32 %31, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %33 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %33, i64 1023)
@@ -43010,7 +43078,7 @@ then10:                                           ; preds = %merge1
 
 then2.i34:                                        ; preds = %then10
   %52 = load i32, ptr %0, align 4
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.530", i32 %52, ptr nonnull %cause.i32)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.531", i32 %52, ptr nonnull %cause.i32)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i31)
   %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i35 = call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -43069,7 +43137,7 @@ then:                                             ; preds = %entry
 
 then2.i:                                          ; preds = %then
   %15 = load i32, ptr %0, align 4
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.564", i32 %15, ptr nonnull %cause.i)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.565", i32 %15, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %17 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -43231,7 +43299,7 @@ merge.i.i.i:                                      ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.566", i64 %25)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.567", i64 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %43 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %43, i64 1023)
@@ -43257,7 +43325,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.567", i32 %40, i64 %25, i32 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.568", i32 %40, i64 %25, i32 %48)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %50 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %50, i64 1023)
@@ -43283,7 +43351,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %56, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.568", i32 %40, i64 %25, i32 %55)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.569", i32 %40, i64 %25, i32 %55)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %58 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %58, i64 1023)
@@ -43364,7 +43432,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.565", i32 %2)
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.566", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %84 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -43487,7 +43555,7 @@ then.i.i.i:                                       ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.569", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.570", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %29 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -43516,7 +43584,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.570", i32 %34, i32 152)
+  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.571", i32 %34, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i84.i.i.i)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i85.i.i.i = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -43555,7 +43623,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.574", i32 %47)
+  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.575", i32 %47)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %50 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %50, i64 1023)
@@ -43585,7 +43653,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.575", i32 %56, i32 %47)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.576", i32 %56, i32 %47)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i95.i.i.i.i)
   %58 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i96.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %58, i64 1023)
@@ -43615,7 +43683,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %66 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.576", i64 %64)
+  %66 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.577", i64 %64)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i99.i.i.i.i)
   %67 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i100.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %67, i64 1023)
@@ -43645,7 +43713,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %75 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.577", i32 %73)
+  %75 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.578", i32 %73)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -43663,7 +43731,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %78, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.578", i32 %73, i32 %17)
+  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.579", i32 %73, i32 %17)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -43683,7 +43751,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i88.i.i.i
 
 then2.i.i88.i.i.i:                                ; preds = %then.i.i.i.i.i
-  %88 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.579", i32 %86, i32 %23, i32 %25)
+  %88 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.580", i32 %86, i32 %23, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %89 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %89, i64 1023)
@@ -43719,14 +43787,14 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %99 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.590", i32 %97)
+  %99 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.591", i32 %97)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
   %100 = getelementptr i8, ptr %1, i64 72
   %101 = load ptr, ptr %100, align 8
-  %102 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.591", ptr %101, i32 %97, i32 %17, ptr %3)
+  %102 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.592", ptr %101, i32 %97, i32 %17, ptr %3)
   %.not79.i.i.i = icmp eq i32 %102, 0
   br i1 %.not79.i.i.i, label %merge30.i.i.i, label %"$Loop.submit.exit"
 
@@ -44118,7 +44186,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %forcond.i.i.i45.i.i
   %270 = load i64, ptr %254, align 8
   %.not.i.i.i.i38.i.i.i = icmp slt i64 %270, %269
   %.pre.i.i.i.i.i.i = load ptr, ptr %252, align 8
-  br i1 %.not.i.i.i.i38.i.i.i, label %merge.i.i.i.i39.i.i.i, label %"$Vector.push.602.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i38.i.i.i, label %merge.i.i.i.i39.i.i.i, label %"$Vector.push.603.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i39.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i
   %271 = shl i64 %270, 1
@@ -44133,9 +44201,9 @@ merge7.i.i.i.i42.i.i.i:                           ; preds = %merge.i.i.i.i39.i.i
   store ptr %273, ptr %252, align 8
   store i64 %spec.store.select.i.i.i.i41.i.i.i, ptr %254, align 8
   %.pre10.i.i.i43.i.i.i = load i64, ptr %253, align 8
-  br label %"$Vector.push.602.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.603.exit.thread.i.i.i.i.i"
 
-"$Vector.push.602.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i42.i.i.i, %and.lhs.true.i.i.i.i.i
+"$Vector.push.603.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i42.i.i.i, %and.lhs.true.i.i.i.i.i
   %275 = phi i64 [ %.pre10.i.i.i43.i.i.i, %merge7.i.i.i.i42.i.i.i ], [ %268, %and.lhs.true.i.i.i.i.i ]
   %276 = phi ptr [ %273, %merge7.i.i.i.i42.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
   %277 = getelementptr %101, ptr %276, i64 %275
@@ -44145,7 +44213,7 @@ merge7.i.i.i.i42.i.i.i:                           ; preds = %merge.i.i.i.i39.i.i
   store i64 %279, ptr %253, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.602.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i48.i.i.i", %forbody.lr.ph.i.i.i44.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.603.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i48.i.i.i", %forbody.lr.ph.i.i.i44.i.i.i
   %280 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %280, %248
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -44292,7 +44360,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %343 = load i32, ptr %43, align 4
-  %344 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.604", i32 %343)
+  %344 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.605", i32 %343)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %345 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %345, i64 1023)
@@ -44325,7 +44393,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %354 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.605", i64 %351, i32 %21)
+  %354 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.606", i64 %351, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i)
   %355 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i61.i.i = tail call i64 @llvm.smin.i64(i64 %355, i64 1023)
@@ -44393,7 +44461,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %378 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.579", i32 %376, i32 %371, i32 %372)
+  %378 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.580", i32 %376, i32 %371, i32 %372)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %379 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %379, i64 1023)
@@ -44430,7 +44498,7 @@ then2.i76.i.i:                                    ; preds = %then.i75.i.i
   %390 = load i32, ptr %389, align 4
   %391 = getelementptr i8, ptr %0, i64 6268
   %392 = load i32, ptr %391, align 4
-  %393 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.606", i64 %385, i32 %390, i32 %392)
+  %393 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.607", i64 %385, i32 %390, i32 %392)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %394 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %394, i64 1023)
@@ -44479,7 +44547,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %413 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.607", i32 %404)
+  %413 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.608", i32 %404)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %414 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %414, i64 1023)
@@ -44521,7 +44589,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %427 = call ptr @strerror(i32 %425)
-  %428 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.608", ptr %427)
+  %428 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.609", ptr %427)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %429 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %429, i64 1023)
@@ -44633,7 +44701,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.571", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.572", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -44668,7 +44736,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.572", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.573", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -44690,7 +44758,7 @@ then2.i.i31:                                      ; preds = %then9
 
 merge4:                                           ; preds = %merge
   %20 = load i32, ptr %2, align 4
-  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.573", ptr %0, i32 %1, i32 %20, ptr %3)
+  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.574", ptr %0, i32 %1, i32 %20, ptr %3)
   br label %common.ret
 }
 
@@ -44713,7 +44781,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.580", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.581", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -44751,7 +44819,7 @@ then.i:                                           ; preds = %merge
 
 then5.i:                                          ; preds = %then.i
   %16 = fpext float %14 to double
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.581", ptr nonnull @"$string.583", double %16, double 0.000000e+00)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.582", ptr nonnull @"$string.584", double %16, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -44793,7 +44861,7 @@ and.lhs.true.i110:                                ; preds = %merge4
 
 then9.i:                                          ; preds = %then.i108
   %28 = fpext float %24 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.582", ptr nonnull @"$string.584", double %28, double 0.000000e+00)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.583", ptr nonnull @"$string.585", double %28, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i32.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -44824,7 +44892,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.585", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.586", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -44843,7 +44911,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.586", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.587", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -44860,7 +44928,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.587", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.588", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -44877,7 +44945,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.588", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.589", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -44893,7 +44961,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.589", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.590", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -44915,7 +44983,7 @@ then:                                             ; preds = %entry
   br i1 %.not70, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.592", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.593", i32 %4, i32 1024)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -44955,7 +45023,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %15 = add nuw nsw i32 %4, 1
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.593", i32 %15)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.594", i32 %15)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -44989,7 +45057,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not68, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.594", i32 %22)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.595", i32 %22)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i76 = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -45029,7 +45097,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %34 = trunc nuw nsw i64 %indvars.iv to i32
-  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.595", i32 %34, i32 %32)
+  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.596", i32 %34, i32 %32)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i79)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i80 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -45055,7 +45123,7 @@ merge24:                                          ; preds = %forcond
   %43 = getelementptr i32, ptr %13, i64 %wide.trip.count
   %44 = load i32, ptr %43, align 4
   %45 = load i32, ptr %1, align 4
-  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.596", ptr %42, i32 %44, i32 %45, ptr %2)
+  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.597", ptr %42, i32 %44, i32 %45, ptr %2)
   br label %common.ret
 }
 
@@ -45080,7 +45148,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.597", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.598", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -45108,7 +45176,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.598", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.599", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -45128,7 +45196,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.599", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.600", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -45179,7 +45247,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.600", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.601", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -45201,7 +45269,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.601", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.602", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -50074,7 +50142,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %19 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.651", ptr nonnull %message)
+  %19 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.652", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -50100,7 +50168,7 @@ then:                                             ; preds = %entry
   br i1 %.not35, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.615", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.616", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -50139,7 +50207,7 @@ then5:                                            ; preds = %merge
   br i1 %.not34, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.616", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.617", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36)
   %13 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i37 = call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -50206,7 +50274,7 @@ then2.i.i.i:                                      ; preds = %merge.i.i.i
   br i1 %.not19.i.i.i, label %then13, label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %then2.i.i.i
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.358", ptr %29, ptr nonnull @"$string.70", ptr nonnull @"$string.71")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.359", ptr %29, ptr nonnull @"$string.70", ptr nonnull @"$string.71")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %38 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -50296,7 +50364,7 @@ merge.critedge.i.i:                               ; preds = %merge.i.i77.i
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
   %71 = getelementptr i8, ptr %11, i64 16
-  %72 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %71, ptr noundef nonnull dereferenceable(4) @"$string.434")
+  %72 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %71, ptr noundef nonnull dereferenceable(4) @"$string.435")
   %73 = icmp eq i32 %72, 0
   %74 = getelementptr i8, ptr %11, i64 5104
   %75 = load ptr, ptr %50, align 8
@@ -50319,7 +50387,7 @@ then2.i.i78.i:                                    ; preds = %merge.i20.i.i
   %81 = getelementptr i8, ptr %80, i64 8
   %82 = load ptr, ptr %81, align 8
   %83 = getelementptr i8, ptr %11, i64 5421
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.617", ptr %82, ptr %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.618", ptr %82, ptr %83)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i74.i)
   %85 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i79.i = call i64 @llvm.smin.i64(i64 %85, i64 1023)
@@ -50448,7 +50516,7 @@ forbody.preheader.new:                            ; preds = %forbody.preheader
   br label %forbody
 
 then4:                                            ; preds = %then
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.618", i32 %2)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.619", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -50553,7 +50621,7 @@ then.i:                                           ; preds = %forbody.i
 
 then3.i:                                          ; preds = %then.i
   %65 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %66 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.619", i32 %65)
+  %66 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.620", i32 %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %67 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %67, i64 1023)
@@ -50591,7 +50659,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %77 = tail call ptr @strerror(i32 %76)
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.620", i32 %73, ptr %77)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.621", i32 %73, ptr %77)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i37.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -50872,7 +50940,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 then2.i.i:                                        ; preds = %then.i
   %61 = load i32, ptr %0, align 4
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.621", i32 %61, ptr nonnull %cause.i.i)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.622", i32 %61, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %63 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %63, i64 1023)
@@ -50920,7 +50988,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
 
 then2.i25.i:                                      ; preds = %then4.i
   %78 = load i32, ptr %0, align 4
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.621", i32 %78, ptr nonnull %cause.i23.i)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.622", i32 %78, ptr nonnull %cause.i23.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i22.i)
   %80 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i26.i = call i64 @llvm.smin.i64(i64 %80, i64 1023)
@@ -50987,7 +51055,7 @@ then3.i:                                          ; preds = %merge.i
 
 then2.i.i55:                                      ; preds = %then3.i
   %106 = load i32, ptr %0, align 4
-  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.623", i32 %106, ptr nonnull %cause.i.i51)
+  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.624", i32 %106, ptr nonnull %cause.i.i51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i50)
   %108 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i56 = call i64 @llvm.smin.i64(i64 %108, i64 1023)
@@ -51041,7 +51109,7 @@ then11.i:                                         ; preds = %then7.i
 
 then2.i55.i:                                      ; preds = %then11.i
   %127 = load i32, ptr %0, align 4
-  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.624", i32 %127, ptr nonnull %cause.i53.i)
+  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.625", i32 %127, ptr nonnull %cause.i53.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i52.i)
   %129 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i56.i = call i64 @llvm.smin.i64(i64 %129, i64 1023)
@@ -51159,7 +51227,7 @@ then.i63:                                         ; preds = %merge7
 
 then2.i.i65:                                      ; preds = %then.i63
   %180 = load i32, ptr %0, align 4
-  %181 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.625", i32 %180, ptr nonnull %cause.i.i61)
+  %181 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.626", i32 %180, ptr nonnull %cause.i.i61)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i60)
   %182 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i66 = call i64 @llvm.smin.i64(i64 %182, i64 1023)
@@ -51221,7 +51289,7 @@ then:                                             ; preds = %entry
 
 then2.i:                                          ; preds = %then
   %15 = load i32, ptr %0, align 4
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.622", i32 %15, ptr nonnull %cause.i)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.623", i32 %15, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %17 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -51663,7 +51731,7 @@ then.i.i:                                         ; preds = %then15
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.626", i32 %51)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.627", i32 %51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %65 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %65, i64 1023)
@@ -52066,7 +52134,7 @@ then5.i:                                          ; preds = %then2.i
 then.i28.i:                                       ; preds = %then5.i
   %235 = getelementptr i8, ptr %228, i64 28
   %236 = load i32, ptr %235, align 4
-  %237 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %234, i64 1024, ptr nonnull @"$string.627", ptr nonnull @"$string.191", i32 %236, ptr nonnull %cause.i.i)
+  %237 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %234, i64 1024, ptr nonnull @"$string.628", ptr nonnull @"$string.191", i32 %236, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i26.i)
   %238 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %234)
   %spec.select.i.i.i29.i = call i64 @llvm.smin.i64(i64 %238, i64 1023)
@@ -52125,7 +52193,7 @@ merge14:                                          ; preds = %else16, %"$layout.p
   br i1 %.not89, label %merge28, label %then29
 
 then29:                                           ; preds = %merge14
-  call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.636", i32 -1, ptr %2)
+  call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr nonnull @"$string.637", i32 -1, ptr %2)
   br label %common.ret
 
 merge28:                                          ; preds = %merge14
@@ -52196,7 +52264,7 @@ then.i:                                           ; preds = %then
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 28
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.627", ptr nonnull @"$string.191", i32 %26, ptr nonnull %cause.i)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.628", ptr nonnull @"$string.191", i32 %26, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %23)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -52293,7 +52361,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.627", ptr nonnull @"$string.628", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.628", ptr nonnull @"$string.629", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -52384,14 +52452,14 @@ merge.i:                                          ; preds = %then.i, %entry
   %19 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.248", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
   %.not.i = icmp eq i32 %19, 0
-  br i1 %.not.i, label %merge4.i, label %"$place_model.629.exit"
+  br i1 %.not.i, label %merge4.i, label %"$place_model.630.exit"
 
 merge4.i:                                         ; preds = %merge.i
   %20 = getelementptr i8, ptr %1, i64 48
   %21 = load ptr, ptr %20, align 8
-  %22 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.252", ptr nonnull @"$string.364", ptr %21)
+  %22 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.252", ptr nonnull @"$string.365", ptr %21)
   %.not53.i = icmp eq i32 %22, 0
-  br i1 %.not53.i, label %merge8.i, label %"$place_model.629.exit"
+  br i1 %.not53.i, label %merge8.i, label %"$place_model.630.exit"
 
 merge8.i:                                         ; preds = %merge4.i
   %23 = getelementptr i8, ptr %1, i64 56
@@ -52412,7 +52480,7 @@ merge8.i:                                         ; preds = %merge4.i
   %28 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly %spec.select.i, ptr nonnull %part.i56.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i56.i)
   %.not54.i = icmp eq i32 %28, 0
-  br i1 %.not54.i, label %merge13.i, label %"$place_model.629.exit"
+  br i1 %.not54.i, label %merge13.i, label %"$place_model.630.exit"
 
 merge13.i:                                        ; preds = %merge8.i
   %29 = load ptr, ptr %0, align 8
@@ -52514,16 +52582,16 @@ forbody.i:                                        ; preds = %merge19.i, %forbody
   %52 = mul i32 %51, %46
   %53 = getelementptr i8, ptr %42, i64 8
   %54 = load ptr, ptr %53, align 8
-  %55 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.255", ptr nonnull @"$string.364", ptr %54)
+  %55 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.255", ptr nonnull @"$string.365", ptr %54)
   %.not.i.i.i = icmp eq i32 %55, 0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.629.exit"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.630.exit"
 
 merge.i.i.i:                                      ; preds = %forbody.i
   %56 = getelementptr i8, ptr %42, i64 16
   %57 = load ptr, ptr %56, align 8
-  %58 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.262", ptr nonnull @"$string.364", ptr %57)
+  %58 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.262", ptr nonnull @"$string.365", ptr %57)
   %.not75.i.i.i = icmp eq i32 %58, 0
-  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.629.exit"
+  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.630.exit"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
   %59 = load ptr, ptr %0, align 8
@@ -52535,16 +52603,16 @@ merge2.i.i.i:                                     ; preds = %merge.i.i.i
 then7.i.i.i:                                      ; preds = %merge2.i.i.i
   %63 = getelementptr i8, ptr %42, i64 24
   %64 = load ptr, ptr %63, align 8
-  %65 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.260", ptr nonnull @"$string.364", ptr %64)
+  %65 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.260", ptr nonnull @"$string.365", ptr %64)
   %.not76.i.i.i = icmp eq i32 %65, 0
-  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.629.exit"
+  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.630.exit"
 
 merge10.i.i.i:                                    ; preds = %then7.i.i.i
   %66 = getelementptr i8, ptr %42, i64 32
   %67 = load ptr, ptr %66, align 8
-  %68 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.261", ptr nonnull @"$string.364", ptr %67)
+  %68 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.261", ptr nonnull @"$string.365", ptr %67)
   %.not77.i.i.i = icmp eq i32 %68, 0
-  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.629.exit"
+  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.630.exit"
 
 merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %merge2.i.i.i
   %69 = getelementptr i8, ptr %42, i64 40
@@ -52560,7 +52628,7 @@ merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %mer
   %73 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.256", ptr nonnull %part.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i)
   %.not78.i.i.i = icmp eq i32 %73, 0
-  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.629.exit"
+  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.630.exit"
 
 merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i)
@@ -52574,7 +52642,7 @@ merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   %76 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.257", ptr nonnull %part.i84.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i)
   %.not79.i.i.i = icmp eq i32 %76, 0
-  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.629.exit"
+  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.630.exit"
 
 merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %77 = add i32 %52, %49
@@ -52587,9 +52655,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %78 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.258", ptr nonnull %part.i89.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i)
   %.not80.i.i.i = icmp eq i32 %78, 0
-  br i1 %.not80.i.i.i, label %"$place_attention.633.exit.i.i", label %"$place_model.629.exit"
+  br i1 %.not80.i.i.i, label %"$place_attention.634.exit.i.i", label %"$place_model.630.exit"
 
-"$place_attention.633.exit.i.i":                  ; preds = %merge25.i.i.i
+"$place_attention.634.exit.i.i":                  ; preds = %merge25.i.i.i
   %79 = getelementptr i8, ptr %42, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i)
   %80 = getelementptr i8, ptr %42, i64 88
@@ -52606,9 +52674,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %86 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.259", ptr nonnull %part.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i)
   %.not.i.i = icmp eq i32 %86, 0
-  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.629.exit"
+  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.630.exit"
 
-merge.i.i:                                        ; preds = %"$place_attention.633.exit.i.i"
+merge.i.i:                                        ; preds = %"$place_attention.634.exit.i.i"
   %87 = load i8, ptr %42, align 1
   %88 = trunc i8 %87 to i1
   br i1 %88, label %merge1.i.i, label %then2.i.i
@@ -52632,7 +52700,7 @@ then2.i.i:                                        ; preds = %merge.i.i
   %98 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.264", ptr nonnull %part.i.i31.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i)
   %.not.i36.i.i = icmp eq i32 %98, 0
-  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.629.exit"
+  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.630.exit"
 
 merge.i38.i.i:                                    ; preds = %then2.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i)
@@ -52644,7 +52712,7 @@ merge.i38.i.i:                                    ; preds = %then2.i.i
   %99 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.265", ptr nonnull %part.i19.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i)
   %.not18.i.i.i = icmp eq i32 %99, 0
-  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.629.exit"
+  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.630.exit"
 
 merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i)
@@ -52661,7 +52729,7 @@ merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   store i64 %105, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i, align 8
   %106 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.266", ptr nonnull %part.i24.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i)
-  br label %"$place_layer.632.exit.i"
+  br label %"$place_layer.633.exit.i"
 
 merge1.i.i:                                       ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -52686,7 +52754,7 @@ merge1.i.i:                                       ; preds = %merge.i.i
 merge1.i.i.i:                                     ; preds = %merge1.i.i
   %113 = getelementptr i8, ptr %42, i64 240
   %114 = load ptr, ptr %113, align 8
-  %115 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.268", ptr nonnull @"$string.365", ptr %114)
+  %115 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.268", ptr nonnull @"$string.366", ptr %114)
   %.not39.i.i.i = icmp eq i32 %115, 0
   br i1 %.not39.i.i.i, label %merge5.i.i.i, label %"$place_experts.exit.thread.i.i"
 
@@ -52725,7 +52793,7 @@ forbody.lr.ph.i.i.i:                              ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
   br label %forbody.i.i.i
 
-forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).634.exit.i.i.i"
+forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).635.exit.i.i.i"
   %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
   br i1 %exitcond.not.i.i.i, label %merge6.i.i, label %forbody.i.i.i
@@ -52806,9 +52874,9 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %157 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.271", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
   %.not18.i.i.i.i = icmp eq i32 %157, 0
-  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).634.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
+  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).635.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).634.exit.i.i.i": ; preds = %merge.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).635.exit.i.i.i": ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
   %158 = load i32, ptr %34, align 8
   %159 = load i32, ptr %35, align 4
@@ -52824,11 +52892,11 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %.not40.i.i.i = icmp eq i32 %162, 0
   br i1 %.not40.i.i.i, label %forcond.i.i.i, label %"$place_experts.exit.thread.i.i"
 
-"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).634.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
-  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).634.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
+"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).635.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
+  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).635.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
-  br label %"$place_model.629.exit"
+  br label %"$place_model.630.exit"
 
 merge6.i.i:                                       ; preds = %forcond.i.i.i, %"$Layout.num_local_experts.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -52858,7 +52926,7 @@ merge10.i.i:                                      ; preds = %merge6.i.i
   %176 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.274", ptr nonnull %part.i.i48.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i)
   %.not.i53.i.i = icmp eq i32 %176, 0
-  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.629.exit"
+  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.630.exit"
 
 merge.i55.i.i:                                    ; preds = %merge10.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
@@ -52870,7 +52938,7 @@ merge.i55.i.i:                                    ; preds = %merge10.i.i
   %177 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.275", ptr nonnull %part.i19.i47.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
   %.not18.i60.i.i = icmp eq i32 %177, 0
-  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.629.exit"
+  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.630.exit"
 
 merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
@@ -52887,14 +52955,14 @@ merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   store i64 %183, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i, align 8
   %184 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.276", ptr nonnull %part.i24.i46.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
-  br label %"$place_layer.632.exit.i"
+  br label %"$place_layer.633.exit.i"
 
-"$place_layer.632.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
+"$place_layer.633.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
   %common.ret.op.i.i = phi i32 [ %106, %merge2.i39.i.i ], [ %184, %merge2.i61.i.i ]
   %.not55.i = icmp eq i32 %common.ret.op.i.i, 0
-  br i1 %.not55.i, label %merge19.i, label %"$place_model.629.exit"
+  br i1 %.not55.i, label %merge19.i, label %"$place_model.630.exit"
 
-merge19.i:                                        ; preds = %"$place_layer.632.exit.i", %merge6.i.i
+merge19.i:                                        ; preds = %"$place_layer.633.exit.i", %merge6.i.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %merge17.i, label %forbody.i
@@ -52903,14 +52971,14 @@ merge17.i:                                        ; preds = %merge19.i, %merge13
   %185 = getelementptr i8, ptr %0, i64 37
   %186 = load i8, ptr %185, align 1
   %187 = trunc i8 %186 to i1
-  br i1 %187, label %then24.i, label %"$place_model.629.exit"
+  br i1 %187, label %then24.i, label %"$place_model.630.exit"
 
 then24.i:                                         ; preds = %merge17.i
   %188 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer, ptr %1)
-  br label %"$place_model.629.exit"
+  br label %"$place_model.630.exit"
 
-"$place_model.629.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.633.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.632.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
-  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.632.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.633.exit.i.i" ]
+"$place_model.630.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.634.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.633.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
+  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.633.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.634.exit.i.i" ]
   ret i32 %common.ret.op.i
 }
 
@@ -52919,7 +52987,7 @@ entry:
   %view.i = alloca ptr, align 8
   %args = alloca %112, align 8
   %view = alloca ptr, align 8
-  %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.364", ptr nonnull %view)
+  %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.365", ptr nonnull %view)
   %.not = icmp eq i32 %3, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -52990,7 +53058,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   br i1 %.not.i, label %merge.i, label %then.i
 
 then.i:                                           ; preds = %"$element.exit"
-  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.371", ptr nonnull %view.i)
+  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.372", ptr nonnull %view.i)
   %.not28.i = icmp eq i32 %33, 0
   br i1 %.not28.i, label %merge1.i, label %"$Placer.add_scales.exit"
 
@@ -53037,7 +53105,7 @@ merge.i:                                          ; preds = %"$element.exit.i", 
   br i1 %.not29.i, label %merge2, label %then5.i
 
 then5.i:                                          ; preds = %merge.i
-  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.372", ptr nonnull %view.i)
+  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.373", ptr nonnull %view.i)
   %.not30.i = icmp eq i32 %46, 0
   br i1 %.not30.i, label %merge8.i, label %"$Placer.add_scales.exit"
 
@@ -53200,7 +53268,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.630", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.631", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -53257,7 +53325,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.631", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.632", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -53455,7 +53523,7 @@ common.ret:                                       ; preds = %forcond, %forbody, 
 
 merge1:                                           ; preds = %forbody
   %22 = load ptr, ptr %7, align 8
-  %23 = tail call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).378"(ptr %22, i32 %layer.023)
+  %23 = tail call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).379"(ptr %22, i32 %layer.023)
   %24 = load ptr, ptr %9, align 8
   %25 = getelementptr float, ptr %24, i64 %19
   %26 = tail call fastcc i32 @"$Placer.spread_scales"(ptr nonnull %0, ptr %23, ptr %25)
@@ -53661,7 +53729,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.637", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.638", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -53819,7 +53887,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not.i.i.i, label %"$warm_up.exit.thread.i.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.638", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.639", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %88 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %88, i64 1023)
@@ -54055,7 +54123,7 @@ then:                                             ; preds = %entry
   br i1 %.not45, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.639", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.640", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -54138,7 +54206,7 @@ then.i:                                           ; preds = %forbody
 
 then2.i.i46:                                      ; preds = %then.i
   %44 = load i32, ptr %0, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.640", i32 %44, ptr nonnull %cause.i.i)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.641", i32 %44, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %46, i64 1023)
@@ -54193,7 +54261,7 @@ then8.i:                                          ; preds = %merge2.i
 
 then2.i32.i:                                      ; preds = %then8.i
   %62 = load i32, ptr %0, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.640", i32 %62, ptr nonnull %cause.i30.i)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.641", i32 %62, ptr nonnull %cause.i30.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i29.i)
   %64 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i33.i = call i64 @llvm.smin.i64(i64 %64, i64 1023)
@@ -54247,7 +54315,7 @@ then11:                                           ; preds = %merge4
 
 then2.i:                                          ; preds = %then11
   %80 = load i32, ptr %0, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.641", i32 %80, ptr nonnull %cause.i)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.5", ptr nonnull @"$string.642", i32 %80, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %82 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %82, i64 1023)
@@ -54372,7 +54440,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.638", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.639", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -54591,7 +54659,7 @@ then.i.i:                                         ; preds = %merge.i46.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %165 = load i32, ptr %122, align 4
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.643", i32 %165)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.644", i32 %165)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %167 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %167, i64 1023)
@@ -54625,7 +54693,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %174 = call ptr @__errno_location()
   %175 = load i32, ptr %174, align 4
   %176 = call ptr @strerror(i32 %175)
-  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.644", ptr %176)
+  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.645", ptr %176)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %178 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %178, i64 1023)
@@ -54730,7 +54798,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not41.i.i.i, label %common.ret, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %236 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.645", i32 %232, i32 %234)
+  %236 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.646", i32 %232, i32 %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %237 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %237, i64 1023)
@@ -54765,7 +54833,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %common.ret, label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.646", i32 %243, i32 %245)
+  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.647", i32 %243, i32 %245)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %248 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %248, i64 1023)
@@ -54874,7 +54942,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %292 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.647", i32 %243, i32 %245)
+  %292 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.648", i32 %243, i32 %245)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %293 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %293, i64 1023)
@@ -55130,13 +55198,13 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %401 = getelementptr i8, ptr %0, i64 6696
   %402 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %403 = sext i32 %402 to i64
-  %404 = call fastcc zeroext i1 @"$Vector.reserve.649"(ptr %401, i64 %403)
+  %404 = call fastcc zeroext i1 @"$Vector.reserve.650"(ptr %401, i64 %403)
   br i1 %404, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then9.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %merge7.i61.i.i.i, %and.lhs.true3.i.i.i.i
   %.pre-phi.i.i.i = phi i64 [ %.pre68.i.i.i, %merge7.i61.i.i.i ], [ %409, %and.lhs.true3.i.i.i.i ]
   %405 = getelementptr i8, ptr %0, i64 6648
-  %406 = call fastcc zeroext i1 @"$Vector.reserve.642"(ptr %405, i64 %.pre-phi.i.i.i)
+  %406 = call fastcc zeroext i1 @"$Vector.reserve.643"(ptr %405, i64 %.pre-phi.i.i.i)
   br i1 %406, label %and.lhs.true.i.i.i.i, label %then9.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
@@ -55293,7 +55361,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   %466 = getelementptr i8, ptr %0, i64 6720
   %467 = load i32, ptr %chosen.sroa.6.0..sroa_idx.i.i, align 4
   %468 = sext i32 %467 to i64
-  %469 = call fastcc zeroext i1 @"$Vector.reserve.649"(ptr %466, i64 %468)
+  %469 = call fastcc zeroext i1 @"$Vector.reserve.650"(ptr %466, i64 %468)
   br i1 %469, label %merge2.i, label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i55.i.i.i, %merge.i58.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -55301,7 +55369,7 @@ then9.i.i.i:                                      ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not40.i.i.i, label %common.ret, label %then13.i.i.i
 
 then13.i.i.i:                                     ; preds = %then9.i.i.i
-  %470 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.650", i32 %225)
+  %470 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.651", i32 %225)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i49.i.i.i)
   %471 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i50.i.i.i = call i64 @llvm.smin.i64(i64 %471, i64 1023)
@@ -55371,7 +55439,7 @@ declare dso_local i32 @pthread_condattr_setclock(ptr, i32) local_unnamed_addr
 declare dso_local i32 @pthread_condattr_destroy(ptr) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.642"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.643"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -55401,7 +55469,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.649"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.650"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -55601,7 +55669,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %66, label %then.i.i.i, label %merge7.i.i
 
 then.i.i.i:                                       ; preds = %merge2.i.i
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.579", i32 %65, i32 %58, i32 %60)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.580", i32 %65, i32 %58, i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %68 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %68, i64 1023)
@@ -55630,7 +55698,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %76 = getelementptr i8, ptr %0, i64 6260
   %77 = load i32, ptr %76, align 4
-  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.653", i32 %77)
+  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.654", i32 %77)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %79 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -55672,7 +55740,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i
   %89 = load i32, ptr %53, align 4
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.654", i32 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.655", i32 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %91 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %91, i64 1023)
@@ -56275,7 +56343,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %or.cond.i.i.i, label %then.i.i.i, label %merge.i.i.i
 
 then.i.i.i:                                       ; preds = %merge.i.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.656", i32 %1, i32 %43)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.657", i32 %1, i32 %43)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %47 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
@@ -56300,7 +56368,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %52, label %then5.i.i.i, label %merge4.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge.i.i.i
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.657", i32 %4)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.658", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i90.i.i.i)
   %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i91.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -56326,7 +56394,7 @@ merge4.i.i.i:                                     ; preds = %merge.i.i.i
   br i1 %60, label %then13.i.i.i, label %merge12.i.i.i
 
 then13.i.i.i:                                     ; preds = %merge4.i.i.i
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.658", i32 %1, i32 %59)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.659", i32 %1, i32 %59)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i94.i.i.i)
   %62 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i95.i.i.i = tail call i64 @llvm.smin.i64(i64 %62, i64 1023)
@@ -56351,7 +56419,7 @@ merge12.i.i.i:                                    ; preds = %merge4.i.i.i
   br i1 %.not.i.i5.i, label %"$Loop.run_batch_decode.exit", label %and.lhs.true.i.i.i
 
 then21.i.i.i:                                     ; preds = %or.lhs.false23.i.i.i, %and.lhs.true.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.659", i64 35, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %spec.select.i, ptr noundef nonnull align 1 dereferenceable(35) @"$string.660", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i98.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i99.i.i.i = tail call i64 @llvm.smin.i64(i64 %67, i64 1023)
@@ -56413,7 +56481,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %82 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %83 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.660", i32 %82, i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.661", i32 %82, i32 %83)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %85 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %85, i64 1023)
@@ -56972,7 +57040,7 @@ forbody.i127.i.i:                                 ; preds = %merge1.i129.i.i, %m
 then.i136.i.i:                                    ; preds = %forbody.i127.i.i
   %389 = trunc nuw nsw i64 %indvars.iv.i128.i.i to i32
   %390 = add i64 %379, -1
-  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.661", i32 %389, i64 %390)
+  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.662", i32 %389, i64 %390)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i123.i.i)
   %392 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i137.i.i = call i64 @llvm.smin.i64(i64 %392, i64 1023)
@@ -57002,7 +57070,7 @@ else.i.i.i:                                       ; preds = %forbody.i127.i.i
 then5.i133.i.i:                                   ; preds = %else.i.i.i
   %401 = trunc nuw nsw i64 %indvars.iv.i128.i.i to i32
   %402 = add i64 %379, -1
-  %403 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.662", i32 %401, i64 %402)
+  %403 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.663", i32 %401, i64 %402)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %404 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %404, i64 1023)
