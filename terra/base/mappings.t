@@ -1,4 +1,5 @@
 local abi = require("terra.base.abi")
+local spinlock = require("terra.base.spinlock")
 local C = abi.C
 
 local mappings = {}
@@ -19,18 +20,6 @@ local held = global(int32, 0)
 local first = global(&Mapping, `[&Mapping](nil))
 local previous_action = global(Action)
 
-local terra lock()
-  var is_taken = false
-  while not is_taken do
-    var found = terralib.cmpxchg(&held, 0, 1, { success_ordering = "acquire", failure_ordering = "monotonic" })
-    is_taken = found._1
-  end
-end
-
-local terra unlock()
-  terralib.atomicrmw("xchg", &held, 0, { ordering = "release" })
-end
-
 local terra find(address : &uint8) : &Mapping
   var mapping = first
   while mapping ~= nil and (address < mapping.data or address >= mapping.data + mapping.size) do
@@ -40,7 +29,7 @@ local terra find(address : &uint8) : &Mapping
 end
 
 local terra fill_with_zeros(address : &uint8) : bool
-  lock()
+  spinlock.lock(&held)
   var mapping = find(address)
   if mapping ~= nil then
     var begin = (address - mapping.data) / page_bytes * page_bytes
@@ -51,7 +40,7 @@ local terra fill_with_zeros(address : &uint8) : bool
       mapping = nil
     end
   end
-  unlock()
+  spinlock.unlock(&held)
   return mapping ~= nil
 end
 
@@ -87,7 +76,7 @@ terra mappings.add(data : &uint8, size : int64) : &Mapping
   end
   mapping.data = data
   mapping.size = size
-  lock()
+  spinlock.lock(&held)
   if first == nil then
     install()
   else
@@ -95,12 +84,12 @@ terra mappings.add(data : &uint8, size : int64) : &Mapping
   end
   mapping.next = first
   first = mapping
-  unlock()
+  spinlock.unlock(&held)
   return mapping
 end
 
 terra mappings.remove(mapping : &Mapping)
-  lock()
+  spinlock.lock(&held)
   if mapping.next ~= nil then
     mapping.next.previous = mapping.previous
   end
@@ -112,7 +101,7 @@ terra mappings.remove(mapping : &Mapping)
   if first == nil then
     uninstall()
   end
-  unlock()
+  spinlock.unlock(&held)
   C.free(mapping)
 end
 
