@@ -1,9 +1,11 @@
 """Checkpoints made to hurt: colliding names, escapes, files that shrink, indexes that are gone."""
 
 import json
+import mmap
 import multiprocessing
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -246,3 +248,25 @@ def test_a_shard_cut_while_it_is_loaded_is_an_error(world_size, tmp_path):
     assert status == Status.GLM_IO_ERROR
     assert SECOND_SHARD in message
     assert "could not be read" in message
+
+
+def cut_a_mapping_of_python(directory: Path, path: Path) -> None:
+    """Loads a checkpoint, and reads a cut mapping of its own at the first report of progress."""
+
+    def read(*_):
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+            file.truncate(0)
+            mapped.read(1)
+
+    options = EngineOptions(directory, device="cpu", max_seq=64, num_threads=1, progress=read)
+    Engine(options).close()
+
+
+def test_a_bus_error_of_others_is_theirs(sound, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(bytes(1 << 16))
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=cut_a_mapping_of_python, args=(sound, path))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGBUS
