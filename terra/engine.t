@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local engine = require("terra.execution.engine")
+local handles = require("terra.base.handles")
 local loader_probes = require("terra.probes.loader_probes")
 local options = require("terra.plan.options")
 local report = require("terra.plan.report")
@@ -14,25 +15,36 @@ local Sequence = sequence.Sequence
 
 local exports = {}
 
+local terra close_engine(engine : &Engine)
+  engine:close()
+  C.free(engine)
+end
+
+local terra open_engine(engine : &Engine, wanted : &C.engine_options, result : &&C.glm_engine, message : &C.glm_message) : int32
+  var begin = threads.now_ns()
+  status.try(engine:open(wanted, message))
+  engine.load_ns = threads.now_ns() - begin
+  @result = [&C.glm_engine](handles.open([handles.engine_kind], engine, nil))
+  if @result == nil then
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "no host memory for the engine's handle")
+  end
+  return C.GLM_OK
+end
+
 terra exports.init_engine_with(wanted : &C.engine_options, result : &&C.glm_engine, message : &C.glm_message) : int32
   if result == nil then
     return status.fail(message, C.GLM_INVALID_ARGUMENT, "engine is null: expected where to put the handle")
   end
   @result = nil
-  var begin = threads.now_ns()
   var engine = [&Engine](C.calloc(1, sizeof(Engine)))
   if engine == nil then
     return status.fail(message, C.GLM_OUT_OF_MEMORY, "no host memory for the engine")
   end
-  var code = engine:open(wanted, message)
+  var code = open_engine(engine, wanted, result, message)
   if code ~= C.GLM_OK then
-    engine:close()
-    C.free(engine)
-    return code
+    close_engine(engine)
   end
-  engine.load_ns = threads.now_ns() - begin
-  @result = [&C.glm_engine](engine)
-  return C.GLM_OK
+  return code
 end
 
 terra exports.init_engine(model_dir : rawstring, max_batch : int32, max_seq : int32, num_devices : int32) : &C.glm_engine
@@ -50,41 +62,59 @@ terra exports.init_engine(model_dir : rawstring, max_batch : int32, max_seq : in
   return engine
 end
 
-terra exports.free_engine(handle : &C.glm_engine)
+terra exports.free_engine(handle : &C.glm_engine) : int32
   if handle == nil then
-    return
+    return C.GLM_OK
   end
-  var engine = [&Engine](handle)
-  engine:close()
-  C.free(engine)
-end
-
-terra exports.get_engine_info(handle : &C.glm_engine, info : &C.engine_info) : int32
-  if handle == nil or info == nil or info.struct_size ~= sizeof(C.engine_info) then
+  var engine = [&Engine](handles.close([handles.engine_kind], handle, nil))
+  if engine == nil then
     return C.GLM_INVALID_ARGUMENT
   end
-  [&Engine](handle):describe(info)
+  handles.close_owned(engine)
+  close_engine(engine)
   return C.GLM_OK
 end
 
-local require_handle = macro(function(handle, name, message)
+local terra find_engine(handle : &C.glm_engine) : &Engine
+  return [&Engine](handles.find([handles.engine_kind], handle))
+end
+
+local terra find_state(handle : &C.engine_state) : &Sequence
+  return [&Sequence](handles.find([handles.state_kind], handle))
+end
+
+terra exports.get_engine_info(handle : &C.glm_engine, info : &C.engine_info) : int32
+  var engine = find_engine(handle)
+  if engine == nil or info == nil or info.struct_size ~= sizeof(C.engine_info) then
+    return C.GLM_INVALID_ARGUMENT
+  end
+  engine:describe(info)
+  return C.GLM_OK
+end
+
+local require_pointer = macro(function(pointer, name, message)
   return quote
-    if handle == nil then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "%s is null: expected what init_engine or prefill gave", name)
+    if pointer == nil then
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "%s is null: expected where to put it", name)
     end
   end
 end)
 
-local loop_of = macro(function(handle, message)
+local engine_of = macro(function(handle, message)
   return quote
-    require_handle(handle, "engine", message)
-    var engine = [&Engine](handle)
+    var engine = find_engine(handle)
+    if engine == nil then
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "engine is null or freed: expected what init_engine gave")
+    end
   in
-    &engine.loop
+    engine
   end
 end)
 
 terra exports.engine_default_request(request : &C.engine_request)
+  if request == nil then
+    return
+  end
   C.memset(request, 0, sizeof(C.engine_request))
   request.struct_size = sizeof(C.engine_request)
   request.max_tokens = 16
@@ -99,70 +129,71 @@ terra exports.engine_submit(
   request_id : &uint64,
   message : &C.glm_message
 ) : int32
-  return loop_of(handle, message):submit(request, request_id, message)
+  return engine_of(handle, message).loop:submit(request, request_id, message)
 end
 
 terra exports.engine_cancel(handle : &C.glm_engine, request_id : uint64, message : &C.glm_message) : int32
-  return loop_of(handle, message):cancel(request_id, message)
+  return engine_of(handle, message).loop:cancel(request_id, message)
 end
 
 terra exports.engine_preempt(handle : &C.glm_engine, request_id : uint64, message : &C.glm_message) : int32
-  return loop_of(handle, message):preempt(request_id, message)
+  return engine_of(handle, message).loop:preempt(request_id, message)
 end
 
 terra exports.engine_set_masks(handle : &C.glm_engine, masks : &C.engine_mask, num_masks : int32, message : &C.glm_message) : int32
-  return loop_of(handle, message):set_masks(masks, num_masks, message)
+  return engine_of(handle, message).loop:set_masks(masks, num_masks, message)
 end
 
 terra exports.engine_poll(handle : &C.glm_engine, events : &C.engine_event, capacity : int32, count : &int32) : int32
-  if handle == nil or events == nil or count == nil or capacity < 0 then
+  var engine = find_engine(handle)
+  if engine == nil or events == nil or count == nil or capacity < 0 then
     return C.GLM_INVALID_ARGUMENT
   end
-  return [&Engine](handle).loop:poll(events, capacity, count)
+  return engine.loop:poll(events, capacity, count)
 end
 
 terra exports.engine_wait(handle : &C.glm_engine, timeout_ns : int64) : int32
-  if handle == nil then
+  var engine = find_engine(handle)
+  if engine == nil then
     return C.GLM_INVALID_ARGUMENT
   end
-  return [&Engine](handle).loop:wait(timeout_ns)
+  return engine.loop:wait(timeout_ns)
 end
 
 terra exports.engine_event_fd(handle : &C.glm_engine) : int32
-  if handle == nil then
+  var engine = find_engine(handle)
+  if engine == nil then
     return -1
   end
-  return [&Engine](handle).loop.event_fd
+  return engine.loop.event_fd
 end
 
 terra exports.engine_resize_pool(handle : &C.glm_engine, num_pages : int32, message : &C.glm_message) : int32
-  return loop_of(handle, message):resize_pool(num_pages, message)
+  return engine_of(handle, message).loop:resize_pool(num_pages, message)
 end
 
 terra exports.engine_take_steps(handle : &C.glm_engine, steps : &C.engine_step, capacity : int32, count : &int32) : int32
-  if handle == nil or steps == nil or count == nil or capacity < 0 then
+  var engine = find_engine(handle)
+  if engine == nil or steps == nil or count == nil or capacity < 0 then
     return C.GLM_INVALID_ARGUMENT
   end
-  [&Engine](handle).loop:take_steps(steps, capacity, count)
+  engine.loop:take_steps(steps, capacity, count)
   return C.GLM_OK
 end
 
 terra exports.engine_profile_begin(handle : &C.glm_engine, message : &C.glm_message) : int32
-  require_handle(handle, "engine", message)
-  return [&Engine](handle):begin_profile(message)
+  return engine_of(handle, message):begin_profile(message)
 end
 
 terra exports.engine_profile_end(handle : &C.glm_engine, target : &&C.engine_text, message : &C.glm_message) : int32
-  require_handle(handle, "engine", message)
-  require_handle(target, "text", message)
+  require_pointer(target, "text", message)
   @target = nil
-  return [&Engine](handle):end_profile(target, message)
+  return engine_of(handle, message):end_profile(target, message)
 end
 
 terra exports.engine_read_rate(handle : &C.glm_engine, bytes_per_second : &double, message : &C.glm_message) : int32
-  require_handle(handle, "engine", message)
-  require_handle(bytes_per_second, "bytes_per_second", message)
-  return [&Engine](handle):measure_read(bytes_per_second, message)
+  require_pointer(bytes_per_second, "bytes_per_second", message)
+  return engine_of(handle, message):measure_read(bytes_per_second, message)
 end
 
 terra exports.prefill(
@@ -174,8 +205,17 @@ terra exports.prefill(
   state : &&C.engine_state,
   message : &C.glm_message
 ) : int32
-  require_handle(state, "state", message)
-  return loop_of(handle, message):prefill(tokens, num_tokens, all_positions ~= 0, logits, [&&Sequence](state), message)
+  require_pointer(state, "state", message)
+  @state = nil
+  var engine = engine_of(handle, message)
+  var item : &Sequence
+  status.try(engine.loop:prefill(tokens, num_tokens, all_positions ~= 0, logits, &item, message))
+  @state = [&C.engine_state](handles.open([handles.state_kind], item, engine))
+  if @state == nil then
+    engine.loop:free_state(item)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "no host memory for the state's handle")
+  end
+  return C.GLM_OK
 end
 
 terra exports.decode_step(
@@ -185,8 +225,17 @@ terra exports.decode_step(
   logits : &float,
   message : &C.glm_message
 ) : int32
-  require_handle(state, "state", message)
-  return loop_of(handle, message):decode_step([&Sequence](state), token, logits, message)
+  return engine_of(handle, message).loop:decode_step(find_state(state), token, logits, message)
+end
+
+local terra find_states(states : &&C.engine_state, num_states : int32) : &&Sequence
+  var items = [&&Sequence](C.malloc(num_states * sizeof([&Sequence]) + 1))
+  if items ~= nil then
+    for i = 0, num_states do
+      items[i] = find_state(states[i])
+    end
+  end
+  return items
 end
 
 terra exports.run_batch_decode(
@@ -198,13 +247,31 @@ terra exports.run_batch_decode(
   tokens : &int32,
   message : &C.glm_message
 ) : int32
-  return loop_of(handle, message):run_batch_decode(num_states, [&&Sequence](states), sampling, num_steps, tokens, message)
+  var engine = engine_of(handle, message)
+  status.try(engine.loop:check_batch_arguments(num_states, states, sampling, num_steps, tokens, message))
+  var items = find_states(states, num_states)
+  if items == nil then
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "no host memory for %d states", num_states)
+  end
+  var code = engine.loop:run_batch_decode(num_states, items, sampling, num_steps, tokens, message)
+  C.free(items)
+  return code
 end
 
-terra exports.free_request_state(handle : &C.glm_engine, state : &C.engine_state)
-  if handle ~= nil and state ~= nil then
-    [&Engine](handle).loop:free_state([&Sequence](state))
+terra exports.free_request_state(handle : &C.glm_engine, state : &C.engine_state) : int32
+  if state == nil then
+    return C.GLM_OK
   end
+  var engine = find_engine(handle)
+  if engine == nil then
+    return C.GLM_INVALID_ARGUMENT
+  end
+  var item = [&Sequence](handles.close([handles.state_kind], state, engine))
+  if item == nil then
+    return C.GLM_INVALID_ARGUMENT
+  end
+  engine.loop:free_state(item)
+  return C.GLM_OK
 end
 
 local function merge(target, modules)

@@ -173,13 +173,13 @@ FUNCTIONS = {
     "engine_default_request": ("void", "engine_request*"),
     "init_engine": ("glm_engine*", "const char*", "int32_t", "int32_t", "int32_t"),
     "init_engine_with": ("glm_status", "const engine_options*", "glm_engine**", "glm_message*"),
-    "free_engine": ("void", "glm_engine*"),
+    "free_engine": ("glm_status", "glm_engine*"),
     "get_engine_info": ("glm_status", "glm_engine*", "engine_info*"),
     "engine_inspect": ("glm_status", "const char*", "engine_text**", "glm_message*"),
     "engine_plan": ("glm_status", "const engine_options*", "engine_text**", "glm_message*"),
     "engine_text_data": ("const char*", "const engine_text*"),
     "engine_text_size": ("int64_t", "const engine_text*"),
-    "engine_text_free": ("void", "engine_text*"),
+    "engine_text_free": ("glm_status", "engine_text*"),
     "engine_submit": (
         "glm_status",
         "glm_engine*",
@@ -232,7 +232,7 @@ FUNCTIONS = {
         "int32_t*",
         "glm_message*",
     ),
-    "free_request_state": ("void", "glm_engine*", "engine_state*"),
+    "free_request_state": ("glm_status", "glm_engine*", "engine_state*"),
 }
 
 PROGRESS_ARGUMENTS = ("void*", "int64_t", "int64_t", "const char*")

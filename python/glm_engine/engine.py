@@ -87,7 +87,7 @@ def json_text(library, operation, argument):
         size = library.engine_text_size(text)
         content = ctypes.string_at(library.engine_text_data(text), size)
     finally:
-        library.engine_text_free(text)
+        call_bare(library, "engine_text_free", text)
     return json.loads(content)
 
 
@@ -120,7 +120,7 @@ class State:
 
     def close(self):
         if self.pointer:
-            self.engine.library.free_request_state(self.engine.pointer, self.pointer)
+            call_bare(self.engine.library, "free_request_state", self.engine.pointer, self.pointer)
             self.engine.states.discard(self)
             self.pointer = None
 
@@ -162,7 +162,7 @@ class Engine:
         for state in list(self.states):
             state.close()
         if self.pointer:
-            self.library.free_engine(self.pointer)
+            call_bare(self.library, "free_engine", self.pointer)
             self.pointer = None
             self.buffers.clear()
 

@@ -1,4 +1,4 @@
-"""Loads an engine in a thread of its own, with a bar, so that Ctrl-C is heard at once."""
+"""Calls of C that last, in a thread of their own, so that Ctrl-C is heard at once."""
 
 import importlib
 import threading
@@ -12,7 +12,7 @@ STATE = {"loading": False}
 
 
 def is_loading():
-    """Say whether a thread is still inside the engine's loading."""
+    """Say whether a thread is still inside such a call."""
     return STATE["loading"]
 
 
@@ -21,12 +21,17 @@ def load_engine(options, quiet=False):
     began = time.monotonic()
     with bytes_progress(quiet) as show:
         options.progress = show
-        engine = in_thread(lambda: Engine(options))
+        engine = in_thread(lambda: Engine(options), meanwhile=import_needed)
     return engine, time.monotonic() - began
 
 
-def in_thread(make):
-    """Run `make` in a thread, and import meanwhile what its engine's events come in."""
+def import_needed():
+    """Import what the engine's events come in."""
+    importlib.import_module(NEEDED_ONCE_LOADED)
+
+
+def in_thread(make, meanwhile=lambda: None):
+    """Return what `make` gives, run in a thread that Ctrl-C leaves behind."""
     outcome = {}
 
     def run():
@@ -40,7 +45,7 @@ def in_thread(make):
     STATE["loading"] = True
     thread = threading.Thread(target=run, name="glm-load", daemon=True)
     thread.start()
-    importlib.import_module(NEEDED_ONCE_LOADED)
+    meanwhile()
     while thread.is_alive():
         thread.join(0.1)
     if "error" in outcome:

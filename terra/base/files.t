@@ -1,4 +1,5 @@
 local abi = require("terra.base.abi")
+local mappings = require("terra.base.mappings")
 local status = require("terra.base.status")
 local text = require("terra.base.text")
 local C = abi.C
@@ -16,6 +17,7 @@ local map_failed = `[&uint8](-1LL)
 local struct MappedFile {
   data : &uint8
   size : int64
+  mapping : &mappings.Mapping
 }
 files.MappedFile = MappedFile
 
@@ -52,6 +54,24 @@ terra files.is_directory(path : rawstring) : bool
   return files.format(path) == directory_format
 end
 
+terra files.find_name(directory : rawstring, part : rawstring, name : rawstring, capacity : int64, message : &C.glm_message) : int32
+  name[0] = 0
+  var opened = C.opendir(directory)
+  if opened == nil then
+    return fail_call(directory, "opendir", error_number(), message)
+  end
+  var entry = C.readdir(opened)
+  while entry ~= nil do
+    var found = [rawstring](&entry.d_name[0])
+    if C.strstr(found, part) ~= nil and (name[0] == 0 or C.strcmp(found, name) < 0) then
+      C.snprintf(name, capacity, "%s", found)
+    end
+    entry = C.readdir(opened)
+  end
+  C.closedir(opened)
+  return C.GLM_OK
+end
+
 local terra file_size(descriptor : int32, path : rawstring, size : &int64, message : &C.glm_message) : int32
   var info : FileStatus
   if C.fstat(descriptor, &info) ~= 0 then
@@ -74,32 +94,101 @@ local terra map_descriptor(self : &MappedFile, descriptor : int32, path : rawstr
   if data == map_failed then
     return fail_call(path, "mmap", error_number(), message)
   end
+  self.mapping = mappings.add(data, size)
+  if self.mapping == nil then
+    C.munmap(data, size)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory", path)
+  end
   self.data = data
   self.size = size
+  return C.GLM_OK
+end
+
+local terra open_read_only(path : rawstring, descriptor : &int32, message : &C.glm_message) : int32
+  @descriptor = C.open(path, C.O_RDONLY or C.O_NONBLOCK or close_on_exec)
+  if @descriptor < 0 then
+    return fail_call(path, "open", error_number(), message)
+  end
   return C.GLM_OK
 end
 
 terra MappedFile:open(path : rawstring, message : &C.glm_message) : int32
   self.data = nil
   self.size = 0
-  var descriptor = C.open(path, C.O_RDONLY or C.O_NONBLOCK or close_on_exec)
-  if descriptor < 0 then
-    return fail_call(path, "open", error_number(), message)
-  end
+  self.mapping = nil
+  var descriptor : int32
+  status.try(open_read_only(path, &descriptor, message))
   var code = map_descriptor(self, descriptor, path, message)
   C.close(descriptor)
   return code
 end
 
 terra MappedFile:close()
-  if self.data ~= nil then
+  if self.mapping ~= nil then
+    mappings.remove(self.mapping)
     C.munmap(self.data, self.size)
   end
   self.data = nil
   self.size = 0
+  self.mapping = nil
+end
+
+terra MappedFile:is_broken() : bool
+  return self.mapping ~= nil and self.mapping.is_broken
 end
 
 terra MappedFile:contents() : text.Slice
+  return text.Slice { data = self.data, size = self.size }
+end
+
+local struct ReadFile {
+  data : &uint8
+  size : int64
+}
+files.ReadFile = ReadFile
+
+local terra read_descriptor(self : &ReadFile, descriptor : int32, path : rawstring, most : int64, message : &C.glm_message) : int32
+  var size : int64 = 0
+  status.try(file_size(descriptor, path, &size, message))
+  if size > most then
+    return status.fail(message, C.GLM_INVALID_CHECKPOINT, "%s: the file has %lld bytes, more than %lld", path, size, most)
+  end
+  self.data = [&uint8](C.malloc(size))
+  if self.data == nil then
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory", path)
+  end
+  while self.size < size do
+    var count = C.read(descriptor, self.data + self.size, size - self.size)
+    if count < 0 then
+      return fail_call(path, "read", error_number(), message)
+    elseif count == 0 then
+      return status.fail(message, C.GLM_IO_ERROR, "%s: the file shrank from %lld to %lld bytes while it was read", path, size, self.size)
+    end
+    self.size = self.size + count
+  end
+  return C.GLM_OK
+end
+
+terra ReadFile:open(path : rawstring, most : int64, message : &C.glm_message) : int32
+  self.data = nil
+  self.size = 0
+  var descriptor : int32
+  status.try(open_read_only(path, &descriptor, message))
+  var code = read_descriptor(self, descriptor, path, most, message)
+  C.close(descriptor)
+  if code ~= C.GLM_OK then
+    self:close()
+  end
+  return code
+end
+
+terra ReadFile:close()
+  C.free(self.data)
+  self.data = nil
+  self.size = 0
+end
+
+terra ReadFile:contents() : text.Slice
   return text.Slice { data = self.data, size = self.size }
 end
 

@@ -10,6 +10,7 @@ local json = {}
 json.max_depth = 64
 json.max_number_bytes = 256
 json.max_values = 2 ^ 22
+json.max_bytes = 100000000
 
 json.kinds = { "null", "false", "true", "number", "string", "array", "object" }
 for index, name in ipairs(json.kinds) do

@@ -1,47 +1,12 @@
 local abi = require("terra.base.abi")
 local json = require("terra.base.json_document")
 local text = require("terra.base.text")
+local utf8 = require("terra.base.utf8")
 local C = abi.C
 local Slice = text.Slice
 local Document = json.Document
 local failed = json.failed
 local code = json.code
-
-local terra continuation_bytes(data : &uint8, left : int64) : int32
-  var lead, low, high = [int32](data[0]), 0x80, 0xBF
-  var count = 0
-  if lead >= 0xC2 and lead <= 0xDF then
-    count = 1
-  elseif lead >= 0xE0 and lead <= 0xEF then
-    count = 2
-  elseif lead >= 0xF0 and lead <= 0xF4 then
-    count = 3
-  end
-  if lead == 0xE0 then low = 0xA0 end
-  if lead == 0xED then high = 0x9F end
-  if lead == 0xF0 then low = 0x90 end
-  if lead == 0xF4 then high = 0x8F end
-  if count == 0 or left <= count or data[1] < low or data[1] > high then
-    return failed
-  end
-  for i = 2, count + 1 do
-    if data[i] < 0x80 or data[i] > 0xBF then
-      return failed
-    end
-  end
-  return count
-end
-
-terra json.utf8_length(data : &uint8, left : int64) : int32
-  if data[0] < 0x80 then
-    return 1
-  end
-  var count = continuation_bytes(data, left)
-  if count == failed then
-    return failed
-  end
-  return count + 1
-end
 
 terra Document:scan_string(has_escape : &bool) : int32
   @has_escape = false
@@ -57,8 +22,8 @@ terra Document:scan_string(has_escape : &bool) : int32
     elseif byte < 0x80 then
       self.position = self.position + 1
     else
-      var length = json.utf8_length(self.input.data + self.position, self.input.size - self.position)
-      if length == failed then
+      var length = utf8.length(self.input.data + self.position, self.input.size - self.position)
+      if length == [utf8.failed] then
         return self:fail("a string that is not UTF-8")
       end
       self.position = self.position + length

@@ -1,6 +1,5 @@
-local json = require("terra.base.json_document")
-require("terra.base.json_strings")
 local text = require("terra.base.text")
+local utf8 = require("terra.base.utf8")
 local abi = require("terra.base.abi")
 local C = abi.C
 local Slice = text.Slice
@@ -60,8 +59,8 @@ terra JsonWriter:append_escaped(value : Slice)
   var position : int64 = 0
   while position < value.size do
     var byte = value.data[position]
-    var length = json.utf8_length(value.data + position, value.size - position)
-    if length == json.failed then
+    var length = utf8.length(value.data + position, value.size - position)
+    if length == [utf8.failed] then
       self.text:append_string(replacement)
       length = 1
     elseif byte < 32 or byte == 127 or byte == [code('"')] or byte == [code("\\")] then

@@ -1,4 +1,5 @@
 local abi = require("terra.base.abi")
+local printable = require("terra.base.printable")
 local C = abi.C
 
 local status = {}
@@ -9,6 +10,7 @@ status.fail = macro(function(message, code, format, ...)
     var target = [&C.glm_message](message)
     if target ~= nil then
       C.snprintf(&target.text[0], C.GLM_MESSAGE_CAPACITY, format, [arguments])
+      printable.clean(&target.text[0], C.GLM_MESSAGE_CAPACITY)
     end
   in
     [int32](code)

@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local containers = require("terra.base.containers")
+local hash = require("terra.base.hash")
 local C = abi.C
 
 local text = {}
@@ -36,27 +37,6 @@ terra text.copy_into(target : rawstring, capacity : int64, value : Slice)
     C.memcpy(target, value.data, size)
   end
   target[size] = 0
-end
-
-local first_multiplier = `0x9E3779B97F4A7C15ULL
-local second_multiplier = `0xC2B2AE3D27D4EB4FULL
-
-terra text.hash(value : Slice) : uint64
-  var hash : uint64 = [uint64](value.size) * first_multiplier
-  var position : int64 = 0
-  while position < value.size do
-    var word : uint64 = 0
-    var width = value.size - position
-    if width > 8 then
-      width = 8
-    end
-    C.memcpy(&word, value.data + position, width)
-    hash = (hash ^ word) * second_multiplier
-    hash = hash ^ (hash >> 29)
-    position = position + width
-  end
-  hash = hash * first_multiplier
-  return hash ^ (hash >> 32)
 end
 
 local chunk_bytes = 65536
@@ -177,6 +157,7 @@ text.Map = terralib.memoize(function(T)
     value : T
   }
   local struct Map {
+    key : hash.Key
     entries : containers.Vector(Entry)
     table : containers.Vector(int32)
   }
@@ -185,6 +166,7 @@ text.Map = terralib.memoize(function(T)
   end
 
   terra Map:init()
+    self.key = hash.process_key()
     self.entries:init()
     self.table:init()
   end
@@ -196,9 +178,11 @@ text.Map = terralib.memoize(function(T)
 
   terra Map:clear()
     self.entries:clear()
-    for i = 0, self.table.size do
-      self.table.data[i] = -1
-    end
+    self.table:clear()
+  end
+
+  terra Map:hash(key : Slice) : uint64
+    return hash.siphash13(self.key, key.data, key.size)
   end
 
   terra Map:position(key : Slice, hash : uint64) : int64
@@ -240,7 +224,7 @@ text.Map = terralib.memoize(function(T)
     if self.entries.size == 0 then
       return nil
     end
-    var index = self.table.data[self:position(key, text.hash(key))]
+    var index = self.table.data[self:position(key, self:hash(key))]
     if index < 0 then
       return nil
     end
@@ -251,13 +235,13 @@ text.Map = terralib.memoize(function(T)
     if not self:reserve(self.entries.size + 1) then
       return false
     end
-    var hash = text.hash(key)
-    var position = self:position(key, hash)
+    var hashed = self:hash(key)
+    var position = self:position(key, hashed)
     if self.table.data[position] >= 0 then
       self.entries:at(self.table.data[position]).value = value
       return true
     end
-    if not self.entries:push(Entry { key = key, hash = hash, value = value }) then
+    if not self.entries:push(Entry { key = key, hash = hashed, value = value }) then
       return false
     end
     self.table.data[position] = [int32](self.entries.size - 1)

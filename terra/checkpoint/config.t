@@ -1,8 +1,8 @@
 local abi = require("terra.base.abi")
 local dtypes = require("terra.base.dtypes")
 local fields = require("terra.checkpoint.config_fields")
-local files = require("terra.base.files")
 local json = require("terra.base.json")
+local printable = require("terra.base.printable")
 local reader = require("terra.checkpoint.config_reader")
 local status = require("terra.base.status")
 local text = require("terra.base.text")
@@ -71,7 +71,7 @@ local terra read_architecture(self : &ModelConfig, from : &ConfigReader) : int32
   if names.kind ~= json.array_kind or first == nil or first.kind ~= json.string_kind then
     return from:wrong_kind("architectures", "a list of names", names)
   end
-  text.copy_into(&self.architecture[0], 64, first.string)
+  printable.copy_into(&self.architecture[0], 64, first.string)
   return C.GLM_OK
 end
 
@@ -81,6 +81,13 @@ local terra read_integers(self : &ModelConfig, from : &ConfigReader) : int32
       if entry.otherwise then
         emit quote
           status.try(from:optional_integer([entry.key], [entry.least], [entry.most], [entry.otherwise], &self.[entry.field]))
+        end
+        if entry.null then
+          emit quote
+            if from:is_null([entry.key]) then
+              self.[entry.field] = [entry.null]
+            end
+          end
         end
       else
         emit quote
@@ -117,38 +124,55 @@ local terra read_reals(self : &ModelConfig, from : &ConfigReader) : int32
   return C.GLM_OK
 end
 
+local terra find_rotation(from : &ConfigReader, key : rawstring, rotation : &ConfigReader) : int32
+  var node = from:find(key)
+  if node == nil then
+    return C.GLM_OK
+  end
+  if node.kind ~= json.object_kind then
+    return from:wrong_kind(key, "an object", node)
+  end
+  if node.num_children > 0 then
+    @rotation = from:inside(node)
+  end
+  return C.GLM_OK
+end
+
+local terra check_rotation_kind(rotation : &ConfigReader) : int32
+  var key = "rope_type"
+  if rotation:find(key) == nil then
+    key = "type"
+  end
+  if rotation:find(key) ~= nil then
+    status.try(rotation:expect_string(key, "default"))
+  end
+  var child = rotation.document:child(rotation.object)
+  while child ~= nil do
+    if child.kind == json.object_kind then
+      return status.fail(rotation.message, C.GLM_NOT_SUPPORTED, "%s: RoPE parameters of their own for a kind of layer are not supported", rotation.path)
+    end
+    child = rotation.document:next(child)
+  end
+  return C.GLM_OK
+end
+
+local terra holder(key : rawstring, rotation : &ConfigReader, from : &ConfigReader) : &ConfigReader
+  return terralib.select(rotation.document:find(rotation.object, key) == nil, from, rotation)
+end
+
 local terra read_rotation(self : &ModelConfig, from : &ConfigReader) : int32
-  var source = @from
-  var parameters = from:find("rope_parameters")
-  if parameters ~= nil then
-    if parameters.kind ~= json.object_kind then
-      return from:wrong_kind("rope_parameters", "an object", parameters)
-    end
-    source = from:inside(parameters)
-    if source:find("rope_type") ~= nil then
-      status.try(source:expect_string("rope_type", "default"))
-    end
-  end
-  var scaling = from:find("rope_scaling")
-  if scaling ~= nil then
-    var inside = from:inside(scaling)
-    var key = "rope_type"
-    if inside:find(key) == nil then
-      key = "type"
-    end
-    status.try(inside:expect_string(key, "default"))
-  end
-  var plain = from
-  var theta_source, factor_source = &source, &source
-  if source:find("rope_theta") == nil then
-    theta_source = plain
-  end
-  if source:find("partial_rotary_factor") == nil then
-    factor_source = plain
+  var rotation = @from
+  status.try(find_rotation(from, "rope_parameters", &rotation))
+  status.try(find_rotation(from, "rope_scaling", &rotation))
+  if rotation.object ~= from.object then
+    status.try(check_rotation_kind(&rotation))
   end
   var factor = 0.5
-  status.try(theta_source:real("rope_theta", 1.0, 1e12, &self.rope_theta))
-  status.try(factor_source:optional_real("partial_rotary_factor", 1e-3, 1.0, 0.5, &factor))
+  status.try(holder("rope_theta", &rotation, from):real("rope_theta", 1.0, 1e12, &self.rope_theta))
+  var with_factor = holder("partial_rotary_factor", &rotation, from)
+  if from.document:find(with_factor.object, "partial_rotary_factor") ~= nil then
+    status.try(with_factor:real("partial_rotary_factor", 1e-3, 1.0, &factor))
+  end
   self.rotary_dim = [int32](self.head_dim * factor)
   return C.GLM_OK
 end
@@ -270,17 +294,6 @@ terra config.parse(document : &json.Document, contents : text.Slice, path : raws
   end
   var from = ConfigReader { document = document, object = document:root(), path = path, message = message }
   return target:read(&from)
-end
-
-terra config.load(path : rawstring, target : &ModelConfig, message : &C.glm_message) : int32
-  var file : files.MappedFile
-  status.try(file:open(path, message))
-  var document : json.Document
-  document:init()
-  var code = config.parse(&document, file:contents(), path, target, message)
-  document:free()
-  file:close()
-  return code
 end
 
 return config

@@ -14,7 +14,7 @@ fields.integers = {
   { field = "first_k_dense_replace", key = "first_k_dense_replace", least = 0, most = largest },
   { field = "num_experts", key = "n_routed_experts", least = 1, most = 65536 },
   { field = "top_k", key = "num_experts_per_tok", least = 1, most = 65536 },
-  { field = "num_shared_experts", key = "n_shared_experts", least = 0, most = 64, otherwise = 1 },
+  { field = "num_shared_experts", key = "n_shared_experts", least = 0, most = 64, otherwise = 1, null = 0 },
   { field = "moe_intermediate_size", key = "moe_intermediate_size", least = 1, most = 2 ^ 20 },
   { field = "num_nextn_predict_layers", key = "num_nextn_predict_layers", least = 0, most = 64, otherwise = 0 },
 }

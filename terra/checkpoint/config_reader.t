@@ -19,6 +19,11 @@ terra ConfigReader:find(key : rawstring) : &json.Node
   return node
 end
 
+terra ConfigReader:is_null(key : rawstring) : bool
+  var node = self.document:find(self.object, key)
+  return node ~= nil and node.kind == json.null_kind
+end
+
 terra ConfigReader:missing(key : rawstring) : int32
   return status.fail(self.message, C.GLM_INVALID_CHECKPOINT, "%s: %s is missing", self.path, key)
 end
@@ -67,7 +72,7 @@ terra ConfigReader:integer(key : rawstring, least : int64, most : int64, target 
 end
 
 terra ConfigReader:flag(key : rawstring, otherwise : bool, target : &bool) : int32
-  @target = otherwise
+  @target = otherwise and not self:is_null(key)
   var node = self:find(key)
   if node == nil then
     return C.GLM_OK

@@ -5,6 +5,7 @@ local files = require("terra.base.files")
 local json = require("terra.base.json")
 local layout = require("terra.checkpoint.weights_layout")
 local modules = require("terra.checkpoint.modules")
+local problems = require("terra.checkpoint.problems")
 local quantisation = require("terra.checkpoint.quantisation")
 local reader = require("terra.checkpoint.config_reader")
 local safetensors = require("terra.checkpoint.safetensors")
@@ -14,6 +15,8 @@ local validate = require("terra.checkpoint.weights_validate")
 local C = abi.C
 
 local model = {}
+
+local shard_suffix = ".safetensors"
 
 local struct Model {
   arena : text.Arena
@@ -64,8 +67,8 @@ terra Model:parse_config(document : &json.Document, contents : text.Slice, messa
 end
 
 terra Model:read_config(message : &C.glm_message) : int32
-  var file : files.MappedFile
-  status.try(file:open(self.config_path, message))
+  var file : files.ReadFile
+  status.try(file:open(self.config_path, json.max_bytes, message))
   var document : json.Document
   document:init()
   var code = self:parse_config(&document, file:contents(), message)
@@ -147,8 +150,9 @@ terra Model:read_weights(checks_scales : bool, message : &C.glm_message) : int32
   }
   validator:check_all()
   if checks_scales then
-    validator:check_scales()
+    validator:check_values()
   end
+  self.checkpoint:report_broken()
   self.has_head_scales = validator.has_head_scales
   self.num_parameters = validator.num_parameters
   self.num_skipped_parameters = validator.num_skipped_parameters
@@ -191,12 +195,24 @@ terra Model:read_synthetic(path : rawstring, num_layers : int32, message : &C.gl
   return C.GLM_OK
 end
 
+terra Model:expect_no_shards(message : &C.glm_message) : int32
+  if not files.is_directory(self.directory) then
+    return C.GLM_OK
+  end
+  var name : int8[problems.name_capacity]
+  status.try(files.find_name(self.directory, shard_suffix, &name[0], problems.name_capacity, message))
+  if name[0] ~= 0 then
+    problems.add(&self.checkpoint.problems, C.GLM_NOT_FOUND, safetensors.index_name, "", "the file is missing, but %s is there", &name[0])
+  end
+  return C.GLM_OK
+end
+
 terra Model:read(path : rawstring, checks_scales : bool, message : &C.glm_message) : int32
   self:init()
   status.try(self:read_structure(path, message))
   if not self.has_weights then
     self:assume_weights()
-    return C.GLM_OK
+    return self:expect_no_shards(message)
   end
   return self:read_weights(checks_scales, message)
 end

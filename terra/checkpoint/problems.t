@@ -1,6 +1,8 @@
 local abi = require("terra.base.abi")
 local containers = require("terra.base.containers")
+local printable = require("terra.base.printable")
 local status = require("terra.base.status")
+local text = require("terra.base.text")
 local C = abi.C
 
 local problems = {}
@@ -39,8 +41,8 @@ terra Problems:next(code : int32, file : rawstring, tensor : rawstring) : &Probl
   end
   var problem = self.list:last()
   problem.status = code
-  C.snprintf(&problem.file[0], problems.name_capacity, "%s", file)
-  C.snprintf(&problem.tensor[0], problems.name_capacity, "%s", tensor)
+  printable.copy_into(&problem.file[0], problems.name_capacity, text.slice(file))
+  printable.copy_into(&problem.tensor[0], problems.name_capacity, text.slice(tensor))
   problem.text[0] = 0
   return problem
 end
@@ -51,6 +53,7 @@ problems.add = macro(function(target, code, file, tensor, format, ...)
     var problem = target:next([code], [file], [tensor])
     if problem ~= nil then
       C.snprintf(&problem.text[0], problems.text_capacity, [format], [arguments])
+      printable.clean(&problem.text[0], problems.text_capacity)
     end
   end
 end)
@@ -92,10 +95,9 @@ terra Problems:report(directory : rawstring, message : &C.glm_message) : int32
   if self.list.size == 0 then
     return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory while problems were written down", directory)
   end
-  if message ~= nil then
-    self:describe(directory, &message.text[0], C.GLM_MESSAGE_CAPACITY)
-  end
-  return self.list:at(0).status
+  var described : C.glm_message
+  self:describe(directory, &described.text[0], C.GLM_MESSAGE_CAPACITY)
+  return status.fail(message, self.list:at(0).status, "%s", &described.text[0])
 end
 
 return problems

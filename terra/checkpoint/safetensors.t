@@ -2,6 +2,7 @@ local abi = require("terra.base.abi")
 local files = require("terra.base.files")
 local header = require("terra.checkpoint.safetensors_header")
 local json = require("terra.base.json")
+local printable = require("terra.base.printable")
 local problems = require("terra.checkpoint.problems")
 local safetensors = require("terra.checkpoint.safetensors_shards")
 local status = require("terra.base.status")
@@ -12,14 +13,15 @@ local Shard = safetensors.Shard
 local Slice = text.Slice
 
 local complain = safetensors.complain
+local max_shards = 10000
 
 local terra is_plain_file_name(name : Slice) : bool
   for i = 0, name.size do
-    if name.data[i] == [string.byte("/")] or name.data[i] == 0 then
+    if name.data[i] == [string.byte("/")] then
       return false
     end
   end
-  return name.size > 0 and not text.equals(name, "..") and not text.equals(name, ".")
+  return printable.holds(name) and name.size > 0 and not text.equals(name, "..") and not text.equals(name, ".")
 end
 
 terra safetensors.weight_map(document : &json.Document, contents : Slice, message : &C.glm_message) : &json.Node
@@ -49,15 +51,18 @@ terra safetensors.weight_map(document : &json.Document, contents : Slice, messag
   return map
 end
 
-terra Checkpoint:collect_shards(document : &json.Document, map : &json.Node) : bool
+terra Checkpoint:collect_shards(document : &json.Document, map : &json.Node, message : &C.glm_message) : int32
   var entry = document:child(map)
   while entry ~= nil do
     if self:add_shard(entry.string) < 0 then
-      return false
+      return self:out_of_memory(message)
+    end
+    if self.shards.size > max_shards then
+      return status.fail(message, C.GLM_NOT_SUPPORTED, "%s: weight_map names more than %d files", safetensors.index_name, [int32](max_shards))
     end
     entry = document:next(entry)
   end
-  return true
+  return C.GLM_OK
 end
 
 local terra compare_files(left : &opaque, right : &opaque) : int32
@@ -118,7 +123,8 @@ terra Checkpoint:read_indexed(document : &json.Document, contents : Slice, messa
   if map == nil then
     return C.GLM_INVALID_CHECKPOINT
   end
-  if not self:collect_shards(document, map) or not self:sort_shards() then
+  status.try(self:collect_shards(document, map, message))
+  if not self:sort_shards() then
     return self:out_of_memory(message)
   end
   status.try(self:read_shards(message))
@@ -127,8 +133,8 @@ terra Checkpoint:read_indexed(document : &json.Document, contents : Slice, messa
 end
 
 terra Checkpoint:read_index(path : rawstring, message : &C.glm_message) : int32
-  var index : files.MappedFile
-  status.try(index:open(path, message))
+  var index : files.ReadFile
+  status.try(index:open(path, json.max_bytes, message))
   var document : json.Document
   document:init()
   var code = self:read_indexed(&document, index:contents(), message)

@@ -2,6 +2,7 @@ local abi = require("terra.base.abi")
 local containers = require("terra.base.containers")
 local dtypes = require("terra.base.dtypes")
 local json = require("terra.base.json")
+local printable = require("terra.base.printable")
 local problems = require("terra.checkpoint.problems")
 local text = require("terra.base.text")
 local C = abi.C
@@ -10,9 +11,10 @@ local Slice = text.Slice
 local header = {}
 
 header.max_dimensions = 8
-header.max_header_bytes = 100000000
+header.max_header_bytes = json.max_bytes
 header.length_bytes = 8
 
+local metadata_key = "__metadata__"
 local max_elements = `[int64](1) << 48
 
 local struct TensorView {
@@ -173,11 +175,8 @@ terra HeaderReader:check_range(view : &TensorView, first : int64, last : int64) 
     )
     return false
   end
-  if (self.data_begin + first) % dtypes.bytes(view.dtype) ~= 0 then
-    complain(
-      self, view.name, "the data begins at byte %lld of the file, which is not aligned for %s",
-      self.data_begin + first, dtypes.name(view.dtype)
-    )
+  if first % dtypes.bytes(view.dtype) ~= 0 then
+    complain(self, view.name, "the tensor begins at byte %lld of the data, which is not aligned for %s", first, dtypes.name(view.dtype))
     return false
   end
   return true
@@ -213,8 +212,8 @@ terra HeaderReader:read_tensor(entry : &json.Node) : bool
     complain(self, "", "out of memory")
     return false
   end
-  if C.strlen(view.name) ~= entry.key.size then
-    complain(self, view.name, "the name holds a NUL character")
+  if not printable.holds(entry.key) then
+    complain(self, view.name, "the name holds a character that is not printable")
     return false
   end
   if entry.kind ~= json.object_kind then
@@ -270,6 +269,28 @@ terra HeaderReader:check_coverage() : bool
   return true
 end
 
+terra HeaderReader:read_metadata(entry : &json.Node) : bool
+  if entry.kind == json.null_kind then
+    return true
+  end
+  var value = self.document:child(entry)
+  while value ~= nil and value.kind == json.string_kind do
+    value = self.document:next(value)
+  end
+  if entry.kind ~= json.object_kind or value ~= nil then
+    complain(self, metadata_key, "expected an object of strings")
+    return false
+  end
+  return true
+end
+
+terra HeaderReader:read_entry(entry : &json.Node) : bool
+  if text.equals(entry.key, metadata_key) then
+    return self:read_metadata(entry)
+  end
+  return self:read_tensor(entry)
+end
+
 terra HeaderReader:read() : bool
   var size : int64 = 0
   self.first_tensor = self.tensors.size
@@ -279,9 +300,7 @@ terra HeaderReader:read() : bool
   var is_sound = true
   var entry = self.document:child(self.document:root())
   while entry ~= nil do
-    if not text.equals(entry.key, "__metadata__") and not self:read_tensor(entry) then
-      is_sound = false
-    end
+    is_sound = self:read_entry(entry) and is_sound
     entry = self.document:next(entry)
   end
   return is_sound and self:check_coverage()

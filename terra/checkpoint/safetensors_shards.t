@@ -37,6 +37,8 @@ local struct Checkpoint {
 }
 safetensors.Checkpoint = Checkpoint
 
+local broken_text = "part of the file could not be read after it was opened; was it cut, or is its disk failing?"
+
 local complain = macro(function(self, code, file, tensor, format, ...)
   local arguments = terralib.newlist { ... }
   return quote
@@ -167,6 +169,25 @@ terra Checkpoint:read_shard(index : int32, document : &json.Document) : bool
   shard.num_tensors = self.tensors.size - first
   self.has_unsound_shard = self.has_unsound_shard or not shard.is_sound
   return self:register_tensors(first)
+end
+
+terra Checkpoint:report_broken()
+  for i = 0, self.shards.size do
+    var shard = self.shards:at(i)
+    if shard.mapping:is_broken() then
+      complain(self, C.GLM_IO_ERROR, shard.file, "", broken_text)
+    end
+  end
+end
+
+terra Checkpoint:expect_whole(message : &C.glm_message) : int32
+  for i = 0, self.shards.size do
+    var shard = self.shards:at(i)
+    if shard.mapping:is_broken() then
+      return status.fail(message, C.GLM_IO_ERROR, ["%s: %s: " .. broken_text], self.directory, shard.file)
+    end
+  end
+  return C.GLM_OK
 end
 
 terra Checkpoint:read_shards(message : &C.glm_message) : int32

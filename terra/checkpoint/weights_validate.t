@@ -206,6 +206,22 @@ end
 
 require("terra.checkpoint.weights_validate_scales")(Validator, complain, join)
 
+terra Validator:check_tied_head()
+  var head = self.checkpoint:find("lm_head.weight")
+  var table = self.checkpoint:find("model.embed_tokens.weight")
+  if not self.config.tie_word_embeddings or head == nil or table == nil then
+    return
+  end
+  if head.dtype ~= table.dtype or head.bytes ~= table.bytes or C.memcmp(head.data, table.data, table.bytes) ~= 0 then
+    complain(self, self.checkpoint:file_of(head), head.name, "config.json ties it to %s, but their values differ", table.name)
+  end
+end
+
+terra Validator:check_values()
+  self:check_scales()
+  self:check_tied_head()
+end
+
 terra Validator:check_all()
   self.num_parameters = 0
   self.num_skipped_parameters = 0

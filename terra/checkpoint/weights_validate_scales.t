@@ -6,13 +6,13 @@ local TensorView = safetensors.TensorView
 
 local function scan(word, exponent, magnitude)
   return terra(data : &uint8, count : int64, is_finite : &bool) : int64
-    var words = [&word](data)
     for i = 0, count do
-      if (words[i] and exponent) == exponent then
+      var bits = terralib.attrload([&word](data) + i, { align = 1 })
+      if (bits and exponent) == exponent then
         @is_finite = false
         return i
       end
-      if (words[i] and magnitude) == 0 or words[i] > magnitude then
+      if (bits and magnitude) == 0 or bits > magnitude then
         @is_finite = true
         return i
       end
@@ -27,9 +27,9 @@ local scan_f32 = scan(uint32, 0x7F800000, 0x7FFFFFFF)
 local terra value_at(view : &TensorView, index : int64) : double
   var bits : uint32
   if view.dtype == C.GLM_DTYPE_F32 then
-    bits = [&uint32](view.data)[index]
+    bits = terralib.attrload([&uint32](view.data) + index, { align = 1 })
   else
-    bits = [uint32]([&uint16](view.data)[index]) << 16
+    bits = [uint32](terralib.attrload([&uint16](view.data) + index, { align = 1 })) << 16
   end
   return @[&float](&bits)
 end

@@ -102,6 +102,7 @@ local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_m
   self.cache.key_scale = self.weights.key_scale
   self.cache.value_scale = self.weights.value_scale
   call(self, message, "placing of the weights", "synchronise")
+  status.try(planned.model.checkpoint:expect_whole(message))
   progress:add(bytes - progress.bytes_done)
   return C.GLM_OK
 end

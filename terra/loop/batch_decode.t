@@ -21,7 +21,7 @@ return function(Loop)
     return C.GLM_OK
   end
 
-  terra Loop:check_batch(num_states : int32, states : &&Sequence, sampling : &C.engine_sampling, num_steps : int32, tokens : &int32, message : &C.glm_message) : int32
+  terra Loop:check_batch_arguments(num_states : int32, states : &opaque, sampling : &C.engine_sampling, num_steps : int32, tokens : &int32, message : &C.glm_message) : int32
     var most = self.step.shape.max_logit_rows
     if num_states < 0 or num_states > most then
       return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_states is %d, expected 0 to %d", num_states, most)
@@ -35,6 +35,11 @@ return function(Loop)
     if num_states > 0 and (states == nil or sampling == nil or (tokens == nil and num_steps > 0)) then
       return status.fail(message, C.GLM_INVALID_ARGUMENT, "states, sampling or tokens is null")
     end
+    return C.GLM_OK
+  end
+
+  terra Loop:check_batch(num_states : int32, states : &&Sequence, sampling : &C.engine_sampling, num_steps : int32, tokens : &int32, message : &C.glm_message) : int32
+    status.try(self:check_batch_arguments(num_states, states, sampling, num_steps, tokens, message))
     for i = 0, num_states do
       status.try(self:check_batch_state(num_states, states, i, num_steps, message))
       status.try(request.check_sampling(&sampling[i], message))

@@ -187,7 +187,7 @@ return function(Loop)
 
   terra Loop:check_state(item : &Sequence, num_new_tokens : int32, message : &C.glm_message) : int32
     if item == nil or item.owner ~= [&opaque](self) then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "the state is null or of another engine")
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "the state is null, freed or of another engine")
     end
     if item.tokens.size + num_new_tokens > self.options.max_seq then
       return status.fail(message, C.GLM_INVALID_ARGUMENT, "a state of %lld tokens cannot take %d more, max_seq is %d", item.tokens.size, num_new_tokens, self.options.max_seq)
@@ -237,9 +237,6 @@ return function(Loop)
   end
 
   terra Loop:free_state(item : &Sequence)
-    if item == nil or item.owner ~= [&opaque](self) then
-      return
-    end
     self:enter_turn()
     self:close_state(item)
     self:leave_turn()

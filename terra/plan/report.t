@@ -1,6 +1,7 @@
 local abi = require("terra.base.abi")
 local device = require("terra.execution.device")
 local dtypes = require("terra.base.dtypes")
+local handles = require("terra.base.handles")
 local inspect = require("terra.checkpoint.inspect")
 local model = require("terra.checkpoint.model")
 local options = require("terra.plan.options")
@@ -18,6 +19,11 @@ local struct Text {
   builder : text.StringBuilder
 }
 
+local terra close_text(made : &Text)
+  made.builder:free()
+  C.free(made)
+end
+
 local terra finish(out : &JsonWriter, target : &&C.engine_text, message : &C.glm_message) : int32
   out.text:append_byte(0)
   var result = [&Text](C.malloc(sizeof(Text)))
@@ -27,29 +33,44 @@ local terra finish(out : &JsonWriter, target : &&C.engine_text, message : &C.glm
     return status.fail(message, C.GLM_OUT_OF_MEMORY, "out of memory for the report")
   end
   result.builder = out.text
-  @target = [&C.engine_text](result)
+  @target = [&C.engine_text](handles.open([handles.text_kind], result, nil))
+  if @target == nil then
+    close_text(result)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "out of memory for the report's handle")
+  end
   return C.GLM_OK
 end
 
+local terra find_text(target : &C.engine_text) : &Text
+  return [&Text](handles.find([handles.text_kind], target))
+end
+
 local terra engine_text_data(target : &C.engine_text) : rawstring
-  if target == nil then
-    return ""
+  var made = find_text(target)
+  if made == nil then
+    return nil
   end
-  return [rawstring]([&Text](target).builder.bytes.data)
+  return [rawstring](made.builder.bytes.data)
 end
 
 local terra engine_text_size(target : &C.engine_text) : int64
-  if target == nil then
-    return 0
+  var made = find_text(target)
+  if made == nil then
+    return -1
   end
-  return [&Text](target).builder.bytes.size - 1
+  return made.builder.bytes.size - 1
 end
 
-local terra engine_text_free(target : &C.engine_text)
-  if target ~= nil then
-    [&Text](target).builder:free()
-    C.free(target)
+local terra engine_text_free(target : &C.engine_text) : int32
+  if target == nil then
+    return C.GLM_OK
   end
+  var made = [&Text](handles.close([handles.text_kind], target, nil))
+  if made == nil then
+    return C.GLM_INVALID_ARGUMENT
+  end
+  close_text(made)
+  return C.GLM_OK
 end
 
 local terra engine_inspect(model_dir : rawstring, target : &&C.engine_text, message : &C.glm_message) : int32

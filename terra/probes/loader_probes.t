@@ -2,6 +2,7 @@ local abi = require("terra.base.abi")
 local config = require("terra.checkpoint.config")
 local config_reader = require("terra.checkpoint.config_reader")
 local containers = require("terra.base.containers")
+local hash = require("terra.base.hash")
 local json = require("terra.base.json")
 local model = require("terra.checkpoint.model")
 local problems = require("terra.checkpoint.problems")
@@ -49,6 +50,10 @@ local terra loader_parse_header(data : &uint8, size : int64, message : &C.glm_me
   arena:free()
   document:free()
   return code
+end
+
+local terra loader_hash(first : uint64, second : uint64, data : &uint8, size : int64) : uint64
+  return hash.siphash13(hash.Key { arrayof(uint64, first, second) }, data, size)
 end
 
 local terra loader_parse_index(data : &uint8, size : int64, message : &C.glm_message) : int32
@@ -182,6 +187,7 @@ return {
   probes = {
     loader_exercise_arena = loader_exercise_arena,
     loader_exercise_map = loader_exercise_map,
+    loader_hash = loader_hash,
     loader_match_pattern = loader_match_pattern,
     loader_parse_config = loader_parse_config,
     loader_parse_header = loader_parse_header,

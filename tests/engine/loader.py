@@ -38,6 +38,13 @@ def library() -> ctypes.CDLL:
         message,
     ]
     loaded.loader_read_checkpoint.restype = ctypes.c_int32
+    loaded.loader_hash.argtypes = [
+        ctypes.c_uint64,
+        ctypes.c_uint64,
+        ctypes.c_char_p,
+        ctypes.c_int64,
+    ]
+    loaded.loader_hash.restype = ctypes.c_uint64
     loaded.loader_exercise_map.argtypes = [ctypes.c_int64]
     loaded.loader_exercise_map.restype = ctypes.c_int64
     loaded.loader_exercise_arena.argtypes = [ctypes.c_int64, ctypes.c_int64]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from glm_engine.engine import Engine, EngineOptions, inspect_checkpoint
+from glm_engine.errors import EngineError
 from tests.engine import tamper
 from tests.engine.tamper import INDEX_NAME
 from tools.checkpoint.layout import LayoutOptions
@@ -147,6 +148,25 @@ def test_tied_head(keeps_head, tmp_path):
     assert same_bits(untied, logits(directory))
 
 
+def test_a_tied_head_of_other_values_is_reported(tmp_path):
+    directory = write(tmp_path / "model", small_config(fp8=False))
+    tamper.change_config(directory, tie_word_embeddings=True)
+    problems = inspect_checkpoint(directory)["problems"]
+    assert [one["tensor"] for one in problems] == ["lm_head.weight"]
+    assert "ties it to model.embed_tokens.weight, but their values differ" in problems[0]["message"]
+    with pytest.raises(EngineError, match="their values differ"):
+        Engine(EngineOptions(directory, device="cpu", max_seq=64, num_threads=1)).close()
+
+
+@pytest.mark.parametrize(("key", "meaning"), [("n_shared_experts", 0), ("norm_topk_prob", False)])
+def test_null_means_none_of_it(key, meaning, tmp_path):
+    directory = write(tmp_path / "model", small_config(**{key: meaning}))
+    expected = logits(directory)
+    tamper.rewrite_json(directory / "config.json", lambda config: config.update({key: None}))
+    assert inspect_checkpoint(directory)["problems"] == []
+    assert same_bits(logits(directory), expected)
+
+
 @pytest.mark.parametrize("entry", [r"re:.*\.o_proj$", "model.layers.1.self_attn.o_proj"])
 def test_ignored_modules_stay_plain(entry, tmp_path):
     config = ignoring(entry)
@@ -192,7 +212,7 @@ def test_progress_reaches_its_total(tmp_path):
 
 def test_problems_are_valid_json_whatever_the_names(tmp_path):
     directory = tamper.small_checkpoint(tmp_path / "model")
-    name = 'quote" back\\slash \u00e9 \U0001f5fc \u0001'
+    name = 'quote" back\\slash \u00e9 \U0001f5fc'
     tamper.add_tensor(directory, name, "F32", [2, 3], bytes(24))
     inspected = json.loads(json.dumps(inspect_checkpoint(directory)))
     assert [problem["tensor"] for problem in inspected["problems"]] == [name]

@@ -278,7 +278,7 @@ def test_misuse_of_states_is_refused():
             ledger.run_batch_decode([state, state], [Sampling()] * 2, 1)
         with pytest.raises(EngineError, match="of another engine"):
             other.decode_step(state, 1)
-        with pytest.raises(EngineError, match="null or of another engine"):
+        with pytest.raises(EngineError, match="null, freed or of another engine"):
             ledger.decode_step(None, 1)
         with pytest.raises(EngineError, match=r"token\[0\] is token 97"):
             ledger.decode_step(state, 97)

@@ -43,6 +43,10 @@ def header_objects() -> dict[str, object]:
         "list": [1, 2, 3],
         "nul-name": {"a\u0000b": entry("F32", [6], 0, 24)},
         "emoji-name": {"\U0001f5fc": entry("F32", [6], 0, 24)},
+        "escape-name": {"\x1b[2J": entry("F32", [6], 0, 24)},
+        "metadata-null": {"__metadata__": None, **sound},
+        "metadata-number": {"__metadata__": {"step": 3}, **sound},
+        "metadata-list": {"__metadata__": [], **sound},
     }
 
 
@@ -74,6 +78,7 @@ def header_seeds() -> Iterator[Seed]:
     for name, value in header_objects().items():
         yield name, data_size + padded(json_bytes(value))
     yield "deep-objects", data_size + b'{"a":' * DEPTH
+    yield "odd-length", data_size + padded(json_bytes(header_objects()["sound"])) + b" "
     for name, text in TEXTS.items():
         yield name, data_size + text
 
@@ -98,12 +103,22 @@ def index_seeds() -> Iterator[Seed]:
         "number": {"a": 1},
         "empty-name": {"a": ""},
         "no-tensors": {},
+        "escape-file": {"a": "\x1b[2J"},
+        "escape-name": {"\x1b[2J": ".."},
     }
     for name, weight_map in maps.items():
         yield name, json_bytes({"metadata": {"total_size": 24}, "weight_map": weight_map})
     yield "no-map", json_bytes({"metadata": {}})
     yield "list", json_bytes({"weight_map": []})
     yield from TEXTS.items()
+
+
+ROTATIONS = (
+    ("rope-inner-theta", "rope_scaling", {"rope_type": "default", "rope_theta": 1e4}),
+    ("rope-linear", "rope_parameters", {"type": "linear", "factor": 4}),
+    ("rope-nested", "rope_parameters", {"full_attention": {"rope_type": "default"}}),
+    ("rope-empty", "rope_scaling", {}),
+)
 
 
 def size_name(value: object) -> str:
@@ -119,6 +134,8 @@ def config_seeds() -> Iterator[Seed]:
     config = json.loads((ROOT / "tests/data/configs/glm-4.7-fp8.json").read_text("utf-8"))
     rope = {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.5}
     yield "rope-parameters", json_bytes({**config, "rope_parameters": rope, "rope_theta": None})
+    for name, key, inner in ROTATIONS:
+        yield name, json_bytes({**config, key: inner})
     for key in ("hidden_size", "num_key_value_heads", "rms_norm_eps", "eos_token_id"):
         for value in (0, -1, 2**40, 1e300, "8", None, [], {}):
             kind = type(value).__name__

@@ -9,6 +9,7 @@ from tests.engine import loader
 from tests.fuzz import seeds
 
 CORPUS = Path(__file__).resolve().parent / "corpus"
+SOUND_SEEDS = ("sound", "scalar", "empty-tensor", "emoji-name", "metadata-null", "odd-length")
 KNOWN = {Status.GLM_OK, Status.GLM_INVALID_CHECKPOINT, Status.GLM_NOT_SUPPORTED}
 DATA_SIZE_BYTES = 2
 
@@ -64,6 +65,9 @@ def test_patterns():
         ("header", "gap", "belong to no tensor"),
         ("header", "tail", "belong to no tensor"),
         ("header", "unaligned", "not aligned"),
+        ("header", "escape-name", "\\x1b[2J: the name holds a character that is not printable"),
+        ("header", "metadata-number", "__metadata__: expected an object of strings"),
+        ("header", "metadata-list", "__metadata__: expected an object of strings"),
         ("header", "dtype", 'dtype "F7" is unknown'),
         ("header", "duplicate", "appears twice"),
         ("header", "no-json", "not valid JSON"),
@@ -71,6 +75,8 @@ def test_patterns():
         ("shard", "truncated", "past the end"),
         ("shard", "short", "too few"),
         ("index", "parent", "no plain file name"),
+        ("index", "escape-file", "no plain file name for a"),
+        ("index", "escape-name", "no plain file name for \\x1b[2J"),
         ("index", "no-map", "weight_map"),
     ],
 )
@@ -88,7 +94,7 @@ def test_seeds_are_the_files(harness):
         assert (CORPUS / harness / f"{name}.bin").read_bytes() == data
 
 
-@pytest.mark.parametrize("name", ["sound", "scalar", "empty-tensor", "emoji-name"])
+@pytest.mark.parametrize("name", SOUND_SEEDS)
 def test_sound_seeds(name):
     data = whole_shard((CORPUS / "header" / f"{name}.bin").read_bytes())
     assert loader.parse("loader_parse_header", data) == (Status.GLM_OK, "")

@@ -208,6 +208,37 @@ def test_interrupt_while_loading_gives_130_at_once():
     assert errors.strip() == "glm: interrupted"
 
 
+@pytest.mark.parametrize(("command", "call"), [("inspect", "inspect_checkpoint"), ("plan", "plan")])
+def test_interrupt_while_c_reads_a_checkpoint_gives_130_at_once(command, call):
+    code = (
+        "import ctypes, sys\n"
+        "from glm_engine import cli, engine\n"
+        "lock = ctypes.CDLL(None).pthread_mutex_lock\n"
+        "mutex = ctypes.create_string_buffer(64)\n"
+        "def slow(_):\n"
+        "    print('reading', flush=True)\n"
+        "    lock(mutex)\n"
+        "    lock(mutex)\n"
+        f"engine.{call} = slow\n"
+        f"sys.exit(cli.main([{command!r}, {str(CAPITALS)!r}]))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "reading\n"
+    process.send_signal(signal.SIGINT)
+    try:
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert errors.strip() == "glm: interrupted"
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [("5", 5), ("1kB", 1000), ("1KiB", 1024), ("1.5GB", 1_500_000_000), ("80 gib", 80 * 1024**3)],

@@ -7,7 +7,7 @@ import sys
 import time
 
 from glm_engine import abi
-from glm_engine.engine import EngineOptions, call, options_struct
+from glm_engine.engine import EngineOptions, call, call_bare, options_struct
 from glm_engine.libraries import load_engine_library
 
 REPEATS = 9
@@ -20,7 +20,7 @@ def timed_text(library, operation: str, argument) -> tuple[float, bytes]:
     call(library, operation, argument, ctypes.byref(text))
     seconds = time.perf_counter() - begin
     content = ctypes.string_at(library.engine_text_data(text), library.engine_text_size(text))
-    library.engine_text_free(text)
+    call_bare(library, "engine_text_free", text)
     return seconds, content
 
 

@@ -43,6 +43,15 @@ local function lowered_functions()
   return functions
 end
 
+local function hide_globals()
+  local file = assert(io.open(output_path))
+  local text = file:read("*a"):gsub('\n(@"<global>[^"]*" = )dso_local ', "\n%1internal ")
+  file:close()
+  file = assert(io.open(output_path, "w"))
+  file:write(text)
+  file:close()
+end
+
 local function save(functions)
   local unit = terralib.newcompilationunit(target, false, {})
   for _, name in ipairs(sorted_names(functions)) do
@@ -54,3 +63,4 @@ end
 
 check_target()
 save(lowered_functions())
+hide_globals()

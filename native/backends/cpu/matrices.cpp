@@ -1,4 +1,4 @@
-#include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "arrays.hpp"
@@ -34,13 +34,14 @@ void widen(const char* where, const char* what, const void* source,
 }
 
 template <typename Element>
-void pack_row(const glm_matrix& matrix, int64_t row, const Element* source) {
+void pack_row(const glm_matrix& matrix, int64_t row, const char* source) {
   const int64_t panel = row / kPanelColumns;
   Element* destination = static_cast<Element*>(matrix.data) +
                          panel * matrix.columns * kPanelColumns +
                          row % kPanelColumns;
   for (int64_t k = 0; k < matrix.columns; ++k)
-    destination[k * kPanelColumns] = source[k];
+    std::memcpy(destination + k * kPanelColumns, source + k * sizeof(Element),
+                sizeof(Element));
 }
 
 template <typename Element>
@@ -57,16 +58,16 @@ void clear_after(const glm_matrix& matrix) {
 template <typename Element>
 void place_elements(const glm_place_rows_args& args) {
   const glm_matrix& matrix = *args.matrix;
-  const Element* source = static_cast<const Element*>(args.source);
+  const char* source = static_cast<const char*>(args.source);
   const bool table = matrix.role == GLM_MATRIX_TABLE;
   for (int64_t i = 0; i < args.num_rows; ++i) {
-    const Element* row = source + i * args.source_row_stride;
+    const char* row = source + i * args.source_row_stride * sizeof(Element);
     const int64_t at = args.row_begin + i;
     if (table)
-      std::copy(row, row + matrix.columns,
-                static_cast<Element*>(matrix.data) + at * matrix.columns);
+      std::memcpy(static_cast<Element*>(matrix.data) + at * matrix.columns, row,
+                  matrix.columns * sizeof(Element));
     else
-      pack_row(matrix, at, row);
+      pack_row<Element>(matrix, at, row);
   }
   if (!table && args.row_begin + args.num_rows == matrix.rows)
     clear_after<Element>(matrix);

@@ -200,7 +200,7 @@ ENGINE_EXPORT glm_engine* init_engine(const char* model_dir, int32_t max_batch,
 ENGINE_EXPORT glm_status init_engine_with(const engine_options* options,
                                           glm_engine** engine,
                                           glm_message* message);
-ENGINE_EXPORT void free_engine(glm_engine* engine);
+ENGINE_EXPORT glm_status free_engine(glm_engine* engine);
 ENGINE_EXPORT glm_status get_engine_info(glm_engine* engine, engine_info* info);
 
 ENGINE_EXPORT glm_status engine_inspect(const char* model_dir,
@@ -210,7 +210,7 @@ ENGINE_EXPORT glm_status engine_plan(const engine_options* options,
                                      engine_text** text, glm_message* message);
 ENGINE_EXPORT const char* engine_text_data(const engine_text* text);
 ENGINE_EXPORT int64_t engine_text_size(const engine_text* text);
-ENGINE_EXPORT void engine_text_free(engine_text* text);
+ENGINE_EXPORT glm_status engine_text_free(engine_text* text);
 
 ENGINE_EXPORT glm_status engine_submit(glm_engine* engine,
                                        const engine_request* request,
@@ -257,6 +257,7 @@ ENGINE_EXPORT glm_status run_batch_decode(glm_engine* engine,
                                           const engine_sampling* sampling,
                                           int32_t num_steps, int32_t* tokens,
                                           glm_message* message);
-ENGINE_EXPORT void free_request_state(glm_engine* engine, engine_state* state);
+ENGINE_EXPORT glm_status free_request_state(glm_engine* engine,
+                                            engine_state* state);
 
 #endif

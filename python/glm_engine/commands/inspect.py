@@ -8,15 +8,14 @@ from glm_engine import options
 from glm_engine.console import (
     human_bytes,
     human_count,
-    make_table,
     print_columns,
     print_fields,
     print_json,
-    print_table,
 )
 from glm_engine.errors import ExitCode
 
 TENSOR_COLUMNS = ("tensor", "dtype", ">shape", ">bytes", "file", "used")
+SHARD_COLUMNS = ("shard", ">tensors", ">bytes")
 
 
 @options.command("inspect")
@@ -30,12 +29,13 @@ def command(model_dir, pattern, summary, as_json):
     Exits with 1 when the checkpoint has problems.
     """
     from glm_engine.engine import inspect_checkpoint
+    from glm_engine.loading import in_thread
 
     try:
         wanted = re.compile(pattern)
     except re.error as error:
         raise click.BadParameter(str(error), param_hint="--match") from error
-    found = inspect_checkpoint(model_dir)
+    found = in_thread(lambda: inspect_checkpoint(model_dir))
     tensors = [one for one in found["tensors"] if wanted.search(one["name"])]
     found["tensors"] = [] if summary else tensors
     if as_json:
@@ -50,7 +50,7 @@ def print_found(found, tensors):
         print_columns(TENSOR_COLUMNS, [tensor_row(one) for one in found["tensors"]])
         print()
     if found["shards"]:
-        print_table(shard_table(found["shards"]))
+        print_columns(SHARD_COLUMNS, [shard_row(one) for one in found["shards"]])
         print()
     print_fields(
         [
@@ -79,8 +79,5 @@ def tensor_row(one):
     return one["name"], one["dtype"], shape, f"{one['bytes']:,}", one["file"], used
 
 
-def shard_table(shards):
-    table = make_table("shard", ">tensors", ">bytes")
-    for one in shards:
-        table.add_row(one["file"], f"{one['num_tensors']:,}", f"{one['bytes']:,}")
-    return table
+def shard_row(one):
+    return one["file"], f"{one['num_tensors']:,}", f"{one['bytes']:,}"

@@ -35,10 +35,11 @@ def command(model_dir, engine_values, buffers, as_json):
     Exits with 1, and the reason, when it does not fit.
     """
     from glm_engine.engine import plan
+    from glm_engine.loading import in_thread
 
     chosen = options.make_engine_options(model_dir, engine_values)
     try:
-        planned = plan(chosen)
+        planned = in_thread(lambda: plan(chosen))
     except EngineError as error:
         if error.status != Status.GLM_OUT_OF_MEMORY:
             raise
