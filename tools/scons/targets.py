@@ -91,7 +91,7 @@ def target_help(env):
         [
             "",
             "scons             everything that this machine can build, into build/",
-            "scons TARGET …    one or more of:",
+            "scons TARGETS     one or more of:",
             "",
             *lines,
             "",

@@ -104,7 +104,7 @@ def draw_prompts(workload, vocabulary, seed, generator, count):
 def read_prompts(path):
     """Return (prompt, max_tokens or None) of each line of a JSONL file.
 
-    A line is {"prompt": text or ids} or {"messages": […]}, with "max_tokens" if it likes.
+    A line is {"prompt": text or ids} or {"messages": a list}, with "max_tokens" if it likes.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").split("\n")

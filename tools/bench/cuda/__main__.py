@@ -1,4 +1,4 @@
-"""`python -m tools.bench.cuda FOLDER…`: the page, its pictures and files, sections of READMEs."""
+"""`python -m tools.bench.cuda FOLDERS`: the page, its pictures and files, sections of READMEs."""
 
 import json
 import sys
