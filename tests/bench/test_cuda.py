@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
+from tests import groups
 from tools.bench.cuda import asked, readmes, results
 from tools.bench.cuda.__main__ import SECTIONS, main, write_page
 from tools.bench.cuda.results import ResultsError
@@ -152,7 +153,7 @@ def test_each_limit_has_a_figure(measured):
 
 
 def test_the_page_names_files_commit_figures_and_what_bounds_them(measured, tmp_path):
-    pytest.importorskip("matplotlib")
+    groups.imported("matplotlib")
     folder = tmp_path / "page"
     folder.mkdir()
     (folder / "h200-bounds.md").write_text("# Bounds\n")
@@ -184,7 +185,7 @@ def test_the_page_names_files_commit_figures_and_what_bounds_them(measured, tmp_
 
 
 def test_the_pictures_have_the_same_bytes_each_time(measured, tmp_path):
-    pytest.importorskip("matplotlib")
+    groups.imported("matplotlib")
     for name in ("one", "two"):
         write_page(tmp_path / name, "h200", "0123abcd", [measured])
     for picture in ("h200-decode.svg", "h200-operations.svg"):
@@ -203,7 +204,7 @@ def test_a_section_is_replaced_and_the_next_stays():
 
 
 def test_sections_of_readmes(measured, tmp_path):
-    pytest.importorskip("matplotlib")
+    groups.imported("matplotlib")
     made = write_page(tmp_path / "page", "h200", "0123abcd", [measured])
     engine = "\n".join(readmes.of_engine(made, "docs/benchmarks"))
     assert "| 1 | 128 | 100 | 10.00 | 59.0 % | 60 % |" in engine
@@ -219,7 +220,7 @@ def test_the_readmes_have_the_section():
 
 
 def test_the_command_says_what_is_missed(measured, tmp_path):
-    pytest.importorskip("matplotlib")
+    groups.imported("matplotlib")
     output = tmp_path / "page"
     given = [str(measured), "--commit", "0123abcd", "--output", str(output)]
     done = CliRunner().invoke(main, given)

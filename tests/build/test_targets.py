@@ -37,6 +37,13 @@ def test_test_target_passes_and_counts(built_small):
     assert "1 passed" in built_small.scons("test", "args=-p no:cacheprovider")
 
 
+def test_test_target_builds_the_libraries_that_only_tests_open(built_small):
+    library = built_small.path / "build/libglm_futhark_cpu.so"
+    library.unlink(missing_ok=True)
+    built_small.scons("test", "args=-p no:cacheprovider")
+    assert library.is_file()
+
+
 def test_failing_tests_fail_the_target(built_small):
     name = "tests/test_failing.py"
     built_small.write(name, "def test_failing():\n    assert 1 == 2\n")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests import groups
 from tests.reference import compare
 from tests.reference.cases import kind_of, random_texts, stored_positions, world_sizes
 from tests.reference.checkpoint import read_checkpoint
@@ -11,7 +12,6 @@ from tests.reference.golden import (
     ONE_RANK,
     Split,
     compute_golden,
-    has_pytorch,
     load_golden,
     oracle_logits,
     stage_layer,
@@ -32,7 +32,7 @@ SPLITS = [
     if is_quantised(name)
 ]
 
-needs_pytorch = pytest.mark.skipif(not has_pytorch(), reason="PyTorch is not installed")
+needs_pytorch = groups.needs("torch", "transformers")
 
 
 def numpy_model(path, split: Split = ONE_RANK, dtype: type = np.float64) -> ReferenceModel:
