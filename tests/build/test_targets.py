@@ -1,6 +1,10 @@
 """Named targets: help, exit status, arguments, and what a second run does."""
 
+import re
+
 import pytest
+
+from tests.build.checkouts import small_checkout
 
 NAMES = (
     "bench",
@@ -24,6 +28,14 @@ def test_help_lists_every_target(built_small):
     told = {line.split()[0]: line.split(maxsplit=1)[1:] for line in printed if line[:2] == "  "}
     assert set(NAMES) <= told.keys()
     assert all(told[name] for name in NAMES)
+
+
+def test_help_names_the_libraries_that_plain_scons_builds(tmp_path):
+    checkout = small_checkout(tmp_path)
+    plain = checkout.scons("-h").split("scons TARGETS")[0]
+    checkout.scons()
+    built = {str(path.relative_to(tmp_path)) for path in (tmp_path / "build").rglob("*.so")}
+    assert set(re.findall(r"build/\S+\.so", plain)) == built
 
 
 def test_second_run_builds_nothing(built_small):
