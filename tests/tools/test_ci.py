@@ -12,7 +12,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 RECORDER = """#!/usr/bin/env bash
 mkdir -p "${XDG_CACHE_HOME:?}"
-printf '%s\\t' "$PWD" "${GLM_GROUPS-none}" "$XDG_CACHE_HOME" "$(ls "$XDG_CACHE_HOME")" "$(printf '%q ' "$@")" >>"$RECORD"
+found=$(ls "$XDG_CACHE_HOME")
+printf -v command '%q ' "$@"
+printf '%s\\t' "$PWD" "${GLM_GROUPS-none}" "$XDG_CACHE_HOME" "$found" "$command" >>"$RECORD"
 printf '\\n' >>"$RECORD"
 [[ $* != "${FAILING-none}" ]]
 """
