@@ -31,7 +31,9 @@ def load_pyplot():
     try:
         import matplotlib
     except ImportError as error:
-        raise BadInputError("a plot needs matplotlib, which is not installed") from error
+        raise BadInputError(
+            "a plot needs matplotlib, which is not installed (tools/develop --with oracle brings it)"
+        ) from error
     matplotlib.use("Agg")
     matplotlib.rcParams |= STYLE
     from matplotlib import pyplot
