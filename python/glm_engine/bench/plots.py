@@ -32,7 +32,7 @@ def load_pyplot():
         import matplotlib
     except ImportError as error:
         raise BadInputError(
-            "a plot needs matplotlib, which is not installed (tools/develop --with oracle brings it)"
+            "a plot needs matplotlib, which is not installed (tools/develop --with oracle has it)"
         ) from error
     matplotlib.use("Agg")
     matplotlib.rcParams |= STYLE
