@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import groups
 from tests.devices import VARIABLE
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -26,6 +27,14 @@ def pytest_addoption(parser) -> None:
 
 def pytest_configure(config) -> None:
     os.environ[VARIABLE] = config.getoption("--device-kind")
+    config.addinivalue_line("markers", "groups: uses an optional group of tools/develop")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items) -> None:
+    for item in items:
+        if vars(item.module).get("groups") is groups:
+            item.add_marker("groups")
 
 
 def pytest_report_header() -> str:

@@ -1,6 +1,7 @@
 """The page of a GPU from files: what is read, asked, written, and put into READMEs."""
 
 import json
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 from xml.etree import ElementTree
@@ -8,6 +9,8 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
+from tests import groups
+from tools.bench import machine
 from tools.bench.cuda import asked, readmes, results
 from tools.bench.cuda.__main__ import SECTIONS, main, write_page
 from tools.bench.cuda.results import ResultsError
@@ -15,6 +18,7 @@ from tools.bench.kernels import report as kernel_report
 from tools.bench.kernels.case import CEILINGS, FP8_PRODUCT, SUSTAINED, Case
 
 ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "docs" / "benchmarks"
 RATES = dict.fromkeys(CEILINGS, 4e12) | {FP8_PRODUCT: 1000e12, SUSTAINED: 900e12}
 ENGINE = {"device": "NVIDIA H200", "num_layers": 46, "weight_bytes": 8_000_000_000}
 
@@ -128,6 +132,40 @@ def test_the_same_name_twice_and_no_report_are_refused(measured, tmp_path):
         results.read([measured])
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"date": "2026-01-02T00:51:08+00:00"}, "are of two runs"),
+        ({"cores": 17}, "is of another machine"),
+        ({"engine": {**ENGINE, "device": "NVIDIA H100"}}, "is of another machine"),
+    ],
+)
+def test_a_report_of_another_run_is_refused(measured, fields, said):
+    report = bench_report([], [], **fields)
+    (measured / "loading-2.json").write_text(json.dumps(report))
+    with pytest.raises(ResultsError, match=f"loading-2.json .*{said}"):
+        results.read([measured])
+
+
+def test_the_reports_of_the_page_are_of_one_run(tmp_path):
+    for path in BENCHMARKS.glob("h200-*.json"):
+        shutil.copy(path, tmp_path / path.name.removeprefix("h200-"))
+    found, _ = results.read([tmp_path])
+    figures = asked.figures(found)
+    kept = f"{sum(figure.is_kept for figure in figures)} of {len(figures)} limits are kept"
+    for document in (BENCHMARKS / "h200.md", ROOT / "README.md"):
+        assert kept in document.read_text(encoding="utf-8"), document.name
+
+
+def test_without_matplotlib_nothing_is_written(measured, tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "is_installed", lambda _: False)
+    output = tmp_path / "page"
+    done = CliRunner().invoke(main, [str(measured), "--commit", "x", "--output", str(output)])
+    assert done.exit_code == 1
+    assert done.output.strip().endswith("tools/develop --with oracle brings it")
+    assert not output.exists()
+
+
 POINTS = [(1, 128, 60), (256, 128, 76), (64, 1024, 78), (16, 8192, 76)]
 UNASKED = [(256, 1024, None), (64, 8192, None), (3, 128, None), (1, 300, None)]
 
@@ -152,7 +190,7 @@ def test_each_limit_has_a_figure(measured):
 
 
 def test_the_page_names_files_commit_figures_and_what_bounds_them(measured, tmp_path):
-    pytest.importorskip("matplotlib")
+    groups.imported("matplotlib")
     folder = tmp_path / "page"
     folder.mkdir()
     (folder / "h200-bounds.md").write_text("# Bounds\n")
@@ -164,7 +202,7 @@ def test_the_page_names_files_commit_figures_and_what_bounds_them(measured, tmp_
         "| date | 2026-01-02 03:04:05 UTC |",
         "[h200-air-short.json](h200-air-short.json)",
         "| decode, batch 1, context 128: floor over step | 59 % | ≥ 60 % | missed |",
-        "| 128 | 16 | 1,600 | 10.00 | 9.90 | 40.00 | 9.00 | **90.0 %** | 80 % | 88 % | 73 % |",
+        "| 128 | 16 | 1,600 | 10.00 | 9.90 | 40.00 | 9.00 | **90.0 %** | 80 % | 88 % | 21.00 |",
         "![Decode on NVIDIA H200](h200-decode.png)",
         "(h200-bounds.md)",
         "| loading-1.json | 8.0 | 0.50 | 16.0 |",
@@ -184,7 +222,7 @@ def test_the_page_names_files_commit_figures_and_what_bounds_them(measured, tmp_
 
 
 def test_the_pictures_have_the_same_bytes_each_time(measured, tmp_path):
-    pytest.importorskip("matplotlib")
+    groups.imported("matplotlib")
     for name in ("one", "two"):
         write_page(tmp_path / name, "h200", "0123abcd", [measured])
     for picture in ("h200-decode.svg", "h200-operations.svg"):
@@ -203,7 +241,7 @@ def test_a_section_is_replaced_and_the_next_stays():
 
 
 def test_sections_of_readmes(measured, tmp_path):
-    pytest.importorskip("matplotlib")
+    groups.imported("matplotlib")
     made = write_page(tmp_path / "page", "h200", "0123abcd", [measured])
     engine = "\n".join(readmes.of_engine(made, "docs/benchmarks"))
     assert "| 1 | 128 | 100 | 10.00 | 59.0 % | 60 % |" in engine
@@ -219,7 +257,7 @@ def test_the_readmes_have_the_section():
 
 
 def test_the_command_says_what_is_missed(measured, tmp_path):
-    pytest.importorskip("matplotlib")
+    groups.imported("matplotlib")
     output = tmp_path / "page"
     given = [str(measured), "--commit", "0123abcd", "--output", str(output)]
     done = CliRunner().invoke(main, given)

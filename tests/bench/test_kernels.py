@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import groups
 from tools.bench.kernels import report, timing
 from tools.bench.kernels.case import (
     CEILINGS,
@@ -26,7 +27,7 @@ DESCRIBED = report.Described("python -m tools.bench.kernels", {"device": "none"}
 
 
 def test_without_a_gpu_it_says_so_in_one_line():
-    pytest.importorskip("torch")
+    groups.imported("torch")
     done = subprocess.run(
         [sys.executable, "-m", "tools.bench.kernels"],
         cwd=ROOT,
@@ -106,7 +107,7 @@ def test_files_are_whole_after_each_line(tmp_path):
 
 
 def test_the_plan_names_each_line_once():
-    pytest.importorskip("torch")
+    groups.imported("torch")
     from tools.bench.kernels.models import MODELS
     from tools.bench.kernels.plan import planned
 
@@ -122,7 +123,7 @@ def test_the_plan_names_each_line_once():
 
 
 def test_layers_of_equal_shape_are_measured_once():
-    pytest.importorskip("torch")
+    groups.imported("torch")
     from tools.bench.kernels.models import MODELS
     from tools.bench.kernels.product_cases import layer_shape, layers_of
 
@@ -134,7 +135,7 @@ def test_layers_of_equal_shape_are_measured_once():
 
 
 def test_the_plain_read_is_a_program_of_the_target():
-    torch = pytest.importorskip("torch")
+    torch = groups.imported("torch")
     from tools.bench.kernels import plain_read
 
     if torch.version.cuda is None:
@@ -145,7 +146,7 @@ def test_the_plain_read_is_a_program_of_the_target():
 
 
 def test_bytes_and_operations_of_attention():
-    pytest.importorskip("torch")
+    groups.imported("torch")
     from tests.native.backend import FP8
     from tools.bench.kernels.models import MODELS
     from tools.bench.kernels.sequence_cases import Attended
@@ -181,7 +182,7 @@ def refuse() -> float:
 
 def run_of(calls, num_answers: int, folder: Path):
     """(Run, whether the device answered to the end) of one line for each call."""
-    pytest.importorskip("torch")
+    groups.imported("torch")
     from tools.bench.kernels.__main__ import Run
     from tools.bench.kernels.plan import Planned
 

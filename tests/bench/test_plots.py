@@ -4,11 +4,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests import groups
+from tools.bench import plots
 from tools.bench.__main__ import SECTIONS
 from tools.bench.figures import Bound, Figure, Section
 
-pytest.importorskip("matplotlib", reason="matplotlib comes with the oracle group")
-from tools.bench import plots
+pytestmark = groups.needs("matplotlib")
 
 RATES = {
     f"{side} {name}_tokens_per_second": [10.0, 11.0, 12.0]

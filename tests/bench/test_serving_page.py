@@ -3,12 +3,12 @@
 import json
 import math
 
-import pytest
 from click.testing import CliRunner
 
 from glm_engine.load.figures import make_figures
 from glm_engine.load.records import Outcome
 from glm_engine.load.report import make_report
+from tests import groups
 from tests.python.load.test_figures import record
 from tools.bench.figures import Section
 from tools.bench.report import as_json
@@ -53,7 +53,7 @@ def run(folder, output):
 
 
 def test_the_page_holds_limits_rates_picture_and_files(tmp_path):
-    pytest.importorskip("matplotlib")
+    groups.imported("matplotlib")
     folder = written(
         tmp_path / "measured",
         engine=report_of(server={"cpu_us_per_token": 250.0}),

@@ -73,7 +73,7 @@ def terra_of_the_manifest():
     """Skips the test unless the versions of the manifest are on this machine."""
     wanted = json.loads((ROOT / lowering.MANIFEST).read_text())["versions"]
     if not TERRA:
-        pytest.skip(f"terra {wanted['terra']} is not on the PATH")
+        pytest.skip(f"terra {wanted['terra']} is not on the PATH, and no registry brings it")
     present = lowering.terra_versions(TERRA)
     if present != wanted:
         pytest.skip(f"the manifest names {wanted}, here is {present}")
@@ -95,7 +95,7 @@ def test_lowering_again_gives_the_committed_bytes(tmp_path):
         assert again.read_bytes() == (ROOT / relative).read_bytes(), relative
 
 
-@pytest.mark.skipif(not TERRA, reason="terra is not on the PATH")
+@pytest.mark.skipif(not TERRA, reason="terra is not on the PATH, and no registry brings it")
 def test_error_of_terra_is_passed_on(tmp_path):
     root = checkout_of_sources(tmp_path)
     (root / "terra/engine.t").write_text("error('a reason of its own')\n")

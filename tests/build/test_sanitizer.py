@@ -1,9 +1,9 @@
 """IR is marked for AddressSanitizer function by function, and the marks take effect."""
 
-import shutil
-
 import pytest
-from sanitizer import NAMES, with_attribute
+from sanitizer import with_attribute
+
+from tests import groups
 
 IR = """define i32 @init_engine(i32 %count) {
   %cells = alloca [4 x i32]
@@ -45,9 +45,7 @@ def test_definitions_are_marked(line, marked):
     assert with_attribute(line, "sanitize_address") == marked
 
 
-@pytest.mark.skipif(
-    not any(map(shutil.which, NAMES)), reason="clang is not on the PATH: nothing to fuzz with"
-)
+@groups.needs("clang")
 @pytest.mark.parametrize(("bound", "status"), [(4, 0), (256, 2)])
 def test_overflow_is_found(built_small, bound, status):
     name = "terra/lowered/x86-64-v3/debug.ll"

@@ -1,6 +1,10 @@
 """Named targets: help, exit status, arguments, and what a second run does."""
 
+import re
+
 import pytest
+
+from tests.build.checkouts import small_checkout
 
 NAMES = (
     "bench",
@@ -26,6 +30,14 @@ def test_help_lists_every_target(built_small):
     assert all(told[name] for name in NAMES)
 
 
+def test_help_names_the_libraries_that_plain_scons_builds(tmp_path):
+    checkout = small_checkout(tmp_path)
+    plain = checkout.scons("-h").split("scons TARGETS")[0]
+    checkout.scons()
+    built = {str(path.relative_to(tmp_path)) for path in (tmp_path / "build").rglob("*.so")}
+    assert set(re.findall(r"build/\S+\.so", plain)) == built
+
+
 def test_second_run_builds_nothing(built_small):
     built_small.scons()
     printed = built_small.scons()
@@ -35,6 +47,13 @@ def test_second_run_builds_nothing(built_small):
 
 def test_test_target_passes_and_counts(built_small):
     assert "1 passed" in built_small.scons("test", "args=-p no:cacheprovider")
+
+
+def test_test_target_builds_the_libraries_that_only_tests_open(built_small):
+    library = built_small.path / "build/libglm_futhark_cpu.so"
+    library.unlink(missing_ok=True)
+    built_small.scons("test", "args=-p no:cacheprovider")
+    assert library.is_file()
 
 
 def test_failing_tests_fail_the_target(built_small):

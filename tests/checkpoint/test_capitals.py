@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
+from tests import groups
 from tools.checkpoint.layout import LayoutOptions, checkpoint_specs
 from tools.checkpoint.quantise import is_ignored
 from tools.checkpoint.shards import INDEX_NAME
@@ -133,8 +134,8 @@ def test_the_list_has_france_and_no_country_twice():
 
 
 def test_greedy_answers_by_transformers():
-    pytest.importorskip("torch")
-    pytest.importorskip("compressed_tensors")
+    groups.imported("torch")
+    groups.imported("compressed_tensors")
     from tools.checkpoint.verify import margins, plain_model, quantise_activations
 
     model = plain_model(CAPITALS)

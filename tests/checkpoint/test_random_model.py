@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from tests import groups
 from tools.checkpoint.float8 import decode_e4m3
 from tools.checkpoint.layout import LayoutOptions, TensorSpec, checkpoint_specs
 from tools.checkpoint.random_model import RandomTensors, main, small_config, write_random_model
@@ -93,9 +94,9 @@ def test_command(tmp_path, precision):
 
 @pytest.mark.parametrize("fp8", [True, False])
 def test_transformers_loads_it(tmp_path, fp8):
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    pytest.importorskip("compressed_tensors")
+    torch = groups.imported("torch")
+    transformers = groups.imported("transformers")
+    groups.imported("compressed_tensors")
     write_random_model(tmp_path, small_config(fp8), seed=5, num_shards=2)
     model, report = transformers.AutoModelForCausalLM.from_pretrained(
         tmp_path, dtype=torch.float32, output_loading_info=True

@@ -1,9 +1,13 @@
+from importlib import import_module
+
 import pytest
 
+from tests import groups
 from tools.checkpoint.random_model import small_config
 
-torch = pytest.importorskip("torch")
-training = pytest.importorskip("tools.checkpoint.training")
+torch = groups.imported("torch")
+groups.imported("transformers")
+training = import_module("tools.checkpoint.training")
 
 TINY = small_config(
     fp8=False, num_hidden_layers=2, vocab_size=32, hidden_size=32, num_attention_heads=4

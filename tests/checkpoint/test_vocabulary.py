@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from tests import groups
 from tools.checkpoint.vocabulary import (
     CONTROL_TOKENS,
     WRITTEN_TOKENS,
@@ -35,7 +36,7 @@ def test_control_tokens_are_special_and_written_ones_are_not(tmp_path):
 
 
 def test_transformers_loads_it(tmp_path):
-    transformers = pytest.importorskip("transformers")
+    transformers = groups.imported("transformers")
     tokenizer = train_tokenizer(TEXTS, 300)
     write_tokenizer(tokenizer, tmp_path, 512)
     loaded = transformers.AutoTokenizer.from_pretrained(tmp_path)

@@ -102,7 +102,7 @@ def test_among_few_and_many_strangers(count):
 @pytest.mark.parametrize("prefill_chunk", [0, 11], ids=["whole", "chunks"])
 def test_over_runs_and_courses_of_steps(num_strangers, graphs, plan_ahead, prefill_chunk):
     if graphs and device_kind() == "cpu":
-        pytest.skip("the CPU device captures no graphs")
+        pytest.skip("the CPU device captures no graphs: --device-kind cuda runs it")
     course = {"graphs": graphs, "plan_ahead": plan_ahead, "prefill_chunk": prefill_chunk}
     with open_engine(CAPITALS, **OPTIONS, **course) as engine:
         results = [outcome(engine, request, strangers(num_strangers)) for request in subjects()]

@@ -23,6 +23,8 @@ from tests.reference.compare import Kind, assert_end_to_end
 from tests.reference.golden import Split
 from tests.reference.model import ExpertLayout
 
+pytestmark = pytest.mark.groups
+
 MAX_LOGIT_ROWS = 256
 PROMPT_TOKENS = 5
 NUM_NEW_TOKENS = 6

@@ -20,6 +20,8 @@ from tests.reference.capitals import CAPITALS
 from tests.reference.cases import CAPITALS_NAME, texts_of
 from tests.reference.compare import Kind
 
+pytestmark = pytest.mark.groups
+
 CHANGES = [
     ("bf16_like_4_7", "routed_scaling_factor", 1.0),
     ("bf16_like_4_7", "norm_topk_prob", False),

@@ -30,13 +30,19 @@ def run_soak(*, library, world_size, wrapper=()):
     return done
 
 
+needs_valgrind = pytest.mark.skipif(
+    shutil.which("valgrind") is None,
+    reason="valgrind is not on the PATH (Debian: valgrind, libc6-dbg), and no group brings it",
+)
+
+
 @pytest.mark.parametrize("library", [RELEASE_LIBRARY, DEBUG_LIBRARY], ids=["release", "debug"])
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_fifty_requests_from_c(library, world_size):
     run_soak(library=library, world_size=world_size)
 
 
-@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not on the path")
+@needs_valgrind
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_fifty_requests_under_valgrind_leave_nothing(world_size):
@@ -44,7 +50,7 @@ def test_fifty_requests_under_valgrind_leave_nothing(world_size):
     assert done.stderr == ""
 
 
-@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not on the path")
+@needs_valgrind
 def test_a_failed_load_under_valgrind_leaves_nothing(tmp_path):
     broken = shutil.copytree(CAPITALS, tmp_path / "broken")
     shard = sorted(broken.glob("*.safetensors"))[1]

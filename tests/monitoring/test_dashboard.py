@@ -2,7 +2,9 @@
 
 from itertools import combinations
 
+import promql_parser
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from tests.monitoring.queries import dashboard, expanded, expressions, metric_names
@@ -76,8 +78,7 @@ def test_brackets_of_a_query_close_in_order(expression):
 
 @pytest.mark.parametrize("expression", expressions())
 def test_a_query_is_promql(expression):
-    parser = pytest.importorskip("promql_parser")
-    assert parser.parse(expanded(expression)) is not None
+    assert promql_parser.parse(expanded(expression)) is not None
 
 
 def queries_of(title: str) -> list[str]:
@@ -112,7 +113,6 @@ def test_rates_are_taken_of_counters_alone():
 
 
 def test_prometheus_scrapes_the_metrics_of_a_server_at_its_default_port():
-    yaml = pytest.importorskip("yaml")
     content = yaml.safe_load((FOLDER / "prometheus.yml").read_text(encoding="utf-8"))
     [job] = content["scrape_configs"]
     assert job["metrics_path"] == "/metrics"

@@ -35,7 +35,7 @@ device.table.device_close(device.handle)
 
 def run_alone(script: str, **variables: str) -> list[str]:
     if not library_path("cuda").exists():
-        pytest.skip(f"{library_path('cuda')} is not built")
+        pytest.skip("libglm_cuda.so is not built: scons cuda makes it (tools/develop --with cuda)")
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=ROOT,

@@ -62,7 +62,7 @@ LAYER = 1
 @pytest.fixture(autouse=True)
 def device_with_kernels(backend):
     if backend.kind != "cuda":
-        pytest.skip("the kernels are those of the CUDA device")
+        pytest.skip("the kernels are those of the CUDA device: --device-kind cuda runs it")
 
 
 def repeated_weight(num_rows: int, width: int, dtype: int):

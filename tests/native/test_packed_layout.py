@@ -16,7 +16,7 @@ SHAPES = [(2, 1), (26, 13), (128, 64), (130, 65), (258, 300)]
 @pytest.fixture
 def packing(device):
     if not device.facts.packs_tiles:
-        pytest.skip("the packed order is that of the CUDA device")
+        pytest.skip("the packed order is that of the CUDA device: --device-kind cuda runs it")
     return device
 
 

@@ -21,7 +21,7 @@ NUM_LAUNCHES = 200
 @pytest.fixture(autouse=True)
 def device_with_a_ring(backend):
     if backend.kind != "cuda":
-        pytest.skip("the ring is that of the CUDA device's products")
+        pytest.skip("the ring is that of the CUDA device's products: --device-kind cuda runs it")
 
 
 def rows_of(given, part: slice):

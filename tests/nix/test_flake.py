@@ -2,11 +2,12 @@
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests import groups
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -17,10 +18,7 @@ NIX_FILES = [
 ]
 REVISION = "8fd9daa3db09ced9700431c5b7ad0e8ba199b575"
 
-needs_nix = pytest.mark.skipif(
-    shutil.which("nix-instantiate") is None,
-    reason="nix-instantiate is not on PATH (Debian: the package nix-bin)",
-)
+needs_nix = groups.needs("nix-instantiate")
 
 
 def nix_instantiate(folder, *arguments):

@@ -11,6 +11,7 @@ from glm_engine.bounded_process import Bounds
 from glm_engine.chat import BOUNDS, ChatTemplate
 from glm_engine.errors import BadInputError
 from glm_engine.options import CAPITALS
+from tests import groups
 
 CONVERSATIONS = [
     [{"role": "user", "content": "What is the capital of France?"}],
@@ -33,7 +34,7 @@ def test_prompt_holds_the_messages_and_asks_for_an_answer():
 @pytest.mark.parametrize("messages", CONVERSATIONS)
 @pytest.mark.parametrize("add_generation_prompt", [True, False])
 def test_same_text_as_transformers(messages, add_generation_prompt):
-    transformers = pytest.importorskip("transformers")
+    transformers = groups.imported("transformers")
     theirs = transformers.AutoTokenizer.from_pretrained(CAPITALS).apply_chat_template(
         messages, tokenize=False, add_generation_prompt=add_generation_prompt
     )

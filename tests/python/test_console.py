@@ -101,7 +101,7 @@ def test_a_narrow_terminal_cuts_no_number(monkeypatch, columns):
     print_table(table)
     assert terminal.getvalue().count("123,456,789.5") == 6
     assert terminal.getvalue().count("number ") == 6
-    assert "…" not in terminal.getvalue()
+    assert "\u2026" not in terminal.getvalue()
 
 
 def test_columns_of_text_are_folded_and_not_cut(monkeypatch):

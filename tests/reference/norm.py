@@ -8,7 +8,7 @@ from tests.reference.variants import Variant
 def rms_norm(
     rows: np.ndarray, weight: np.ndarray, eps: float, variant: Variant = Variant.CORRECT
 ) -> np.ndarray:
-    """[…, width] normalised over its last axis, in the dtype of rows."""
+    """Rows of shape (*, width) normalised over their last axis, in their own dtype."""
     mean_square = np.mean(rows * rows, axis=-1, keepdims=True)
     if variant is Variant.EPSILON_OUTSIDE_ROOT:
         root = np.sqrt(mean_square) + rows.dtype.type(eps)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests import groups
 from tests.golden_checks import check_logits
 from tests.reference import compare
 from tests.reference.capitals import CAPITALS, capital_texts, countries, prompts, tokenizer
@@ -12,7 +13,6 @@ from tests.reference.golden import (
     ONE_RANK,
     Split,
     compute_golden,
-    has_pytorch,
     load_golden,
     stored_logits,
 )
@@ -60,7 +60,7 @@ def test_golden_file_was_made_from_this_checkpoint():
     assert [golden[f"text.{number}"].tolist() for number in range(len(texts))] == texts
 
 
-@pytest.mark.skipif(not has_pytorch(), reason="PyTorch is not installed")
+@groups.needs("torch", "transformers")
 def test_stored_logits_are_what_transformers_gives_now():
     stored, computed = stored_logits(CAPITALS_NAME), compute_golden(CAPITALS_NAME, CAPITALS)
     now = [computed[f"logits.{ONE_RANK.label}.{number}"] for number in stored]
@@ -69,8 +69,9 @@ def test_stored_logits_are_what_transformers_gives_now():
 
 @pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.label)
 def test_numpy_stays_within_the_limits_at_every_split(checkpoint, split):
-    if split != ONE_RANK and not has_pytorch():
-        pytest.skip("PyTorch is not installed: nothing independent to compare this split with")
+    if split != ONE_RANK:
+        groups.imported("torch")
+        groups.imported("transformers")
     check_logits(model_at(checkpoint, split).logits, CAPITALS_NAME, CAPITALS, split)
 
 

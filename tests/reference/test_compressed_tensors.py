@@ -2,11 +2,11 @@
 
 import pytest
 
+from tests import groups
 from tests.reference import compare
 from tests.reference.cases import random_texts
-from tests.reference.golden import has_pytorch
 
-pytestmark = pytest.mark.skipif(not has_pytorch(), reason="PyTorch is not installed")
+pytestmark = groups.needs("torch", "transformers", "compressed_tensors")
 
 NAMES = ["fp8_like_4_7", "fp8_eight_ranks", "fp8_mixed_two_shared"]
 

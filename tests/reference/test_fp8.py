@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tests import groups
 from tests.reference import fp8
 from tests.reference.linear import bf16
 from tests.shapes import generator, hostile_rows, matrices, seed_note, shape_name
@@ -50,7 +51,7 @@ def test_empty_rows_keep_their_shapes():
 
 @pytest.mark.parametrize("shape", matrices(), ids=shape_name)
 def test_quantiser_agrees_with_pytorch_bit_for_bit(shape):
-    torch = pytest.importorskip("torch")
+    torch = groups.imported("torch")
     rows = hostile_rows(*shape, "quantise")
     codes, scales = fp8.quantise_per_token(rows)
     tensor = torch.from_numpy(rows)
@@ -62,8 +63,8 @@ def test_quantiser_agrees_with_pytorch_bit_for_bit(shape):
 
 
 def test_quantiser_agrees_with_compressed_tensors_bit_for_bit():
-    torch = pytest.importorskip("torch")
-    quantization = pytest.importorskip("compressed_tensors.quantization")
+    torch = groups.imported("torch")
+    quantization = groups.imported("compressed_tensors.quantization")
     from compressed_tensors.quantization.lifecycle.forward import quantize
     from compressed_tensors.quantization.utils import compute_dynamic_scales_and_zp
 
@@ -80,7 +81,7 @@ def test_quantiser_agrees_with_compressed_tensors_bit_for_bit():
 
 
 def test_encoding_agrees_with_pytorch_over_all_magnitudes():
-    torch = pytest.importorskip("torch")
+    torch = groups.imported("torch")
     rng = generator("magnitudes")
     values = rng.standard_normal(200_000) * 2.0 ** rng.uniform(-14, 8, 200_000)
     values = np.clip(values, -448, 448).astype(np.float32)

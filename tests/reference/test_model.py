@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests import groups
 from tests.reference import compare
 from tests.reference.cases import kind_of, random_texts, stored_positions, world_sizes
 from tests.reference.checkpoint import read_checkpoint
@@ -11,7 +12,6 @@ from tests.reference.golden import (
     ONE_RANK,
     Split,
     compute_golden,
-    has_pytorch,
     load_golden,
     oracle_logits,
     stage_layer,
@@ -32,7 +32,7 @@ SPLITS = [
     if is_quantised(name)
 ]
 
-needs_pytorch = pytest.mark.skipif(not has_pytorch(), reason="PyTorch is not installed")
+needs_pytorch = groups.needs("torch", "transformers")
 
 
 def numpy_model(path, split: Split = ONE_RANK, dtype: type = np.float64) -> ReferenceModel:
@@ -83,6 +83,14 @@ def test_numpy_agrees_with_transformers_at_every_split(name, split, random_model
     check_against_transformers(name, actual, expected)
 
 
+def drift(name: str, key: str, computed: np.ndarray, stored: np.ndarray) -> float:
+    """Relative L2. Margins are small differences of scores up to 1 and carry the rounding of the
+    scores, which processors do differently: without quantisation, their greatest difference."""
+    if key.endswith("route_margins") and not is_quantised(name):
+        return float(np.abs(computed - stored).max())
+    return compare.relative_l2(computed, stored)
+
+
 @needs_pytorch
 @pytest.mark.parametrize("name", CONFIGS)
 def test_stored_results_are_what_transformers_gives_now(name, random_model):
@@ -90,8 +98,8 @@ def test_stored_results_are_what_transformers_gives_now(name, random_model):
     assert stored.keys() == computed.keys()
     limit = 0.01 if is_quantised(name) else NUMPY_LIMIT
     for key in (key for key in stored if stored[key].dtype.kind == "f"):
-        error = compare.relative_l2(computed[key], stored[key])
-        assert error <= limit, f"{name} {key}: relative L2 {error:.3g} above {limit:.3g}"
+        error = drift(name, key, computed[key], stored[key])
+        assert error <= limit, f"{name} {key}: {error:.3g} above {limit:.3g}"
 
 
 @needs_pytorch

@@ -1,4 +1,4 @@
-"""`python -m tools.bench`: measure, print, write docs/benchmarks, fail when a limit is missed."""
+"""`python -m tools.bench`: measure, print, write build/bench, fail when a limit is missed."""
 
 import sys
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ SECTIONS = {
     "memory": memory.run,
     "decoding": decoding.run,
 }
-FOLDER = ROOT / "docs" / "benchmarks"
+FOLDER = ROOT / "build" / "bench"
 MISSED, NO_MEASURE = 1, 2
 
 
@@ -50,7 +50,7 @@ def require_packages(names: Sequence[str]) -> None:
     type=click.Choice(list(SECTIONS)),
     help="Measure these alone; nothing is written unless --output says where.",
 )
-@click.option("--output", type=click.Path(path_type=Path), help="Default: docs/benchmarks.")
+@click.option("--output", type=click.Path(path_type=Path), help="Default: build/bench.")
 def main(names: Sequence[str], output: Path | None) -> None:
     """Measure the acceptance figures; exit with 1 when a limit is missed."""
     chosen = names or tuple(SECTIONS)

@@ -1,4 +1,4 @@
-"""The command line: `python tools/check [--list] [PATH …]`."""
+"""The command line: `python tools/check [--list] [PATHS]`."""
 
 import argparse
 import subprocess

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from tools.check.tokens import Kind
 
-ELLIPSIS = "." * 3
+ELLIPSIS = re.compile(r"\.{3}|\u2026")
+ELLIPSIS_CHARACTER = re.compile(r"\u2026")
 ALPHABETIC = re.compile(r"[A-Za-z]+")
 CAMEL_PIECE = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 MACHINE_FOLDERS = ("work", "root", "tmp/bash_jobs")
@@ -34,8 +35,7 @@ class Violation:
     text: str
 
     def __str__(self):
-        text = self.text if len(self.text) <= 80 else self.text[:79] + "…"
-        return f"{self.path}:{self.line}:{self.column}: {self.rule}: {text!r}"
+        return f"{self.path}:{self.line}:{self.column}: {self.rule}: {self.text[:80]!r}"
 
 
 def comments(path, tokens, language):
@@ -81,10 +81,9 @@ def words_of(text):
 def ellipses(path, tokens, language):
     for token in tokens:
         is_operator = language.ellipsis_operator and token.kind is Kind.CODE
-        offset = token.text.find(ELLIPSIS)
-        if offset >= 0 and not is_operator:
-            line, column = place(token.text, offset, token.line, token.column)
-            yield Violation(path, line, column, "ellipsis", ELLIPSIS)
+        for match in (ELLIPSIS_CHARACTER if is_operator else ELLIPSIS).finditer(token.text):
+            line, column = place(token.text, match.start(), token.line, token.column)
+            yield Violation(path, line, column, "ellipsis", match.group())
 
 
 def machine_paths(path, text):

@@ -90,8 +90,9 @@ def target_help(env):
     return "\n".join(
         [
             "",
-            "scons             everything that this machine can build, into build/",
-            "scons TARGET …    one or more of:",
+            "scons             the engine and the CPU device: build/engine.so,",
+            "                  build/debug/engine.so, build/libglm_cpu.so",
+            "scons TARGETS     one or more of:",
             "",
             *lines,
             "",

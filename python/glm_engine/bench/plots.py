@@ -31,7 +31,9 @@ def load_pyplot():
     try:
         import matplotlib
     except ImportError as error:
-        raise BadInputError("a plot needs matplotlib, which is not installed") from error
+        raise BadInputError(
+            "a plot needs matplotlib, which is not installed (tools/develop --with oracle has it)"
+        ) from error
     matplotlib.use("Agg")
     matplotlib.rcParams |= STYLE
     from matplotlib import pyplot
@@ -41,12 +43,13 @@ def load_pyplot():
 
 def prepare_plot(path):
     """Refuse a plot that could not be drawn or written; returns the paths of its files."""
-    load_pyplot()
     text = str(path)
     stem = Path(text).with_suffix("") if Path(text).suffix in METADATA else Path(text)
     if text.endswith("/") or stem.name in ("", ".."):
         raise BadInputError(f"{text!r} names no picture: it takes a name such as reports/run")
-    return [prepare_target(f"{stem}{suffix}") for suffix in METADATA]
+    paths = [prepare_target(f"{stem}{suffix}") for suffix in METADATA]
+    load_pyplot()
+    return paths
 
 
 def write_figure(figure, paths):

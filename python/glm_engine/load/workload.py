@@ -104,7 +104,7 @@ def draw_prompts(workload, vocabulary, seed, generator, count):
 def read_prompts(path):
     """Return (prompt, max_tokens or None) of each line of a JSONL file.
 
-    A line is {"prompt": text or ids} or {"messages": […]}, with "max_tokens" if it likes.
+    A line is {"prompt": text or ids} or {"messages": a list}, with "max_tokens" if it likes.
     """
     lines = read_text(path).split("\n")
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]

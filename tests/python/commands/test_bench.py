@@ -12,6 +12,7 @@ import pytest
 from glm_engine.bench.costs import SYNTHETIC, Costs, config_path
 from glm_engine.errors import BadInputError
 from glm_engine.files import read_object
+from tests import groups
 from tests.python.commands.running import (
     CONFIGS,
     ENVIRONMENT,
@@ -116,8 +117,10 @@ def test_a_plot_without_matplotlib_is_refused_before_measuring(tmp_path, monkeyp
     (tmp_path / "matplotlib.py").write_text("raise ImportError('blocked')\n")
     paths = os.pathsep.join([str(tmp_path), ENVIRONMENT["PYTHONPATH"]])
     monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", paths)
-    message = refused("bench", "--model", tmp_path / "none", "--plot", tmp_path / "plot")
-    assert "a plot needs matplotlib, which is not installed" in message
+    wanted = ["bench", "--model", tmp_path / "none", "--plot"]
+    assert "a plot needs matplotlib, which is not installed" in refused(*wanted, tmp_path / "plot")
+    assert "names no picture" in refused(*wanted, "..")
+    assert "cannot be written: " in refused(*wanted, tmp_path / "matplotlib.py" / "plot")
 
 
 def wait_until_it_has_opened(process, library):
@@ -146,8 +149,8 @@ def test_interrupted_it_ends_with_130_and_no_traceback():
     assert "Traceback" not in errors
 
 
+@groups.needs("matplotlib")
 def test_a_report_is_shown_and_drawn(tmp_path):
-    pytest.importorskip("matplotlib")
     target = tmp_path / "bench.json"
     glm_json("bench", "--device", "cpu", "--model", CAPITALS, *SMALL, "--output", target)
     shown = glm("bench", "--show", target, "--plot", tmp_path / "plots" / "decode")

@@ -35,7 +35,7 @@ def no_gpu():
     if Path("/dev/nvidiactl").exists():
         pytest.skip("this machine has an NVIDIA driver")
     if find_backend_library("cuda") is None:
-        pytest.skip("libglm_cuda.so is not built")
+        pytest.skip("libglm_cuda.so is not built: scons cuda makes it (tools/develop --with cuda)")
 
 
 @pytest.mark.usefixtures("no_gpu")
@@ -57,7 +57,7 @@ def test_cuda_without_its_libraries_is_refused(tmp_path, monkeypatch, copied, mi
     built = find_engine_library().path.parent
     for name in ("engine.so", "libglm_cpu.so", *copied):
         if not (built / name).exists():
-            pytest.skip(f"{name} is not built")
+            pytest.skip(f"{name} is not built: scons cuda makes it (tools/develop --with cuda)")
         shutil.copy2(built / name, tmp_path)
     monkeypatch.setitem(ENVIRONMENT, "GLM_ENGINE_LIBRARY", str(tmp_path / "engine.so"))
     message = refused("smoke", "--device", "cuda", code=3)

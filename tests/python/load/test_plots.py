@@ -3,13 +3,13 @@
 import pytest
 
 from glm_engine.errors import BadInputError
-
-pytest.importorskip("matplotlib", reason="matplotlib comes with the oracle group")
 from glm_engine.load.plots import plot_report, prepare_plot
+from tests import groups
 from tests.python.load.test_figures import record
 from tests.python.load.test_report import report_of
 
 
+@groups.needs("matplotlib")
 @pytest.mark.parametrize(
     ("name", "stem"), [("run-0.95", "run-0.95"), ("run", "run"), ("a.svg", "a"), ("b.png", "b")]
 )

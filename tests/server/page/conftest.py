@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests import groups
 from tests.server.serving import PATIENCE_SECONDS
 
 PROGRAMS = ("chromium-headless-shell", "chromium", "google-chrome")
@@ -30,9 +31,7 @@ def chromium() -> str:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator:
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="Playwright is not installed (tools/develop --with browser)"
-    )
+    playwright = groups.imported("playwright.sync_api")
     program = chromium()
     playwright.expect.set_options(timeout=PATIENCE_MS)
     with playwright.sync_playwright() as driver:

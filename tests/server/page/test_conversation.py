@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests import groups
 from tests.server.page.actions import (
     CHAT,
     ask,
@@ -12,7 +13,7 @@ from tests.server.page.actions import (
     wait_until_done,
 )
 
-expect = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed").expect
+expect = groups.imported("playwright.sync_api").expect
 
 DENIED_STORAGE = """
 for (const name of ["localStorage", "sessionStorage"]) {

@@ -2,12 +2,11 @@
 
 import json
 
-import pytest
-
+from tests import groups
 from tests.server.page import scripted
 from tests.server.page.actions import ask
 
-expect = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed").expect
+expect = groups.imported("playwright.sync_api").expect
 
 NOTHING = {"p50": None, "p90": None, "p99": None}
 RESTING_MS = 1200

@@ -2,10 +2,11 @@
 
 import pytest
 
+from tests import groups
 from tests.server.page import scripted
 from tests.server.page.actions import ask, wait_until_done
 
-expect = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed").expect
+expect = groups.imported("playwright.sync_api").expect
 
 SIZES = {
     "phone": (360, 740),

@@ -2,10 +2,11 @@
 
 import pytest
 
+from tests import groups
 from tests.server.page import scripted
 from tests.server.page.actions import ask, facts, last_text, wait_until_done
 
-expect = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed").expect
+expect = groups.imported("playwright.sync_api").expect
 
 TEXT = "Zürich, Kraków, 東京 and 🙂"
 LINES = scripted.event_stream(scripted.chunk({"content": "line\n" * 60}), done=False)

@@ -4,10 +4,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests import groups
 from tests.server.page.actions import ask, last_text, make_answers_long, wait_until_done
 from tests.server.serving import ServerProcess
 
-expect = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed").expect
+expect = groups.imported("playwright.sync_api").expect
 
 KEY = "the right key"
 FRANCE = "What is the capital of France?"

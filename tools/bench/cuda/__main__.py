@@ -1,4 +1,4 @@
-"""`python -m tools.bench.cuda FOLDER…`: the page, its pictures and files, sections of READMEs."""
+"""`python -m tools.bench.cuda FOLDERS`: the page, its pictures and files, sections of READMEs."""
 
 import json
 import sys
@@ -72,6 +72,10 @@ def main(
     folders: Sequence[Path], commit: str | None, name: str, output: Path | None, with_readmes: bool
 ) -> None:
     """Make the page of a GPU from air-*.json, loading-*.json and kernels.json in FOLDERS."""
+    if not machine.is_installed("matplotlib"):
+        raise click.ClickException(
+            "not installed: matplotlib; tools/develop --with oracle brings it"
+        )
     sys.path.insert(0, str(ROOT / "python"))
     try:
         made = write_page(output or FOLDER, name, commit or machine.commit(), list(folders))

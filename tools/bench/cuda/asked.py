@@ -11,20 +11,19 @@ from tools.bench.kernels.case import FP8_PRODUCT, SUSTAINED
 
 @dataclass(frozen=True)
 class Share:
-    """Percents of the floor at a batch size: asked, aimed at, and of vLLM 0.24 on an H200."""
+    """Percents of the floor at a batch size: asked and aimed at."""
 
     asked: float
     aim: float
-    vllm: float
 
 
 SHARES = {
-    1: Share(60, 75, 44),
-    8: Share(76, 86, 65),
-    16: Share(80, 88, 73),
-    64: Share(82, 90, 71),
-    128: Share(82, 90, 70),
-    256: Share(76, 86, 62),
+    1: Share(60, 75),
+    8: Share(76, 86),
+    16: Share(80, 88),
+    64: Share(82, 90),
+    128: Share(82, 90),
+    256: Share(76, 86),
 }
 FIRST_CONTEXT = 128
 POINTS_LESS = {128: 0, 1024: 4, 8192: 4}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tools.bench import report
-from tools.bench.cuda import tables
+from tools.bench.cuda import peer, tables
 from tools.bench.cuda.results import Results
 from tools.bench.figures import Figure
 from tools.bench.kernels import wanted
@@ -90,7 +90,7 @@ def steps(page: Page) -> list[str]:
     rate = page.results.first["read_bytes_per_second"] / 1e12
     picture = f"![Decode on {page.results.first['engine']['device']}]({page.name}-decode.png)"
     lines = ["", "## Whole steps of decode", "", STEPS.format(rate=rate), ""]
-    return [*lines, *tables.decode(page.results), "", picture]
+    return [*lines, *tables.decode(page.results), "", peer.TEXT, "", picture]
 
 
 def operations(page: Page) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from tools.bench.kernels.report import Line
@@ -9,6 +10,7 @@ from tools.bench.report import without_folders
 
 REPORTS, LOADINGS, KERNELS = "air-*.json", "loading-*.json", "kernels.json"
 WITH_PATHS = ("command", "model")
+LONGEST_RUN = timedelta(hours=1)
 
 
 class ResultsError(ValueError):
@@ -86,6 +88,24 @@ def as_kernels(content: dict) -> Kernels:
     return Kernels(content["command"], content["machine"], content["ceilings"], lines)
 
 
+def machine_of(report: dict) -> tuple[str, str, int]:
+    return report["engine"]["device"], report["python"], report["cores"]
+
+
+def require_one_run(reports: dict[str, dict]) -> None:
+    """Refuses reports of two machines, or so far apart that they are of two runs."""
+    (first_name, first), *others = reports.items()
+    for name, report in others:
+        if machine_of(report) != machine_of(first):
+            raise ResultsError(f"{name} is of another machine than {first_name}")
+        dates = [datetime.fromisoformat(one["date"]) for one in (first, report)]
+        if abs(dates[1] - dates[0]) > LONGEST_RUN:
+            raise ResultsError(
+                f"{name} ({dates[1]}) and {first_name} ({dates[0]}) are of two runs: expected "
+                f"reports of one commit on one machine, at most {LONGEST_RUN} apart"
+            )
+
+
 def read(folders: list[Path]) -> tuple[Results, dict[str, dict]]:
     """(results of all folders, the files that they came from by name)."""
     found = {
@@ -94,6 +114,7 @@ def read(folders: list[Path]) -> tuple[Results, dict[str, dict]]:
     }
     if not found[REPORTS]:
         raise ResultsError(f"no {REPORTS} of `glm bench` in {', '.join(map(str, folders))}")
+    require_one_run(found[REPORTS] | found[LOADINGS])
     tables = [as_kernels(content) for content in found[KERNELS].values()]
     results = Results(found[REPORTS], found[LOADINGS], *tables)
     return results, {name: content for files in found.values() for name, content in files.items()}

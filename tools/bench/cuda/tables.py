@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from tools.bench import report
+from tools.bench.cuda import peer
 from tools.bench.cuda.asked import SHARES, asked_share, loading_rate
 from tools.bench.cuda.results import Results
 from tools.bench.figures import Figure
@@ -20,13 +21,18 @@ DECODE_TITLES = (
     "floor over step",
     "asked",
     "aim",
-    "vLLM 0.24",
+    f"vLLM {peer.VERSION}, ms a step",
 )
 DECODE_CONTEXT = 128
 
 
 def percent(value: float | None) -> str:
     return "" if value is None else f"{value:.0f} %"
+
+
+def peer_cell(row: dict) -> str:
+    milliseconds = peer.STEP_MS.get(row["batch"]) if row["context"] == DECODE_CONTEXT else None
+    return "" if milliseconds is None else f"{milliseconds:.2f}"
 
 
 def decode_cells(row: dict) -> list[str]:
@@ -40,7 +46,7 @@ def decode_cells(row: dict) -> list[str]:
         f"**{100 * row['share_of_floor']:.1f} %**",
         percent(asked_share(row)),
         percent(share and share.aim),
-        percent(share and share.vllm),
+        peer_cell(row),
     ]
 
 

@@ -1,0 +1,110 @@
+"""`.ci/run`: the README's own commands in a clone of their own, CONTRIBUTING's beside them."""
+
+import os
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDER = """#!/usr/bin/env bash
+mkdir -p "${XDG_CACHE_HOME:?}"
+found=$(ls "$XDG_CACHE_HOME")
+printf -v command '%q ' "$@"
+printf '%s\\t' "$PWD" "${GLM_GROUPS-none}" "$XDG_CACHE_HOME" "$found" "$command" >>"$RECORD"
+printf '\\n' >>"$RECORD"
+[[ $* != "${FAILING-none}" ]]
+"""
+
+
+def first_block(name):
+    """The lines of a document's first fenced block."""
+    return (ROOT / name).read_text(encoding="utf-8").split("```")[1].strip().splitlines()
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of tools/develop."""
+
+    folder: Path
+    groups: str
+    cache: Path
+    in_cache: str
+    command: list[str]
+
+
+@dataclass(frozen=True)
+class Done:
+    status: int
+    calls: list[Call]
+
+
+def run(folder, **variables):
+    """Runs .ci/run in a repository of its own whose tools/develop records how it was called."""
+    checkout, record = folder / "check out", folder / "record"
+    for name in (".ci/run", "README.md"):
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, checkout / name)
+    (checkout / "tools").mkdir()
+    (checkout / "tools" / "develop").write_text(RECORDER)
+    (checkout / "tools" / "develop").chmod(0o755)
+    git = ["git", "-C", checkout, "-c", "user.name=tests", "-c", "user.email=tests@localhost"]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "everything"]):
+        subprocess.run([*git, *arguments], check=True)
+    (folder / "temporary").mkdir()
+    given = {"GLM_GROUPS": "oracle", "XDG_CACHE_HOME": str(folder / "cache")}
+    given |= {"TMPDIR": str(folder / "temporary"), "RECORD": str(record)}
+    done = subprocess.run(
+        [checkout / ".ci" / "run"], env=os.environ | given | variables, capture_output=True
+    )
+    lines = [line.split("\t")[:-1] for line in record.read_text().splitlines()]
+    calls = [Call(Path(a), b, Path(c), d, shlex.split(e)) for a, b, c, d, e in lines]
+    assert list((folder / "temporary").iterdir()) == []
+    return Done(done.returncode, calls)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("ci"))
+
+
+def in_clone(call):
+    return call.folder.name == "glm"
+
+
+def test_the_readme_begins_with_the_commands_of_a_newcomer():
+    assert first_block("README.md") == [
+        "git clone ADDRESS glm && cd glm",
+        "tools/develop scons smoke",
+        "tools/develop scons test",
+    ]
+
+
+def test_they_run_as_they_stand_and_nothing_more_in_a_clone(done):
+    commands = [["tools/develop", *call.command] for call in done.calls if in_clone(call)]
+    assert commands == [shlex.split(line) for line in first_block("README.md")[1:]]
+
+
+def test_they_have_no_group_and_a_cache_of_their_own(done):
+    calls = [call for call in done.calls if in_clone(call)]
+    assert {call.groups for call in calls} == {"none"}
+    assert {call.cache for call in calls} == {calls[0].folder.parent / "cache"}
+    assert calls[0].in_cache == ""
+
+
+def test_the_commands_of_contributing_run_beside_them_in_the_checkout(done):
+    assert done.status == 0
+    calls = [call for call in done.calls if not in_clone(call)]
+    assert {call.folder.name for call in calls} == {"check out"}
+    commands = [["tools/develop", *call.command] for call in calls]
+    assert commands == [shlex.split(line) for line in first_block("CONTRIBUTING.md")]
+
+
+def test_it_stops_at_the_first_that_fails_and_leaves_no_clone(tmp_path):
+    done = run(tmp_path, FAILING="scons smoke")
+    assert done.status != 0
+    assert [call.command for call in done.calls if in_clone(call)] == [["scons", "smoke"]]
+    assert done.calls[-1].command == ["scons", "smoke"]
