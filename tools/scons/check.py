@@ -23,7 +23,7 @@ STEPS = [
         "name": "futhark fmt",
         "command": ["futhark", "fmt", "--check"],
         "suffixes": (".fut",),
-        "required": True,
+        "required": False,
         "one_by_one": True,
     },
     {"name": "nixfmt", "command": ["nixfmt", "--check"], "suffixes": (".nix",), "required": False},
