@@ -1,4 +1,4 @@
-"""The mathematics as C: in futhark/lowered for the cores, compiled where it is asked for on GPUs."""
+"""The mathematics as C: in futhark/lowered for the cores, compiled on demand for GPUs."""
 
 import re
 

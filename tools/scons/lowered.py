@@ -4,11 +4,12 @@ import shutil
 import tempfile
 
 from environment import depend_on_script, root_folder
-from futhark import FUTHARK
 from lowering import LoweringError
 from SCons.Action import Action
 from SCons.Builder import Builder
 from SCons.Scanner import Scanner
+
+from futhark import FUTHARK
 from terra import TERRA
 
 LOWERINGS = (TERRA, FUTHARK)
@@ -70,6 +71,11 @@ def lowered(env, lowering, names, folder):
     return nodes
 
 
+def named_already(node, env, path):
+    """No further input: every file that is read is a source."""
+    return []
+
+
 def lower_target(env):
     """Declares `lower`; when it (or its picture) was asked for, the same run builds from it."""
     env["GLM_TARGETS"]["lower"] = (
@@ -97,11 +103,10 @@ def generate(env):
     from SCons.Script import COMMAND_LINE_TARGETS
 
     env["GLM_COMMAND_LINE"] = COMMAND_LINE_TARGETS
-    nothing_else = Scanner(function=lambda node, env, path: [])
     for name, action in (
         ("LowerFiles", Action(lower, "lower ${LOWERING.folder}")),
         ("VerifiedFiles", Action(verify, "verify ${SOURCES[0]}")),
     ):
-        env["BUILDERS"][name] = Builder(action=action, source_scanner=nothing_else)
+        env["BUILDERS"][name] = Builder(action=action, source_scanner=Scanner(named_already))
     env.AddMethod(lowered, "Lowered")
     env.AddMethod(lower_target, "LowerTarget")

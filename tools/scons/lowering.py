@@ -1,4 +1,4 @@
-"""Compilers' outputs that the repository holds: how they are written and what they must come from."""
+"""Files that compilers made and the repository holds: how they are written and verified."""
 
 import hashlib
 import json

@@ -80,7 +80,7 @@ def compare_clones(env, folder):
 
 
 def compare_lowering(env, lowering, folder):
-    """Lowers again when the manifest's compiler is here and raises unless the bytes are the same."""
+    """Lowers again where the compiler of the manifest is; raises unless the bytes are the same."""
     root = root_folder(env)
     tool = shutil.which(lowering.tool, path=env["ENV"]["PATH"])
     wanted = lowering.recorded(root)["versions"]
