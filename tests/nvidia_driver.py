@@ -4,7 +4,13 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from glm_engine.engine import find_gpus
+from glm_engine.errors import EngineError
+
 LIBRARY = "libcuda.so.1"
+DEVICE_FILES = ("/dev/nvidiactl", "/proc/driver/nvidia/version")
 SOURCE = """
 #include <string.h>
 int cuInit(unsigned flags) {{ return flags == 0 ? {status} : 1; }}
@@ -31,3 +37,13 @@ def write_driver(folder: Path, status: int = 0, num_gpus: int = 1, source: str =
     subprocess.run([compiler, *flags, str(code), "-o", str(folder / LIBRARY)], check=True)
     code.unlink()
     return folder / LIBRARY
+
+
+def skip_where_a_gpu_is() -> None:
+    """Skip a test of a machine without a GPU where `auto` means CUDA or refuses."""
+    try:
+        found = find_gpus()
+    except EngineError as error:
+        pytest.skip(f"device auto refuses: {error}")
+    if found["num_gpus"]:
+        pytest.skip(f"{found['driver']} sees a GPU: auto means cuda")

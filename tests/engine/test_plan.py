@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from glm_engine.engine import EngineOptions, find_gpus, inspect_checkpoint, plan
+from glm_engine.engine import EngineOptions, inspect_checkpoint, plan
 from glm_engine.errors import EngineError
 from tests.engine import loader, tamper
+from tests.nvidia_driver import skip_where_a_gpu_is
 from tools.checkpoint.layout import TensorSpec, checkpoint_specs
 from tools.checkpoint.synthetic import write_sparse_checkpoint
 
@@ -149,12 +150,7 @@ def test_defaults_that_zero_stands_for(tmp_path):
 
 @pytest.fixture
 def no_gpu():
-    try:
-        found = find_gpus()
-    except EngineError as error:
-        pytest.skip(f"device auto refuses: {error}")
-    if found["num_gpus"]:
-        pytest.skip(f"{found['driver']} sees a GPU: auto means cuda")
+    skip_where_a_gpu_is()
 
 
 @pytest.mark.usefixtures("no_gpu")

@@ -1,13 +1,18 @@
 """What the commands do on a machine whose driver says that a GPU is here, and where it is not."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
 from glm_engine.libraries import find_engine_library
-from tests.nvidia_driver import write_driver
+from tests.nvidia_driver import DEVICE_FILES, write_driver
 from tests.python.commands.running import CPU, ENVIRONMENT, glm, glm_json, refused
 
+no_device_file = pytest.mark.skipif(
+    any(Path(name).exists() for name in DEVICE_FILES),
+    reason="an NVIDIA driver's device file is here",
+)
 REFUSAL = "an NVIDIA GPU is here, so device auto means cuda (choose device cpu "
 
 
@@ -49,6 +54,7 @@ def test_auto_refuses_a_driver_that_fails(driver):
     assert message in finding["detail"]
 
 
+@no_device_file
 @pytest.mark.parametrize(("status", "num_gpus"), [(100, 0), (0, 0)])
 def test_auto_is_the_cpu_where_the_driver_sees_no_gpu(driver, status, num_gpus):
     path = driver(status, num_gpus)
@@ -79,6 +85,7 @@ def test_smoke_on_the_cpu_says_in_one_line_how_to_get_the_gpu(driver):
     assert "`tools/develop --with cuda glm smoke --device cuda`" in line
 
 
+@no_device_file
 def test_smoke_on_the_cpu_without_a_gpu_says_nothing_of_it(driver):
     driver(status=100)
     assert "GPU" not in glm("smoke", *CPU).stdout
