@@ -38,7 +38,7 @@ import pathlib
 
 folders = [pathlib.Path("/usr/share/python-wheels")]
 found = importlib.util.find_spec("ensurepip")
-if found is not None:
+if found is not None and found.origin is not None:
     folders.insert(0, pathlib.Path(found.origin).parent / "_bundled")
 print(*sorted(str(wheel) for folder in folders for wheel in folder.glob("pip-*.whl"))[:1])
 END
