@@ -1,7 +1,6 @@
 { pkgs }:
 {
   deps = [
-    pkgs.futhark
     pkgs.gcc
     pkgs.git
     pkgs.python311

@@ -1,4 +1,5 @@
 local abi = require("terra.base.abi")
+local device_probes = require("terra.probes.device_probes")
 local engine = require("terra.execution.engine")
 local handles = require("terra.base.handles")
 local loader_probes = require("terra.probes.loader_probes")
@@ -284,4 +285,4 @@ local function merge(target, modules)
   return target
 end
 
-return { exports = merge(exports, { report.exports }), probes = merge({}, { loader_probes.probes, scheduler_probes.probes }) }
+return { exports = merge(exports, { report.exports }), probes = merge({}, { device_probes.probes, loader_probes.probes, scheduler_probes.probes }) }

@@ -16,7 +16,7 @@ MODULES = {
     "torch": "oracle",
     "transformers": "oracle",
 }
-PROGRAMS = {"clang": "fuzz", "nix-instantiate": "nix", "nvcc": "cuda"}
+PROGRAMS = {"clang": "fuzz", "futhark": "futhark", "nix-instantiate": "nix", "nvcc": "cuda"}
 SPELLINGS = {"clang": ("clang-19", "clang")}
 
 

@@ -177,6 +177,7 @@ FUNCTIONS = {
     "get_engine_info": ("glm_status", "glm_engine*", "engine_info*"),
     "engine_inspect": ("glm_status", "const char*", "engine_text**", "glm_message*"),
     "engine_plan": ("glm_status", "const engine_options*", "engine_text**", "glm_message*"),
+    "engine_find_gpus": ("glm_status", "engine_text**", "glm_message*"),
     "engine_text_data": ("const char*", "const engine_text*"),
     "engine_text_size": ("int64_t", "const engine_text*"),
     "engine_text_free": ("glm_status", "engine_text*"),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from glm_engine import abi, libraries
 from glm_engine.console import human_bytes
+from glm_engine.engine import find_gpus
 from glm_engine.errors import GlmError
 from glm_engine.options import CAPITALS
 from glm_engine.version import version
@@ -169,19 +170,20 @@ def backend(kind):
 
 
 def nvidia_driver():
+    """The engine's own probe decides; names and capabilities come from the driver it opened."""
     name = "NVIDIA driver"
-    if not libraries.has_nvidia_driver():
-        detail = f"{libraries.NVIDIA_DRIVER} cannot be opened: the device is the CPU"
-        return Finding(name, False, detail, "loader's search path")
-    driver = ctypes.CDLL(libraries.NVIDIA_DRIVER)
-    count, newest = ctypes.c_int(), ctypes.c_int()
-    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
-    if status:
-        return Finding(name, False, f"cuInit gives {status}", libraries.NVIDIA_DRIVER)
+    try:
+        found = find_gpus()
+    except GlmError as error:
+        return Finding(name, False, str(error), "asked engine.so")
+    if not found["num_gpus"]:
+        how = found["driver"] or "libcuda.so.1 is not here"
+        return Finding(name, False, "no GPU: device auto is the CPU", how)
+    driver, newest = ctypes.CDLL(found["driver"]), ctypes.c_int()
     driver.cuDriverGetVersion(ctypes.byref(newest))
-    devices = ", ".join(gpu(driver, number) for number in range(count.value)) or "no GPU"
+    devices = ", ".join(gpu(driver, number) for number in range(found["num_gpus"]))
     detail = f"CUDA {newest.value // 1000}.{newest.value % 1000 // 10}: {devices}"
-    return Finding(name, count.value > 0, detail, libraries.NVIDIA_DRIVER)
+    return Finding(name, True, f"{detail}: device auto is CUDA", found["driver"])
 
 
 def gpu(driver, number):

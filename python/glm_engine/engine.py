@@ -36,6 +36,7 @@ __all__ = [
     "Request",
     "Sampling",
     "State",
+    "find_gpus",
     "inspect_checkpoint",
     "plan",
 ]
@@ -79,10 +80,10 @@ def progress_callback(progress):
     return abi.ProgressFunction(forward)
 
 
-def json_text(library, operation, argument):
+def json_text(library, operation, *arguments):
     """Call a function that gives an `engine_text` and return its JSON, parsed."""
     text = abi.TextPointer()
-    call(library, operation, argument, ctypes.byref(text))
+    call(library, operation, *arguments, ctypes.byref(text))
     try:
         size = library.engine_text_size(text)
         content = ctypes.string_at(library.engine_text_data(text), size)
@@ -94,6 +95,14 @@ def json_text(library, operation, argument):
 def inspect_checkpoint(model_dir):
     """Return what a checkpoint holds and its problems, without loading a weight."""
     return json_text(load_engine_library(), "engine_inspect", os.fsencode(model_dir))
+
+
+def find_gpus():
+    """Return what the engine finds: `num_gpus`, the path of the `driver`, the `device` of auto.
+
+    An NVIDIA driver that is here and does not work is an EngineError.
+    """
+    return json_text(load_engine_library(), "engine_find_gpus")
 
 
 def plan(options):

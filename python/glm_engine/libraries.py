@@ -16,7 +16,6 @@ PACKAGE_LIBRARY = PACKAGE / "lib" / "engine.so"
 BUILT_LIBRARY = CHECKOUT / "build" / "engine.so"
 DEVICE_KINDS = ("cpu", "cuda")
 SPARE_BYTES = 4096
-NVIDIA_DRIVER = "libcuda.so.1"
 
 
 @dataclass(frozen=True)
@@ -87,12 +86,3 @@ def check_struct_sizes(path, library):
                 f"{path}: its {name} has {size} bytes, this package's {ctypes.sizeof(struct)}: "
                 "the two were built from different versions of engine.h"
             )
-
-
-def has_nvidia_driver():
-    """Say whether the NVIDIA driver's library can be opened on this machine."""
-    try:
-        ctypes.CDLL(NVIDIA_DRIVER, mode=os.RTLD_LOCAL | os.RTLD_LAZY)
-    except OSError:
-        return False
-    return True

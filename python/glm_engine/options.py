@@ -112,7 +112,7 @@ ENGINE = (
         type=click.Choice(DEVICES),
         default="auto",
         show_default=True,
-        help="auto takes CUDA where an NVIDIA driver is, else the CPU.",
+        help="auto takes CUDA where an NVIDIA GPU is, else the CPU.",
     ),
     click.option("--world-size", type=POSITIVE, help="Ranks to split the model over."),
     click.option("--expert-layout", type=click.Choice(LAYOUTS), help="How experts are split."),

@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local files = require("terra.base.files")
+local gpus = require("terra.execution.gpus")
 local status = require("terra.base.status")
 local text = require("terra.base.text")
 local C = abi.C
@@ -8,7 +9,6 @@ local device = {}
 
 device.kinds = { "cpu", "cuda" }
 device.automatic = "auto"
-local driver_paths = { "/proc/driver/nvidia/version", "/dev/nvidiactl" }
 local open_symbol = "glm_backend_open"
 local path_capacity = 4096
 local kind_capacity = 16
@@ -24,30 +24,23 @@ device.Library = Library
 local terra anchor()
 end
 
-local terra has_driver() : bool
-  escape
-    for _, path in ipairs(driver_paths) do
-      emit quote
-        if files.exists([path]) then
-          return true
-        end
-      end
-    end
-  end
-  return false
-end
-
 terra device.is_automatic(wanted : rawstring) : bool
   return wanted == nil or wanted[0] == 0 or C.strcmp(wanted, [device.automatic]) == 0
+end
+
+terra device.automatic_kind(found : &gpus.Gpus) : rawstring
+  if found.count > 0 then
+    return "cuda"
+  end
+  return "cpu"
 end
 
 terra device.resolve_kind(wanted : rawstring, kind : &int8, message : &C.glm_message) : int32
   var chosen = wanted
   if device.is_automatic(wanted) then
-    chosen = "cpu"
-    if has_driver() then
-      chosen = "cuda"
-    end
+    var found : gpus.Gpus
+    status.try(found:find("", message))
+    chosen = device.automatic_kind(&found)
   end
   escape
     for _, name in ipairs(device.kinds) do
@@ -100,11 +93,14 @@ terra Library:shares_memory() : bool
 end
 
 terra Library:load(was_automatic : bool, message : &C.glm_message) : int32
+  if not self:shares_memory() then
+    gpus.open_driver("")
+  end
   self.handle = C.dlopen(&self.path[0], C.RTLD_NOW or C.RTLD_LOCAL or C.RTLD_NODELETE)
   if self.handle == nil then
     var hint = ""
     if was_automatic and not self:shares_memory() then
-      hint = "an NVIDIA driver is present, so device auto means cuda (choose device cpu to compute on the processor); "
+      hint = "an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); "
     end
     return status.fail(
       message, C.GLM_NOT_SUPPORTED, "%sthe library of device %s cannot be opened: %.700s; `scons engine %s` builds it", hint,

@@ -1,6 +1,7 @@
 local abi = require("terra.base.abi")
 local device = require("terra.execution.device")
 local dtypes = require("terra.base.dtypes")
+local gpus = require("terra.execution.gpus")
 local handles = require("terra.base.handles")
 local inspect = require("terra.checkpoint.inspect")
 local model = require("terra.checkpoint.model")
@@ -227,6 +228,24 @@ local terra engine_plan(given : &C.engine_options, target : &&C.engine_text, mes
   return code
 end
 
+local terra engine_find_gpus(target : &&C.engine_text, message : &C.glm_message) : int32
+  if target == nil then
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "text is null")
+  end
+  @target = nil
+  status.clear(message)
+  var found : gpus.Gpus
+  status.try(found:find("", message))
+  var out : JsonWriter
+  out:init()
+  out:begin_object()
+  out:integer_field("num_gpus", found.count)
+  out:string_field("driver", &found.driver[0])
+  out:string_field("device", device.automatic_kind(&found))
+  out:end_object()
+  return finish(&out, target, message)
+end
+
 local terra engine_default_options(target : &C.engine_options)
   if target ~= nil then
     options.default(target)
@@ -257,6 +276,7 @@ return {
   write_profile = write_profile,
   exports = {
     engine_default_options = engine_default_options,
+    engine_find_gpus = engine_find_gpus,
     engine_inspect = engine_inspect,
     engine_plan = engine_plan,
     engine_text_data = engine_text_data,

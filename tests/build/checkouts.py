@@ -8,7 +8,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import lowering
+from lowered import LOWERINGS
+from terra import TERRA
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE_FOLDERS = re.compile(r"NativeSources\(([^)]*)\)")
@@ -18,6 +19,17 @@ SMALL_SOURCES = {
         'import "double"\n\nentry doubled [n] (xs: [n]f32) : [n]f32 = map double xs\n'
     ),
     "futhark/double.fut": "def double (x: f32) : f32 = x * 2\n",
+    "futhark/lowered/kernels_cpu.c": (
+        '#include "kernels_cpu.h"\n#include <stdlib.h>\n'
+        "struct futhark_context_config *futhark_context_config_new(void) { return malloc(1); }\n"
+        "void futhark_context_config_free(struct futhark_context_config *made) { free(made); }\n"
+    ),
+    "futhark/lowered/kernels_cpu.h": (
+        "#pragma once\n#include <stddef.h>\nstruct futhark_context_config;\n"
+        "struct futhark_context_config *futhark_context_config_new(void);\n"
+        "void futhark_context_config_free(struct futhark_context_config *made);\n"
+    ),
+    "futhark/lowered/kernels_cpu.json": "{}\n",
     "native/include/glm/answer.h": "#pragma once\n#define GLM_ANSWER 42\n",
     "native/backends/cpu/open.c": (
         '#include "glm/answer.h"\n#include "kernels_cpu.h"\n'
@@ -83,12 +95,11 @@ class Checkout:
         (self.path / name).write_bytes(before + b"\n")
         return before
 
-    def record_lowering(self):
-        """Writes a manifest that agrees with the checkout's sources and IR."""
-        names = lowering.lowered_files()
-        outputs = {name: lowering.sha256(self.path / name) for name in names}
-        versions = {"terra": "none", "llvm": "none", "libc": "none"}
-        self.write(str(lowering.MANIFEST), lowering.manifest_text(self.path, outputs, versions))
+    def record_lowerings(self):
+        """Writes manifests that agree with the checkout's sources and lowered files."""
+        for lowering in LOWERINGS:
+            folder, versions = self.path / lowering.folder, {lowering.tool: "none"}
+            self.write(lowering.manifest, lowering.manifest_text(self.path, folder, versions))
 
 
 def build_files():
@@ -122,9 +133,9 @@ def small_checkout(path, variables=None):
     for folder in native_folders():
         if not any((path / folder).glob("*.c")):
             checkout.write(f"{folder}/main.c", "int main(void) { return 0; }\n")
-    for addend, name in enumerate(lowering.lowered_files()):
+    for addend, name in enumerate(TERRA.files):
         checkout.write(name, IR.replace("{addend}", str(addend)))
-    checkout.record_lowering()
+    checkout.record_lowerings()
     return checkout
 
 

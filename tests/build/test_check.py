@@ -28,6 +28,10 @@ class Environment(dict):
     [
         (ABSENT, "failed: no-such-tool is not on the PATH"),
         (ABSENT | {"required": False}, "skipped: no-such-tool is not on the PATH"),
+        (
+            ABSENT | {"required": False, "brought_by": "tools/develop --with x"},
+            "skipped: no-such-tool is not on the PATH: `tools/develop --with x` brings it",
+        ),
         ({"command": ["true"], "suffixes": (".nix",)}, "skipped: no file ends in .nix"),
         ({"command": ["true"], "suffixes": (".c",)}, "passed"),
         ({"command": ["false"]}, "failed: exit status 1"),

@@ -1,14 +1,22 @@
-"""terra/lowered: what is checked before it is used, and that lowering gives the same bytes."""
+"""terra/lowered and futhark/lowered: what is checked before they are used, and that lowering
+gives the same bytes."""
 
-import json
 import shutil
 
 import lowering
 import pytest
+from futhark import FUTHARK
+from lowered import LOWERINGS
+from terra import TERRA
 
+from tests import groups
 from tests.build.checkouts import ROOT, small_checkout
 
-TERRA = shutil.which("terra")
+each = pytest.mark.parametrize("lowered", LOWERINGS, ids=lambda one: one.tool)
+BROKEN = {
+    "terra": ("terra/engine.t", "error('a reason of its own')\n", "a reason of its own"),
+    "futhark": ("futhark/fp8.fut", "def decode = a_name_of_its_own\n", "a_name_of_its_own"),
+}
 
 
 @pytest.fixture
@@ -16,39 +24,59 @@ def checkout(tmp_path):
     return small_checkout(tmp_path)
 
 
-def test_recorded_lowering_has_no_difference(checkout):
-    assert lowering.differences(checkout.path) == []
+@each
+def test_recorded_lowering_has_no_difference(checkout, lowered):
+    assert lowered.differences(checkout.path) == []
 
 
 @pytest.mark.parametrize(
-    "name", ["terra/engine.t", "native/include/glm/answer.h", "terra/lowered/x86-64-v3/debug.ll"]
+    ("lowered", "name"),
+    [
+        (TERRA, "terra/engine.t"),
+        (TERRA, "native/include/glm/answer.h"),
+        (TERRA, "terra/lowered/x86-64-v3/debug.ll"),
+        (FUTHARK, "futhark/double.fut"),
+        (FUTHARK, "futhark/lowered/kernels_cpu.h"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else one.tool,
 )
-def test_changed_file_is_named(checkout, name):
+def test_changed_file_is_named(checkout, lowered, name):
     checkout.change(name)
-    assert lowering.differences(checkout.path) == [f"{name} is not the file of the manifest"]
+    assert lowered.differences(checkout.path) == [f"{name} is not the file of the manifest"]
 
 
 def test_added_and_removed_sources_are_named(checkout):
     checkout.write("terra/added.t", "return {}\n")
     (checkout.path / "terra/engine.t").unlink()
-    assert lowering.differences(checkout.path) == [
+    assert TERRA.differences(checkout.path) == [
         "terra/added.t is not in the manifest",
         "terra/engine.t is in the manifest but not in the checkout",
     ]
 
 
-def test_missing_manifest_is_named(checkout):
-    (checkout.path / lowering.MANIFEST).unlink()
-    assert lowering.differences(checkout.path) == ["terra/lowered/manifest.json is missing"]
+@each
+def test_missing_manifest_is_named(checkout, lowered):
+    (checkout.path / lowered.manifest).unlink()
+    assert lowered.differences(checkout.path) == [f"{lowered.folder}/manifest.json is missing"]
 
 
-def test_build_stops_and_names_the_file(built_small):
-    before = built_small.change("terra/engine.t")
+@each
+def test_other_targets_are_a_difference(checkout, lowered, monkeypatch):
+    monkeypatch.setitem(lowered.targets, "other", ["--safe"])
+    (line,) = lowered.differences(checkout.path)
+    assert line.startswith(f"{lowered.manifest} names other targets than ")
+
+
+@pytest.mark.parametrize(
+    ("target", "name"), [("engine", "terra/engine.t"), ("cpu", "futhark/double.fut")]
+)
+def test_build_stops_and_names_the_file(built_small, target, name):
+    before = built_small.change(name)
     try:
-        printed = built_small.scons("engine", status=2)
+        printed = built_small.scons(target, status=2)
     finally:
-        (built_small.path / "terra/engine.t").write_bytes(before)
-    assert "terra/engine.t is not the file of the manifest" in printed
+        (built_small.path / name).write_bytes(before)
+    assert f"{name} is not the file of the manifest" in printed
     assert "Run `scons lower`" in printed
 
 
@@ -61,43 +89,64 @@ def test_local_paths_are_refused(tmp_path, line):
         lowering.forbid_local_paths(text, "release.ll", tmp_path)
 
 
-def test_without_terra_lower_says_so(built_small, monkeypatch):
+def test_lower_leaves_what_is_that_of_its_sources(built_small, monkeypatch):
     monkeypatch.setitem(built_small.variables, "PATH", "/usr/bin:/bin")
-    if shutil.which("terra", path="/usr/bin:/bin"):
-        pytest.skip("terra is installed beside the system's own tools")
-    printed = built_small.scons("lower", status=2)
-    assert "`terra` is not on the PATH" in printed
+    printed = built_small.scons("lower")
+    for one in LOWERINGS:
+        assert f"{one.folder} is that of the present sources and left as it is" in printed
 
 
-def terra_of_the_manifest():
-    """Skips the test unless the versions of the manifest are on this machine."""
-    wanted = json.loads((ROOT / lowering.MANIFEST).read_text())["versions"]
-    if not TERRA:
-        pytest.skip(f"terra {wanted['terra']} is not on the PATH, and no registry brings it")
-    present = lowering.terra_versions(TERRA)
-    if present != wanted:
-        pytest.skip(f"the manifest names {wanted}, here is {present}")
+@pytest.mark.parametrize(("tool", "name"), [("terra", "terra/engine.t"), ("futhark", "futhark/double.fut")])
+def test_without_the_compiler_lower_says_so(built_small, monkeypatch, tool, name):
+    monkeypatch.setitem(built_small.variables, "PATH", "/usr/bin:/bin")
+    if shutil.which(tool, path="/usr/bin:/bin"):
+        pytest.skip(f"{tool} is installed beside the system's own tools")
+    before = built_small.change(name)
+    try:
+        printed = built_small.scons("lower", status=2)
+    finally:
+        (built_small.path / name).write_bytes(before)
+    assert f"{name} is not the file of the manifest" in printed
+    assert f"`{tool}` is not on the PATH; {tool}/lowered is left as it is" in printed
 
 
-def checkout_of_sources(path):
-    for name in lowering.lowered_sources(ROOT):
+def compiler_of(lowered):
+    """The compiler; skips the test where it is absent."""
+    found = shutil.which(lowered.tool)
+    if not found and lowered.tool in groups.PROGRAMS:
+        pytest.skip(groups.reason(lowered.tool))
+    if not found:
+        pytest.skip(f"{lowered.tool} is not on the PATH, and no registry brings it")
+    return found
+
+
+def checkout_of_sources(lowered, path):
+    for name in lowered.sources(ROOT):
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, path / name)
     return path
 
 
-def test_lowering_again_gives_the_committed_bytes(tmp_path):
-    terra_of_the_manifest()
-    root = checkout_of_sources(tmp_path / "a-longer-name/below")
-    lowering.lower_all(TERRA, root, root / "lowered")
-    for relative in (*lowering.lowered_files(), str(lowering.MANIFEST)):
-        again = root / "lowered" / relative.removeprefix("terra/lowered/")
+@each
+def test_lowering_again_gives_the_committed_bytes(tmp_path, lowered):
+    compiler, wanted = compiler_of(lowered), lowered.recorded(ROOT)["versions"]
+    present = lowered.versions(compiler)
+    if present != wanted:
+        pytest.skip(f"the manifest names {wanted}, here is {present}")
+    root = checkout_of_sources(lowered, tmp_path / "a-longer-name/below")
+    (root / "again").mkdir()
+    lowered.write(compiler, root, root / "again")
+    for relative in (*lowered.files, lowered.manifest):
+        again = root / "again" / relative.removeprefix(f"{lowered.folder}/")
         assert again.read_bytes() == (ROOT / relative).read_bytes(), relative
 
 
-@pytest.mark.skipif(not TERRA, reason="terra is not on the PATH, and no registry brings it")
-def test_error_of_terra_is_passed_on(tmp_path):
-    root = checkout_of_sources(tmp_path)
-    (root / "terra/engine.t").write_text("error('a reason of its own')\n")
-    with pytest.raises(lowering.LoweringError, match="a reason of its own"):
-        lowering.lower_all(TERRA, root, tmp_path / "lowered")
+@each
+def test_error_of_the_compiler_is_passed_on(tmp_path, lowered):
+    compiler = compiler_of(lowered)
+    root = checkout_of_sources(lowered, tmp_path)
+    name, text, reason = BROKEN[lowered.tool]
+    (root / name).write_text(text)
+    (tmp_path / "again").mkdir()
+    with pytest.raises(lowering.LoweringError, match=reason):
+        lowered.write(compiler, root, tmp_path / "again")

@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from glm_engine.engine import Engine, EngineOptions, Request, Sampling
-from glm_engine.libraries import NVIDIA_DRIVER
+from glm_engine.engine import Engine, EngineOptions, Request, Sampling, find_gpus
+from glm_engine.errors import GlmError
 from tests.engine.probes import ROOT
 from tests.engine.running import run_requests
 
@@ -32,12 +32,9 @@ FAULT = b"""
 @cache
 def num_gpus() -> int:
     try:
-        driver = ctypes.CDLL(NVIDIA_DRIVER)
-    except OSError:
+        return find_gpus()["num_gpus"]
+    except GlmError:
         return 0
-    count = ctypes.c_int()
-    failed = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
-    return 0 if failed else count.value
 
 
 pytestmark = [
@@ -127,7 +124,7 @@ def test_without_a_device_nothing_falls_back(device):
 
 def break_the_device() -> None:
     """A kernel that traps, in the context that the engine uses."""
-    driver = ctypes.CDLL(NVIDIA_DRIVER)
+    driver = ctypes.CDLL(find_gpus()["driver"])
     context, module, kernel = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     steps = [
         lambda: driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0),

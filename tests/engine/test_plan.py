@@ -10,6 +10,7 @@ import pytest
 from glm_engine.engine import EngineOptions, inspect_checkpoint, plan
 from glm_engine.errors import EngineError
 from tests.engine import loader, tamper
+from tests.nvidia_driver import skip_where_a_gpu_is
 from tools.checkpoint.layout import TensorSpec, checkpoint_specs
 from tools.checkpoint.synthetic import write_sparse_checkpoint
 
@@ -147,16 +148,18 @@ def test_defaults_that_zero_stands_for(tmp_path):
     assert plan_of(directory)["max_seq"] == 512
 
 
-HAS_DRIVER = any(Path(p).exists() for p in ("/dev/nvidiactl", "/proc/driver/nvidia/version"))
+@pytest.fixture
+def no_gpu():
+    skip_where_a_gpu_is()
 
 
-@pytest.mark.skipif(HAS_DRIVER, reason="an NVIDIA driver is present: auto means cuda")
+@pytest.mark.usefixtures("no_gpu")
 def test_auto_without_a_driver_is_the_cpu():
     options = EngineOptions(model_dir=CAPITALS, device="auto", memory_limit_bytes=PLENTY)
     assert plan(options)["device"] == "cpu"
 
 
-@pytest.mark.skipif(HAS_DRIVER, reason="an NVIDIA driver is present")
+@pytest.mark.usefixtures("no_gpu")
 def test_cuda_is_never_replaced_by_the_cpu():
     with pytest.raises(EngineError, match="cuda"):
         plan(EngineOptions(model_dir=CAPITALS, device="cuda", memory_limit_bytes=PLENTY))

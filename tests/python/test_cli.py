@@ -138,7 +138,14 @@ def shell(line, unbuffered=""):
 
 
 @pytest.mark.parametrize(
-    "arguments", ["--version", "inspect", "inspect --json", "plan", "generate x --max-tokens 3"]
+    "arguments",
+    [
+        "--version",
+        "inspect",
+        "inspect --json",
+        "plan --device cpu",
+        "generate x --device cpu --max-tokens 3",
+    ],
 )
 def test_output_that_nobody_takes_is_one_line(arguments):
     full = "glm: standard output cannot be written: No space left on device\n"
@@ -148,7 +155,7 @@ def test_output_that_nobody_takes_is_one_line(arguments):
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_streams_that_are_closed_are_empty_ones(closed):
-    assert shell(f"(GLM plan {closed}) > /dev/null") == (0, "")
+    assert shell(f"(GLM plan --device cpu {closed}) > /dev/null") == (0, "")
 
 
 def test_errors_that_nobody_can_read_keep_their_exit_code():

@@ -9,6 +9,8 @@ import time
 import pytest
 
 SECOND_RUN_LIMIT = 0.3
+FULL = 'echo "Filesystem 1M-blocks Used Available Capacity Mounted"; echo "d 9 4 5 50% /"'
+WITH_FUTHARK = ("--with", "futhark", "true")
 HANGING_APT = (
     'case "$*" in *indextargets*) echo "file:/archive bookworm main";; '
     '*) touch "${2%/*}/reached"; exec sleep 600;; esac'
@@ -23,7 +25,7 @@ HANGING_APT = (
         (["--with"], "--with needs a group"),
         (
             ["--with", "gpu", "true"],
-            "unknown group 'gpu': expected oracle, fuzz, cuda, modal, nix or browser",
+            "unknown group 'gpu': expected oracle, fuzz, cuda, modal, nix, browser or futhark",
         ),
         (["--wiht", "oracle", "true"], "unknown option '--wiht'"),
         (["--print-environment", "true"], "--print-environment takes no command"),
@@ -45,7 +47,7 @@ def test_wrong_group_in_variable_is_refused(recorded):
 def test_help_names_every_group(recorded):
     done = recorded.run("--help")
     assert done.returncode == 0
-    groups = ("oracle", "fuzz", "cuda", "modal", "nix", "browser")
+    groups = ("oracle", "fuzz", "cuda", "modal", "nix", "browser", "futhark")
     assert all(f"  {group} " in done.stdout for group in groups)
 
 
@@ -139,7 +141,7 @@ def stop(process, number=signal.SIGINT):
 
 
 def test_interrupted_run_leaves_nothing_half_made(checkout, programs):
-    process = checkout.start("true", PATH=programs(apt_get=HANGING_APT))
+    process = checkout.start(*WITH_FUTHARK, PATH=programs(apt_get=HANGING_APT))
     wait_for(lambda: is_working(checkout))
     stop(process)
     assert process.returncode == 130
@@ -148,12 +150,12 @@ def test_interrupted_run_leaves_nothing_half_made(checkout, programs):
 
 def test_killed_run_is_cleared_by_the_next(checkout, programs):
     path = programs(apt_get=HANGING_APT)
-    process = checkout.start("true", PATH=path)
+    process = checkout.start(*WITH_FUTHARK, PATH=path)
     wait_for(lambda: is_working(checkout))
     first = checkout.leftovers()
     stop(process, signal.SIGKILL)
     assert checkout.leftovers() == first
-    process = checkout.start("true", PATH=path)
+    process = checkout.start(*WITH_FUTHARK, PATH=path)
     wait_for(lambda: is_working(checkout, besides=first))
     assert not set(first) & set(checkout.leftovers())
     stop(process)
@@ -162,9 +164,9 @@ def test_killed_run_is_cleared_by_the_next(checkout, programs):
 
 def test_second_run_waits_for_the_first(checkout, programs):
     path = programs(apt_get=HANGING_APT)
-    first = checkout.start("true", PATH=path)
+    first = checkout.start(*WITH_FUTHARK, PATH=path)
     wait_for(lambda: is_working(checkout))
-    second = checkout.start("true", PATH=path)
+    second = checkout.start(*WITH_FUTHARK, PATH=path)
     line = second.stderr.readline()
     assert "another run is making the toolchain" in line
     stop(second)
@@ -173,11 +175,8 @@ def test_second_run_waits_for_the_first(checkout, programs):
 
 
 def test_full_disk_is_named(checkout, programs):
-    path = programs(
-        apt_get=HANGING_APT,
-        df='echo "Filesystem 1M-blocks Used Available Capacity Mounted"; echo "d 9 4 5 50% /"',
-    )
-    done = checkout.run("true", PATH=path)
+    path = programs(apt_get=HANGING_APT, df=FULL)
+    done = checkout.run(*WITH_FUTHARK, PATH=path)
     assert done.returncode == 1
     assert "has 5 MB free" in done.stderr
     assert "MB are needed" in done.stderr
@@ -189,7 +188,7 @@ def test_failed_download_shows_what_apt_said(checkout, programs):
         'case "$*" in *indextargets*) echo "file:/archive bookworm main";; '
         "*) echo E: the archive is away >&2; exit 100;; esac"
     )
-    done = checkout.run("true", PATH=programs(apt_get=apt))
+    done = checkout.run(*WITH_FUTHARK, PATH=programs(apt_get=apt))
     assert done.returncode == 1
     assert "E: the archive is away" in done.stderr
     assert "GLM_DEBIAN_ARCHIVE" in done.stderr
@@ -199,7 +198,39 @@ def test_failed_download_shows_what_apt_said(checkout, programs):
 
 def test_no_archive_and_no_futhark(checkout, programs):
     path = programs(apt_get="exit 0", futhark='echo "Futhark 0.24.3."')
-    done = checkout.run("true", PATH=path)
+    done = checkout.run(*WITH_FUTHARK, PATH=path)
     assert done.returncode == 1
     assert "expected futhark 0.25.27 or a later 0.25 on PATH, found '0.24.3'" in done.stderr
     assert "the apt sources name no Debian archive" in done.stderr
+
+
+WITHOUT_ARCHIVE = {"apt_get": "exit 0", "apt_cache": '[ "$2" = python3.11 ]'}
+
+
+@pytest.mark.parametrize(
+    ("broken", "packages"),
+    [
+        (("gcc",), "gcc g++"),
+        (("python3.11", "python3.12", "python3"), "python3.11 python3-pip-whl"),
+        (("g++", "python3.11", "python3.12", "python3"), "gcc g++ python3.11 python3-pip-whl"),
+    ],
+)
+def test_without_an_archive_what_is_missing_is_named_in_one_line(
+    checkout, programs, broken, packages
+):
+    path = programs(**WITHOUT_ARCHIVE, **dict.fromkeys(broken, "exit 1"))
+    done = checkout.run("true", PATH=path, GLM_DEBIAN_ARCHIVE="")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("tools/develop: expected gcc, g++ and Python 3.11 or 3.12 on PATH, ")
+    assert line.endswith(f"; as root: apt install {packages}")
+
+
+def test_without_an_archive_the_machines_own_tools_do(checkout, programs):
+    """All that is left to bring, and refused for want of room, are the packages of Python."""
+    path = programs(apt_get="exit 0", futhark="exit 1", df=FULL)
+    done = checkout.run("true", PATH=path, GLM_DEBIAN_ARCHIVE="")
+    if "pip's wheel" in done.stderr:
+        pytest.skip("the Python of this machine has no wheel of pip: tools/develop brought both")
+    assert done.returncode == 1
+    assert "has 5 MB free, 1100 MB are needed" in done.stderr

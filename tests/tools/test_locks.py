@@ -88,4 +88,5 @@ def test_debian_packages_are_pinned():
     header, *rows = (ROOT / "tools/toolchain/packages.tsv").read_text().splitlines()
     assert header.split("\t") == ["set", "suite", "package", "version"]
     assert all(len(row.split("\t")) == 4 and row.endswith("*") for row in rows)
-    assert {row.split("\t")[0] for row in rows} == {"futhark", "machine", "fuzz", "nix", "chromium"}
+    sets = {"futhark", "pip", "machine", "fuzz", "nix", "chromium"}
+    assert {row.split("\t")[0] for row in rows} == sets

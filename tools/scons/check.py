@@ -23,7 +23,8 @@ STEPS = [
         "name": "futhark fmt",
         "command": ["futhark", "fmt", "--check"],
         "suffixes": (".fut",),
-        "required": True,
+        "required": False,
+        "brought_by": "tools/develop --with futhark",
         "one_by_one": True,
     },
     {"name": "nixfmt", "command": ["nixfmt", "--check"], "suffixes": (".nix",), "required": False},
@@ -57,6 +58,8 @@ def step_status(env, step, files):
     command = list(step["command"])
     if not shutil.which(command[0], path=env["ENV"]["PATH"]):
         reason = f"{command[0]} is not on the PATH"
+        if "brought_by" in step:
+            reason += f": `{step['brought_by']}` brings it"
         return f"failed: {reason}" if step["required"] else f"skipped: {reason}"
     if "suffixes" in step:
         chosen = [name for name in files if PurePosixPath(name).suffix in step["suffixes"]]

@@ -1,8 +1,9 @@
-"""Futhark programs compiled to C libraries, with every imported file as an input."""
+"""The mathematics as C: in futhark/lowered for the cores, compiled on demand for GPUs."""
 
 import re
 
 from environment import depend_on_version, tool_version
+from lowering import Lowering, run_compiler
 from SCons.Action import Action
 from SCons.Builder import Builder
 from SCons.Scanner import Scanner
@@ -10,8 +11,33 @@ from SCons.Scanner import Scanner
 IMPORT = re.compile(
     r'^\s*(?:local\s+)?(?:open\s+)?(?:module\s+\w+\s*=\s*)?import\s+"([^"]+)"', re.M
 )
-OUTPUTS = (".c", ".h", ".json")
+PROGRAM = "futhark/entries.fut"
+TARGETS = {"kernels_cpu": ["multicore", "--library"]}
+SUFFIXES = (".c", ".h", ".json")
 COMPILE = "futhark $FUTHARK_BACKEND --library -o ${TARGET.base} $SOURCE"
+
+
+def futhark_versions(futhark):
+    """What decides over the bytes: Futhark and the compiler that compiled it."""
+    stated = run_compiler([futhark, "--version"], ".").partition("\n\n")[0]
+    return {"futhark": " ".join(stated.split())}
+
+
+def lower_mathematics(futhark, root, folder):
+    """Runs Futhark once for each target."""
+    for name, options in TARGETS.items():
+        run_compiler([futhark, *options, "-o", str(folder / name), PROGRAM], root)
+
+
+FUTHARK = Lowering(
+    tool="futhark",
+    folder="futhark/lowered",
+    patterns=("futhark/*.fut",),
+    outputs=tuple(f"{name}{suffix}" for name in TARGETS for suffix in SUFFIXES),
+    targets=TARGETS,
+    run=lower_mathematics,
+    versions=futhark_versions,
+)
 
 
 def imported_files(node, env, path):
@@ -23,7 +49,7 @@ def imported_files(node, env, path):
 
 def futhark_library(env, target, source, backend):
     """Compiles one program to TARGET.c, TARGET.h and TARGET.json with the given back end."""
-    outputs = [f"{target}{suffix}" for suffix in OUTPUTS]
+    outputs = [f"{target}{suffix}" for suffix in SUFFIXES]
     nodes = env.FutharkCompile(outputs, source, FUTHARK_BACKEND=backend)
     depend_on_version(env, nodes, "futhark", env["FUTHARK_VERSION"])
     return nodes
@@ -40,6 +66,8 @@ def generate(env):
     scanner = Scanner(function=imported_files, skeys=[".fut"], recursive=True)
     action = Action(COMPILE, "futhark $FUTHARK_BACKEND $SOURCE")
     if not env["FUTHARK_VERSION"]:
-        action = env.Failure("futhark is not on the PATH: run this through tools/develop or Nix")
+        action = env.Failure(
+            "futhark is not on the PATH: `tools/develop --with futhark` brings it, and so does Nix"
+        )
     env["BUILDERS"]["FutharkCompile"] = Builder(action=action, source_scanner=scanner)
     env.AddMethod(futhark_library, "FutharkLibrary")

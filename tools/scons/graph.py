@@ -21,7 +21,7 @@ MANY = (
     (re.compile(r"^build/fuzz/[^./]+$"), "build/fuzz/*"),
     (re.compile(r"^build/obj/(?:cuda/)?native/kernels/.*$"), "build/obj/native/kernels/**/*.o"),
     (re.compile(r"^native/kernels/.*\.(\w+)$"), r"native/kernels/**/*.\1"),
-    (re.compile(r"^terra/lowered/.*$"), "terra/lowered/*"),
+    (re.compile(r"^(terra|futhark)/lowered/.*$"), r"\1/lowered/*"),
     (re.compile(r"^terra/.*\.t$"), "terra/**/*.t"),
     (re.compile(r"^(build/obj/(?:native|tests)/.*)/[^/]+$"), r"\1/*.o"),
     (re.compile(r"^(?!build/)(.*)/[^/]+(\.\w+)$"), r"\1/*\2"),

@@ -1,119 +1,91 @@
-"""The engine's LLVM IR in terra/lowered: how it is written and what it must come from."""
+"""Files that compilers made and the repository holds: how they are written and verified."""
 
 import hashlib
 import json
 import os
 import re
 import subprocess
-import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
-
-FAMILIES = {
-    "x86-64-v3": {"triple": "x86_64-pc-linux-gnu", "cpu": "x86-64-v3"},
-}
-BUILDS = ("release", "debug")
-FOLDER = Path("terra/lowered")
-MANIFEST = FOLDER / "manifest.json"
-SCRIPT = Path("tools/scons/lower.t")
-SOURCE_PATTERNS = (
-    "terra/**/*.t",
-    "native/include/glm/*.h",
-    str(SCRIPT),
-)
-NOT_LOWERED = "wrap.h"
-VERSION_SCRIPT = "print(terralib.version, terralib.llvm_version)"
 
 
 class LoweringError(Exception):
-    """The IR cannot be written, or is not the one of the present sources."""
+    """The outputs cannot be written, or are not those of the present sources."""
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """What `tool` makes of the files that match `patterns` (but `left_out`), kept in `folder`.
+
+    `outputs` are names below `folder`, `targets` what they are made for. `run(tool, root, folder)`
+    writes them below another folder; `versions(tool)` states what decides over their bytes.
+    """
+
+    tool: str
+    folder: str
+    patterns: tuple
+    outputs: tuple
+    targets: dict
+    run: Callable
+    versions: Callable
+    left_out: str = ""
+
+    @property
+    def manifest(self):
+        """The file that records every hash, relative to the checkout."""
+        return f"{self.folder}/manifest.json"
+
+    @property
+    def files(self):
+        """The outputs, relative to the checkout and sorted."""
+        return sorted(f"{self.folder}/{name}" for name in self.outputs)
+
+    def sources(self, root):
+        """Every file that the outputs depend on, relative to the checkout and sorted."""
+        found = [path for pattern in self.patterns for path in Path(root).glob(pattern)]
+        names = [path.relative_to(root).as_posix() for path in found]
+        return sorted(name for name in names if not fnmatch(name, self.left_out))
+
+    def recorded(self, root):
+        """The manifest of the checkout."""
+        return json.loads((Path(root) / self.manifest).read_text())
+
+    def manifest_text(self, root, folder, versions):
+        """The manifest of the outputs below `folder`, made from the sources below `root`."""
+        outputs = {f"{self.folder}/{name}": sha256(Path(folder) / name) for name in self.outputs}
+        manifest = {
+            "versions": versions,
+            "targets": self.targets,
+            "sources": {name: sha256(Path(root) / name) for name in self.sources(root)},
+            "outputs": outputs,
+        }
+        return json.dumps(manifest, indent=2, sort_keys=True) + "\n"
+
+    def write(self, tool, root, folder):
+        """Writes the outputs and the manifest below `folder`, laid out as in the repository."""
+        self.run(tool, Path(root), Path(folder).resolve())
+        for name in self.outputs:
+            forbid_local_paths((Path(folder) / name).read_text(), name, root)
+        text = self.manifest_text(root, folder, self.versions(tool))
+        (Path(folder) / Path(self.manifest).name).write_text(text)
+
+    def differences(self, root):
+        """What keeps the outputs from being those of the present sources, one line each."""
+        if not (Path(root) / self.manifest).is_file():
+            return [f"{self.manifest} is missing"]
+        manifest = self.recorded(root)
+        lines = compare(root, manifest["sources"], self.sources(root))
+        lines += compare(root, manifest["outputs"], self.files)
+        if manifest["targets"] != self.targets:
+            lines.append(f"{self.manifest} names other targets than {self.targets}")
+        return lines
 
 
 def sha256(path):
     """Hexadecimal SHA-256 of a file's bytes."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-
-
-def lowered_sources(root):
-    """Every file the IR depends on, relative to the checkout and sorted."""
-    root = Path(root)
-    found = [path for pattern in SOURCE_PATTERNS for path in root.glob(pattern)]
-    read = [path for path in found if not path.name.endswith(NOT_LOWERED)]
-    return sorted(path.relative_to(root).as_posix() for path in read)
-
-
-def lowered_files():
-    """The IR files, relative to the checkout and sorted."""
-    return sorted(
-        (FOLDER / family / f"{build}.ll").as_posix() for family in FAMILIES for build in BUILDS
-    )
-
-
-def terra_versions(terra):
-    """What decides over the bytes: Terra, its LLVM, and the C library whose headers it reads."""
-    with tempfile.NamedTemporaryFile("w", suffix=".t") as script:
-        script.write(VERSION_SCRIPT)
-        script.flush()
-        done = subprocess.run([terra, script.name], capture_output=True, text=True)
-    words = done.stdout.split()
-    if done.returncode != 0 or len(words) != 2:
-        raise LoweringError(f"{terra} did not state its version: {done.stderr.strip()}")
-    libc = os.confstr("CS_GNU_LIBC_VERSION")
-    return {"terra": words[0], "llvm": words[1], "libc": libc}
-
-
-def forbid_local_paths(text, path, root):
-    """Refuses IR that names a folder of this machine: its bytes would depend on the checkout."""
-    for folder in (str(Path(root).resolve()), str(Path.home())):
-        if len(folder) > 1 and folder in text:
-            raise LoweringError(f"{path} names the local folder {folder}")
-    source_file = re.search(r'^source_filename = "(/.*)"$', text, re.M)
-    if source_file:
-        raise LoweringError(f"{path} names the absolute source {source_file.group(1)}")
-
-
-def lower_one(terra, root, family, build, output):
-    """Runs Terra once and returns the IR text it wrote to `output`."""
-    target = FAMILIES[family]
-    command = [terra, str(SCRIPT), str(output), build, target["triple"]]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise LoweringError(f"{' '.join(command)}\n{done.stdout}{done.stderr}".rstrip())
-    text = Path(output).read_text()
-    forbid_local_paths(text, output, root)
-    return text
-
-
-def manifest_text(root, outputs, versions):
-    """The manifest of IR files (`outputs`: sha256 by name) made from the sources below `root`."""
-    manifest = {
-        "versions": versions,
-        "targets": FAMILIES,
-        "sources": {name: sha256(Path(root) / name) for name in lowered_sources(root)},
-        "outputs": outputs,
-    }
-    return json.dumps(manifest, indent=2, sort_keys=True) + "\n"
-
-
-def lower_all(terra, root, folder):
-    """Writes every IR file and the manifest below `folder`, laid out as in terra/lowered."""
-    outputs = {}
-    for relative in lowered_files():
-        path = Path(folder) / Path(relative).relative_to(FOLDER)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lower_one(terra, root, path.parent.name, path.stem, path.resolve())
-        outputs[relative] = sha256(path)
-    text = manifest_text(root, outputs, terra_versions(terra))
-    (Path(folder) / MANIFEST.name).write_text(text)
-
-
-def differences(root):
-    """What keeps terra/lowered from being the IR of the present sources, one line each."""
-    root = Path(root)
-    if not (root / MANIFEST).is_file():
-        return [f"{MANIFEST} is missing"]
-    manifest = json.loads((root / MANIFEST).read_text())
-    lines = compare(root, manifest["sources"], lowered_sources(root))
-    return lines + compare(root, manifest["outputs"], lowered_files())
 
 
 def compare(root, recorded, present):
@@ -127,3 +99,22 @@ def compare(root, recorded, present):
         elif sha256(Path(root) / name) != recorded[name]:
             lines.append(f"{name} is not the file of the manifest")
     return lines
+
+
+def forbid_local_paths(text, path, root):
+    """Refuses an output that names a folder of this machine: its bytes would depend on it."""
+    for folder in (str(Path(root).resolve()), str(Path.home())):
+        if len(folder) > 1 and folder in text:
+            raise LoweringError(f"{path} names the local folder {folder}")
+    source_file = re.search(r'^source_filename = "(/.*)"$', text, re.M)
+    if source_file:
+        raise LoweringError(f"{path} names the absolute source {source_file.group(1)}")
+
+
+def run_compiler(command, root):
+    """Runs a compiler in the checkout; what it said is the error when it fails."""
+    variables = os.environ | {"LC_ALL": "C.UTF-8"}
+    done = subprocess.run(command, cwd=root, env=variables, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise LoweringError(f"{' '.join(command)}\n{done.stdout}{done.stderr}".rstrip())
+    return done.stdout

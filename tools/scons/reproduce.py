@@ -1,6 +1,5 @@
 """`scons reproduce`: the same commit gives the same bytes, wherever it is checked out."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -9,15 +8,8 @@ import tempfile
 from pathlib import Path
 
 from environment import root_folder
-from lowering import (
-    FOLDER,
-    MANIFEST,
-    LoweringError,
-    lower_all,
-    lowered_files,
-    sha256,
-    terra_versions,
-)
+from lowered import LOWERINGS
+from lowering import LoweringError, sha256
 from SCons.Action import Action
 from targets import command_variables
 
@@ -39,7 +31,7 @@ def run(command, folder, variables):
 def targets(env):
     """Every library that this machine can build."""
     names = ["libraries", "futhark_cpu"]
-    if not env.CudaProblem():
+    if env["FUTHARK_VERSION"] and not env.CudaProblem():
         names.append("futhark_cuda")
     problem = env.ToolkitProblem() or env.CutlassProblem()
     if problem:
@@ -87,39 +79,38 @@ def compare_clones(env, folder):
         raise ReproductionError("two builds of one commit differ")
 
 
-def compare_lowering(env, folder):
-    """Lowers again when the manifest's Terra is here and raises unless the bytes are the same."""
+def compare_lowering(env, lowering, folder):
+    """Lowers again where the compiler of the manifest is; raises unless the bytes are the same."""
     root = root_folder(env)
-    terra = shutil.which("terra", path=env["ENV"]["PATH"])
-    wanted = json.loads((root / MANIFEST).read_text())["versions"]
-    if not terra:
-        print(f"skipped: lowering again, because terra {wanted['terra']} is not on the PATH")
-        return
-    present = terra_versions(terra)
+    tool = shutil.which(lowering.tool, path=env["ENV"]["PATH"])
+    wanted = lowering.recorded(root)["versions"]
+    present = lowering.versions(tool) if tool else f"no {lowering.tool} on the PATH"
     if present != wanted:
-        print(f"skipped: lowering again, because the manifest names {wanted}, here is {present}")
+        print(f"skipped: {lowering.folder} again: its manifest names {wanted}, here is {present}")
         return
-    checkout = folder / CHECKOUTS[1]
-    lower_all(terra, checkout, folder / "lowered")
-    names = [*lowered_files(), str(MANIFEST)]
-    changed = [name for name in names if not same_lowering(checkout, folder, name)]
+    checkout, again = folder / CHECKOUTS[1], folder / lowering.tool
+    again.mkdir()
+    lowering.write(tool, checkout, again)
+    names = [*lowering.files, lowering.manifest]
+    changed = [name for name in names if not same_lowering(checkout, lowering, again, name)]
     if changed:
         raise ReproductionError(f"lowering again gave other bytes: {', '.join(changed)}")
-    print(f"same      {len(names)} files of {FOLDER}, lowered again by terra {wanted['terra']}")
+    print(f"same      {len(names)} files of {lowering.folder}, lowered again by {lowering.tool}")
 
 
-def same_lowering(checkout, folder, name):
+def same_lowering(checkout, lowering, again, name):
     """Whether the committed file and the one lowered again have the same bytes."""
-    again = folder / "lowered" / Path(name).relative_to(FOLDER)
-    return (checkout / name).read_bytes() == again.read_bytes()
+    made = again / Path(name).relative_to(lowering.folder)
+    return (checkout / name).read_bytes() == made.read_bytes()
 
 
 def reproduce(target, source, env):
-    """Compares two clones, then the lowering; says what differs."""
+    """Compares two clones, then each lowering; says what differs."""
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
         try:
             compare_clones(env, Path(folder))
-            compare_lowering(env, Path(folder))
+            for lowering in LOWERINGS:
+                compare_lowering(env, lowering, Path(folder))
         except (ReproductionError, LoweringError) as error:
             print(error)
             return 1

@@ -33,6 +33,16 @@ debian_reachable() {
   [[ -z $(debian_obstacle) ]]
 }
 
+installing() {
+  local word packages=()
+  for word; do
+    [[ $word == /* ]] || packages+=("$word")
+  done
+  if type -P apt-get >/dev/null; then
+    printf '; as root: apt install %s' "${packages[*]}"
+  fi
+}
+
 write_apt_configuration() {
   local state=$1
   mkdir -p "$state/lists/partial" "$state/archives/partial"

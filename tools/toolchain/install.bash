@@ -84,7 +84,9 @@ bring_compiler_and_python() {
   fi
   if ! debian_reachable; then
     fail "expected gcc, g++ and Python 3.11 or 3.12 on PATH, found gcc: ${cc:-none that works}," \
-      "Python: ${python:-none that fits}; $(debian_obstacle)"
+      "Python: ${python:-none that fits}; $(debian_obstacle)$(
+        installing ${cc:-gcc g++} ${python:-"$(python_package)" python3-pip-whl}
+      )"
   fi
   machine=$(packages_folder machine)
   bring_packages machine "gcc 12 and Python 3.11 from Debian" "$machine"
@@ -100,53 +102,38 @@ compiler_works() {
     "$2" -std=c++17 -o "$work/probe" "$work/probe.cpp" >/dev/null 2>&1 && "$work/probe"
 }
 
-bring_futhark() {
-  if debian_reachable; then
-    futhark=$(packages_folder futhark)
-    bring_packages futhark "Futhark 0.25.27 and pip from Debian" "$futhark"
+bring_pip() {
+  local wheel
+  wheel=$(bundled_pip "$python") || wheel=
+  if [[ -r $wheel ]]; then
+    pip=$wheel
     return
   fi
-  futhark=$home/futhark-$(printf '%s %s' "$root" "$(type -P futhark)" | digest)
-  [[ -d $futhark ]] && return
-  stage "Futhark and pip of this machine" adopt_machine_futhark "$work/tree"
-  adopt "$futhark"
+  if ! debian_reachable; then
+    fail "expected $python to bring pip's wheel (ensurepip), found none; $(debian_obstacle)$(installing python3-pip-whl)"
+  fi
+  wheels=$(packages_folder pip)
+  bring_packages pip "pip from Debian" "$wheels"
+  pip=$(pip_wheel "$wheels")
+}
+
+bring_futhark() {
+  local found
+  if debian_reachable; then
+    futhark=$(packages_folder futhark)
+    bring_packages futhark "Futhark 0.25.27 from Debian" "$futhark"
+    return
+  fi
+  found=$(futhark_version)
+  if [[ ! $found =~ ^0\.25\.([0-9]+)$ ]] || ((BASH_REMATCH[1] < 27)); then
+    fail "expected futhark 0.25.27 or a later 0.25 on PATH, found '${found:-none}'; $(debian_obstacle)"
+  fi
 }
 
 futhark_version() {
   if type -P futhark >/dev/null; then
     futhark --version | sed -n '1s/^Futhark \([0-9.]*[0-9]\).*/\1/p'
   fi
-}
-
-bundled_pip() {
-  "$1" - <<'END'
-import ensurepip
-import pathlib
-
-folders = [pathlib.Path(ensurepip.__file__).parent / "_bundled", pathlib.Path("/usr/share/python-wheels")]
-print(*sorted(str(wheel) for folder in folders for wheel in folder.glob("pip-*.whl"))[:1])
-END
-}
-
-adopt_machine_futhark() {
-  local tree=$1 python wheel found
-  found=$(futhark_version)
-  if [[ ! $found =~ ^0\.25\.([0-9]+)$ ]] || ((BASH_REMATCH[1] < 27)); then
-    echo "expected futhark 0.25.27 or a later 0.25 on PATH, found '${found:-none}'; $(debian_obstacle)"
-    return 1
-  fi
-  python=$(machine_python) || {
-    echo "expected Python 3.11 or 3.12 on PATH, found none that fits; $(debian_obstacle)"
-    return 1
-  }
-  wheel=$(bundled_pip "$python") || wheel=
-  if [[ ! -r $wheel ]]; then
-    echo "expected $python to bring pip's wheel (ensurepip), found none; $(debian_obstacle)"
-    return 1
-  fi
-  mkdir -p "$tree/bin" "$tree/usr/share/python-wheels"
-  ln -s "$(type -P futhark)" "$tree/bin/futhark"
-  cp "$wheel" "$tree/usr/share/python-wheels/"
 }
 
 bring_base() {
@@ -157,7 +144,7 @@ bring_base() {
   } | digest)
   [[ -d $venv ]] && return
   require_space "$(space_for base)"
-  stage "Python $version packages" make_environment "$python" "$futhark" \
+  stage "Python $version packages" make_environment "$python" "$pip" \
     "$here/locks/base-$version.lock" "$work/tree" "$venv"
   adopt "$venv"
 }
@@ -175,16 +162,16 @@ bring_overlay() {
   require_space "$(space_for "$group")"
   case $group in
     oracle)
-      stage "oracle packages" make_oracle_overlay "$venv/bin/python" "$futhark" "$work/tree" "$version" "$here/locks"
+      stage "oracle packages" make_oracle_overlay "$venv/bin/python" "$pip" "$work/tree" "$version" "$here/locks"
       ;;
     cuda)
-      stage "CUDA packages" make_cuda_overlay "$venv/bin/python" "$futhark" "$work/tree" "$version" "$here/locks"
+      stage "CUDA packages" make_cuda_overlay "$venv/bin/python" "$pip" "$work/tree" "$version" "$here/locks"
       ;;
     modal)
-      stage "modal packages" make_overlay "$venv/bin/python" "$futhark" "$work/tree" "$here/locks/modal-$version.lock"
+      stage "modal packages" make_overlay "$venv/bin/python" "$pip" "$work/tree" "$here/locks/modal-$version.lock"
       ;;
     browser)
-      stage "Playwright" make_browser_overlay "$venv/bin/python" "$futhark" "$work/tree" \
+      stage "Playwright" make_browser_overlay "$venv/bin/python" "$pip" "$work/tree" \
         "$here/locks/browser-$version.lock" "$chromium"
       ;;
   esac
@@ -212,8 +199,10 @@ bring_browser() {
 }
 
 write_environment() {
-  local folder search="$futhark/bin" modules=$root/python
-  search+=${machine:+:$machine/bin}${clang:+:$clang/bin}${nix:+:$nix/bin}:$venv/bin
+  local folder search=$venv/bin modules=$root/python
+  for folder in "$nix" "$clang" "$machine" "$futhark"; do
+    [[ -z $folder ]] || search=$folder/bin:$search
+  done
   [[ -z $cuda ]] || search=$cuda/nvidia/cu13/bin:$search
   for folder in ${overlays[@]+"${overlays[@]}"}; do
     search+=:$folder/bin
@@ -238,7 +227,7 @@ write_environment() {
 
 unused_folders() {
   local folder other
-  for folder in "$futhark" "$machine" "$nix" "$clang" "$chromium" "$venv" ${overlays[@]+"${overlays[@]}"}; do
+  for folder in "$futhark" "$machine" "$wheels" "$nix" "$clang" "$chromium" "$venv" ${overlays[@]+"${overlays[@]}"}; do
     for other in "${folder%-*}"-*; do
       if [[ -n $folder && -d $other && $other != "$folder" ]]; then
         printf '%s\n' "$other"
@@ -280,13 +269,18 @@ prepare_home() {
 
 install() {
   local group
-  bring_futhark
   bring_compiler_and_python
+  bring_pip
+  for group in ${groups[@]+"${groups[@]}"}; do
+    case $group in
+      futhark | fuzz | nix) "bring_$group" ;;
+    esac
+  done
   bring_base
   for group in ${groups[@]+"${groups[@]}"}; do
     case $group in
-      fuzz | nix | browser) "bring_$group" ;;
-      *) bring_overlay "$group" ;;
+      browser) bring_browser ;;
+      cuda | modal | oracle) bring_overlay "$group" ;;
     esac
   done
   write_environment
@@ -296,6 +290,8 @@ install() {
 check_machine
 work=
 machine=
+wheels=
+futhark=
 nix=
 clang=
 chromium=

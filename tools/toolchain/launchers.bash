@@ -12,6 +12,10 @@ exec "$final${loader#"$tree"}" --library-path "$(library_path "$final")" "$final
 END
 }
 
+launch_pip() {
+  pip_wheel "$1" >/dev/null
+}
+
 launch_machine() {
   local tree=$1 final=$2 tool
   for tool in gcc g++; do

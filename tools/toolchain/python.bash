@@ -21,6 +21,29 @@ machine_python() {
   return 1
 }
 
+python_package() {
+  local name
+  for name in python3.12 python3.11; do
+    if type -P apt-cache >/dev/null && apt-cache show "$name" >/dev/null 2>&1; then
+      break
+    fi
+  done
+  printf '%s' "$name"
+}
+
+bundled_pip() {
+  "$1" - <<'END'
+import importlib.util
+import pathlib
+
+folders = [pathlib.Path("/usr/share/python-wheels")]
+found = importlib.util.find_spec("ensurepip")
+if found is not None and found.origin is not None:
+    folders.insert(0, pathlib.Path(found.origin).parent / "_bundled")
+print(*sorted(str(wheel) for folder in folders for wheel in folder.glob("pip-*.whl"))[:1])
+END
+}
+
 pip_wheel() {
   local wheels=("$1"/usr/share/python-wheels/pip-*.whl)
   [[ -r ${wheels[0]} ]] || {
@@ -31,29 +54,29 @@ pip_wheel() {
 }
 
 certificates() {
-  local machine=/etc/ssl/certs/ca-certificates.crt
-  if [[ -z ${SSL_CERT_FILE:-} && -r $machine ]]; then
-    export SSL_CERT_FILE=$machine
-  elif [[ -z ${SSL_CERT_FILE:-} ]]; then
-    cat "$1"/usr/share/ca-certificates/*/*.crt >"$work/certificates.pem"
+  local present=/etc/ssl/certs/ca-certificates.crt
+  if [[ -z ${SSL_CERT_FILE:-} && -r $present ]]; then
+    export SSL_CERT_FILE=$present
+  elif [[ -z ${SSL_CERT_FILE:-} && -n $wheels ]]; then
+    cat "$wheels"/usr/share/ca-certificates/*/*.crt >"$work/certificates.pem"
     export SSL_CERT_FILE=$work/certificates.pem
   fi
 }
 
 run_pip() {
-  local python=$1 packages=$2
+  local python=$1 wheel=$2
   shift 2
   (
     unset PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_REQUIRE_VIRTUALENV PYTHONPATH PYTHONHOME
-    certificates "$packages"
-    exec "$python" "$(pip_wheel "$packages")/pip" --disable-pip-version-check --no-input "$@"
+    certificates
+    exec "$python" "$wheel/pip" --disable-pip-version-check --no-input "$@"
   )
 }
 
 pip_install() {
-  local python=$1 packages=$2
+  local python=$1 wheel=$2
   shift 2
-  run_pip "$python" "$packages" install --no-deps --no-compile --only-binary :all: --progress-bar off "$@"
+  run_pip "$python" "$wheel" install --no-deps --no-compile --only-binary :all: --progress-bar off "$@"
 }
 
 move_scripts() {
@@ -67,29 +90,29 @@ move_scripts() {
 }
 
 make_environment() {
-  local base=$1 packages=$2 lock=$3 folder=$4 final=$5
+  local base=$1 wheel=$2 lock=$3 folder=$4 final=$5
   "$base" -m venv --without-pip --symlinks "$folder"
-  pip_install "$folder/bin/python" "$packages" --require-hashes --requirement "$lock"
-  run_pip "$folder/bin/python" "$packages" check
+  pip_install "$folder/bin/python" "$wheel" --require-hashes --requirement "$lock"
+  run_pip "$folder/bin/python" "$wheel" check
   move_scripts "$folder" "$final"
   launch_glm "$folder" "$final"
 }
 
 make_overlay() {
-  local python=$1 packages=$2 folder=$3 lock
+  local python=$1 wheel=$2 folder=$3 lock
   shift 3
   for lock in "$@"; do
-    pip_install "$python" "$packages" --target "$folder" --upgrade --require-hashes --requirement "$lock"
+    pip_install "$python" "$wheel" --target "$folder" --upgrade --require-hashes --requirement "$lock"
   done
 }
 
 make_oracle_overlay() {
-  local python=$1 packages=$2 folder=$3 version=$4 locks=$5
-  make_overlay "$python" "$packages" "$folder" "$locks/oracle-$version.lock"
+  local python=$1 wheel=$2 folder=$3 version=$4 locks=$5
+  make_overlay "$python" "$wheel" "$folder" "$locks/oracle-$version.lock"
   if [[ -r $locks/torch-$version.lock ]]; then
-    make_overlay "$python" "$packages" "$folder" "$locks/torch-$version.lock"
+    make_overlay "$python" "$wheel" "$folder" "$locks/torch-$version.lock"
   else
-    pip_install "$python" "$packages" --target "$folder" --upgrade "torch==$(torch_version "$locks")"
+    pip_install "$python" "$wheel" --target "$folder" --upgrade "torch==$(torch_version "$locks")"
   fi || {
     echo "the oracle needs the CPU build of PyTorch: let PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL lead to it" >&2
     return 1
@@ -98,8 +121,8 @@ make_oracle_overlay() {
 }
 
 make_browser_overlay() {
-  local python=$1 packages=$2 folder=$3 lock=$4 libraries=$5
-  make_overlay "$python" "$packages" "$folder" "$lock"
+  local python=$1 wheel=$2 folder=$3 lock=$4 libraries=$5
+  make_overlay "$python" "$wheel" "$folder" "$lock"
   if [[ -n $libraries ]]; then
     bind_to_libraries "$libraries" "$folder/playwright/driver/node"
   fi
@@ -107,8 +130,8 @@ make_browser_overlay() {
 }
 
 make_cuda_overlay() {
-  local python=$1 packages=$2 folder=$3 version=$4 locks=$5 library
-  make_overlay "$python" "$packages" "$folder" "$locks/cuda-$version.lock" "$locks/cutlass-$version.lock"
+  local python=$1 wheel=$2 folder=$3 version=$4 locks=$5 library
+  make_overlay "$python" "$wheel" "$folder" "$locks/cuda-$version.lock" "$locks/cutlass-$version.lock"
   for library in "$folder"/nvidia/*/lib/lib*.so.*; do
     ln -s "${library##*/}" "${library%.so.*}.so"
   done

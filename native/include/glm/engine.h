@@ -208,6 +208,8 @@ ENGINE_EXPORT glm_status engine_inspect(const char* model_dir,
                                         glm_message* message);
 ENGINE_EXPORT glm_status engine_plan(const engine_options* options,
                                      engine_text** text, glm_message* message);
+ENGINE_EXPORT glm_status engine_find_gpus(engine_text** text,
+                                          glm_message* message);
 ENGINE_EXPORT const char* engine_text_data(const engine_text* text);
 ENGINE_EXPORT int64_t engine_text_size(const engine_text* text);
 ENGINE_EXPORT glm_status engine_text_free(engine_text* text);

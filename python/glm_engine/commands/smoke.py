@@ -4,12 +4,14 @@ import click
 
 from glm_engine import options
 from glm_engine.console import human_rate, print_fields, print_json
-from glm_engine.errors import ExitCode
+from glm_engine.errors import EngineError, ExitCode
 
 PROMPT = "The capital of France is"
 ANSWER = "Paris"
 MAX_TOKENS = 8
 TIMED_TOKENS = 64
+BUILD_CUDA = "`tools/develop --with cuda scons engine cuda`, then "
+RUN_ON_CUDA = "`tools/develop --with cuda glm smoke --device cuda`"
 
 
 @options.command("smoke")
@@ -37,6 +39,8 @@ def command(model_dir, engine_values, timed_tokens, as_json):
         answer = runner.run_all([prompt(tokenizer, MAX_TOKENS, ignore_eos=False)])[0]
         timed = runner.run_all([prompt(tokenizer, timed_tokens, ignore_eos=True)])[0]
         report = make_report(engine.info(), load_seconds, answer, timed)
+    if engine_values["device"] == "cpu":
+        report["unused_gpu"] = unused_gpu()
     print_json(report) if as_json else print_report(report)
     return ExitCode.OK if report["passed"] else ExitCode.FAILED
 
@@ -47,6 +51,20 @@ def prompt(tokenizer, max_tokens, ignore_eos):
 
     request = Request(tokenizer.encode(PROMPT), max_tokens=max_tokens, ignore_eos=ignore_eos)
     return Prompt(request)
+
+
+def unused_gpu():
+    """Say that a GPU is here and how to get it; None where there is none."""
+    from glm_engine.engine import find_gpus
+    from glm_engine.libraries import find_backend_library
+
+    try:
+        num_gpus = find_gpus()["num_gpus"]
+    except EngineError as error:
+        return str(error)
+    if not num_gpus:
+        return None
+    return f"not used: {'' if find_backend_library('cuda') else BUILD_CUDA}{RUN_ON_CUDA} runs on it"
 
 
 def make_report(info, load_seconds, answer, timed):
@@ -70,11 +88,13 @@ def make_report(info, load_seconds, answer, timed):
 
 def print_report(report):
     verdict = "yes" if report["passed"] else f"no: {ANSWER!r} is not in the completion"
+    gpu = report.get("unused_gpu")
     print_fields(
         [
             ("prompt", report["prompt"]),
             ("completion", report["completion"].strip("\n")),
             ("device", f"{report['device']}, world size {report['world_size']}"),
+            *([("GPU", gpu)] if gpu else []),
             ("load", f"{report['load_seconds']:.2f} s"),
             ("prefill", human_rate(report["prefill_tokens_per_second"])),
             ("decode", human_rate(report["decode_tokens_per_second"])),

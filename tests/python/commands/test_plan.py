@@ -17,14 +17,14 @@ GLM_4_7 = {
 def test_the_published_configuration_alone(command):
     arguments = ["--summary"] if command == "inspect" else ["--world-size", "8"]
     if command == "plan":
-        arguments += ["--memory-limit", "1TB", "--max-batch", "1"]
+        arguments += [*CPU, "--memory-limit", "1TB", "--max-batch", "1"]
     found = glm_json(command, CONFIGS / "glm-4.7-fp8.json", *arguments)
     assert found["num_parameters"] == GLM_4_7["num_parameters"]
     assert found["checkpoint_bytes"] == pytest.approx(GLM_4_7["checkpoint_bytes"], rel=1e-4)
 
 
 def test_plan_of_the_published_configuration():
-    arguments = ["--world-size", 8, "--memory-limit", "1TB", "--max-batch", 1]
+    arguments = [*CPU, "--world-size", 8, "--memory-limit", "1TB", "--max-batch", 1]
     planned = glm_json("plan", CONFIGS / "glm-4.7-fp8.json", *arguments)
     assert planned["fits"] is True
     assert planned["kv_bytes_per_token_bf16"] == GLM_4_7["kv_bytes_per_token_bf16"]
@@ -39,10 +39,11 @@ def test_plan_of_the_published_configuration():
 
 
 def test_plan_refuses_with_the_reason():
-    planned = glm_json("plan", CONFIGS / "glm-4.7-fp8.json", "--memory-limit", "80GB", code=1)
+    arguments = [CONFIGS / "glm-4.7-fp8.json", *CPU, "--memory-limit", "80GB"]
+    planned = glm_json("plan", *arguments, code=1)
     assert planned["fits"] is False
     assert planned["reason"]
-    printed = glm("plan", CONFIGS / "glm-4.7-fp8.json", "--memory-limit", "80GB")
+    printed = glm("plan", *arguments)
     assert printed.returncode == 1
     assert "does not fit: " in printed.stdout
 
@@ -50,7 +51,7 @@ def test_plan_refuses_with_the_reason():
 @pytest.mark.parametrize("layout", ["tensor_parallel", "expert_parallel"])
 @pytest.mark.parametrize("world_size", [1, 2, 4, 8])
 def test_plan_of_the_capitals(world_size, layout):
-    planned = glm_json("plan", "--world-size", world_size, "--expert-layout", layout)
+    planned = glm_json("plan", *CPU, "--world-size", world_size, "--expert-layout", layout)
     assert planned["fits"] is True
     assert planned["expert_layout"] == layout
     assert len(planned["ranks"]) == world_size
@@ -60,21 +61,21 @@ def test_plan_of_the_capitals(world_size, layout):
 
 
 def test_plan_of_heads_that_ranks_cannot_split():
-    assert "3" in refused("plan", CONFIGS / "glm-4.7-fp8.json", "--world-size", 3)
+    assert "3" in refused("plan", CONFIGS / "glm-4.7-fp8.json", *CPU, "--world-size", 3)
 
 
 def test_plan_of_a_configuration_that_is_none(tmp_path):
     path = tmp_path / "config.json"
     path.write_text("{")
-    assert str(path) in refused("plan", path)
+    assert str(path) in refused("plan", path, *CPU)
 
 
 def test_plan_lists_its_buffers():
-    planned = glm_json("plan")
-    printed = glm("plan", "--buffers").stdout
+    planned = glm_json("plan", *CPU)
+    printed = glm("plan", *CPU, "--buffers").stdout
     for name, size in planned["buffers"].items():
         assert re.search(rf"^{name} +{size:,}$", printed, re.MULTILINE)
-    assert "residual" not in glm("plan").stdout
+    assert "residual" not in glm("plan", *CPU).stdout
 
 
 def test_a_cache_of_codes_on_the_cpu():

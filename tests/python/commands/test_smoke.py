@@ -2,11 +2,11 @@
 
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
 from glm_engine.libraries import find_backend_library, find_engine_library
+from tests.nvidia_driver import skip_where_a_gpu_is
 from tests.python.commands.running import CPU, ENVIRONMENT, QUESTION, glm, glm_json, refused
 
 
@@ -32,8 +32,7 @@ def test_smoke_as_json_over_ranks():
 
 @pytest.fixture
 def no_gpu():
-    if Path("/dev/nvidiactl").exists():
-        pytest.skip("this machine has an NVIDIA driver")
+    skip_where_a_gpu_is()
     if find_backend_library("cuda") is None:
         pytest.skip("libglm_cuda.so is not built: scons cuda makes it (tools/develop --with cuda)")
 

@@ -1,0 +1,91 @@
+"""What the commands do on a machine whose driver says that a GPU is here, and where it is not."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from glm_engine.libraries import find_engine_library
+from tests.nvidia_driver import DEVICE_FILES, write_driver
+from tests.python.commands.running import CPU, ENVIRONMENT, glm, glm_json, refused
+
+no_device_file = pytest.mark.skipif(
+    any(Path(name).exists() for name in DEVICE_FILES),
+    reason="an NVIDIA driver's device file is here",
+)
+REFUSAL = "an NVIDIA GPU is here, so device auto means cuda (choose device cpu "
+
+
+@pytest.fixture
+def driver(tmp_path, monkeypatch):
+    """Puts a driver on the loader's path and takes the CUDA device's library away."""
+    folder, built = tmp_path / "engine", find_engine_library().path.parent
+    folder.mkdir()
+    for name in ("engine.so", "libglm_cpu.so"):
+        shutil.copy2(built / name, folder)
+    monkeypatch.setitem(ENVIRONMENT, "GLM_ENGINE_LIBRARY", str(folder / "engine.so"))
+
+    def write(status, num_gpus=1):
+        path = write_driver(tmp_path / "driver", status, num_gpus)
+        monkeypatch.setitem(ENVIRONMENT, "LD_LIBRARY_PATH", str(path.parent))
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["smoke"], ["evaluate"], ["bench"], ["plan"], ["generate", "Hello"], ["serve", "--port", "0"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_auto_never_falls_back_where_a_gpu_is(driver, arguments):
+    driver(status=0)
+    message = refused(*arguments, code=3)
+    assert REFUSAL in message
+    assert message.endswith("; `scons engine cuda` builds it\n")
+
+
+def test_auto_refuses_a_driver_that_fails(driver):
+    path = driver(status=999)
+    message = f"the NVIDIA driver {path} fails with CUDA error 999"
+    assert message in refused("plan", code=3)
+    finding = driver_finding()
+    assert finding["state"] == "absent"
+    assert message in finding["detail"]
+
+
+@no_device_file
+@pytest.mark.parametrize(("status", "num_gpus"), [(100, 0), (0, 0)])
+def test_auto_is_the_cpu_where_the_driver_sees_no_gpu(driver, status, num_gpus):
+    path = driver(status, num_gpus)
+    assert glm_json("plan")["device"] == "cpu"
+    finding = driver_finding()
+    assert (finding["state"], finding["how"]) == ("absent", str(path))
+    assert finding["detail"] == "no GPU: device auto is the CPU"
+
+
+def driver_finding():
+    (found,) = [one for one in glm_json("doctor")["findings"] if one["name"] == "NVIDIA driver"]
+    return found
+
+
+def test_doctor_names_the_gpu_and_what_auto_means(driver):
+    path = driver(status=0)
+    finding = driver_finding()
+    assert (finding["state"], finding["how"]) == ("found", str(path))
+    assert finding["detail"] == "CUDA 13.0: H200 (9.0): device auto is CUDA"
+
+
+def test_smoke_on_the_cpu_says_in_one_line_how_to_get_the_gpu(driver):
+    driver(status=0)
+    printed = glm("smoke", *CPU)
+    assert printed.returncode == 0, printed.stderr
+    (line,) = [line for line in printed.stdout.splitlines() if line.startswith("GPU ")]
+    assert "`tools/develop --with cuda scons engine cuda`" in line
+    assert "`tools/develop --with cuda glm smoke --device cuda`" in line
+
+
+@no_device_file
+def test_smoke_on_the_cpu_without_a_gpu_says_nothing_of_it(driver):
+    driver(status=100)
+    assert "GPU" not in glm("smoke", *CPU).stdout
