@@ -70,6 +70,7 @@ class Tool:
     name: str
     parameters: dict
     strict: bool
+    any_whitespace: bool
 
     def properties(self):
         return self.parameters.get("properties") or {}
@@ -93,7 +94,7 @@ class Tool:
             return Value(strings, frozenset(), None)
         others = types - {"string"}
         part = {**part_of(self.parameters, pointer, schema), "type": sorted(others)}
-        json_schema = prepared(part, self.strict) if others else None
+        json_schema = prepared(part, self.strict, self.any_whitespace) if others else None
         return Value(strings if "string" in types else frozenset(), others, json_schema)
 
     def json_values(self):
@@ -104,9 +105,12 @@ class Tool:
                 yield pointer, found
 
 
-def tools_of(tools, name, limits):
+def tools_of(tools, name, limits, any_whitespace):
     """Return the tools that may be called, out of the OpenAI list."""
-    found = [tool_of(f"tools[{at}].function", tool, limits) for at, tool in enumerate(tools)]
+    found = [
+        tool_of(f"tools[{at}].function", tool, limits, any_whitespace)
+        for at, tool in enumerate(tools)
+    ]
     chosen = [tool for tool in found if name is None or tool.name == name]
     if not chosen:
         known = ", ".join(tool.name for tool in found) or "none"
@@ -114,7 +118,7 @@ def tools_of(tools, name, limits):
     return chosen
 
 
-def tool_of(place, tool, limits):
+def tool_of(place, tool, limits, any_whitespace):
     function = tool.get("function", tool)
     name = checked_text(f"{place}.name", function.get("name"))
     if not NAME.fullmatch(name):
@@ -127,7 +131,7 @@ def tool_of(place, tool, limits):
     check_parameters(f"{place}.parameters", parameters)
     if strict and (found := [word for word in UNENFORCED if word in parameters]):
         raise BadInputError(f"{place}.parameters#/{found[0]}: not taken here in a strict tool")
-    return Tool(place, name, parameters, strict)
+    return Tool(place, name, parameters, strict, any_whitespace)
 
 
 def check_parameters(place, parameters):

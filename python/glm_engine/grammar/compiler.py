@@ -86,18 +86,20 @@ class GrammarCompiler:
             raise BadInputError(f"{draft.name}: no token of this model can begin it")
         return Grammar(self.vocabulary, state)
 
-    def json_schema(self, schema, strict=True, name="schema"):
+    def json_schema(self, schema, strict=True, name="schema", any_whitespace=False):
         """Draft the documents of a schema.
 
         Not strict: what llguidance cannot enforce of it is left out, else that is an error.
+        any_whitespace: what white space may stand where JSON allows it, else one space behind
+        commas and colons.
         """
         check_schema(name, schema, self.limits)
-        text = schema_grammar(prepared(schema, strict))
+        text = schema_grammar(prepared(schema, strict, any_whitespace))
         return Draft(name, text, partial(self.schema_problem, name, schema, strict))
 
-    def json_object(self):
+    def json_object(self, any_whitespace=False):
         """Draft any JSON object."""
-        return self.json_schema(ANY_OBJECT)
+        return self.json_schema(ANY_OBJECT, any_whitespace=any_whitespace)
 
     def regex(self, pattern, name="regex"):
         """Draft the texts that a regular expression matches as a whole."""
@@ -116,22 +118,25 @@ class GrammarCompiler:
         self.check_size(name, grammar)
         return Draft(name, grammar, partial(describe, name))
 
-    def tool_calls(self, tools, name=None, at_least=1, at_most=None):
+    def tool_calls(self, tools, name=None, at_least=1, at_most=None, any_whitespace=False):
         """Draft calls of the tools, or of the one that is named.
 
         at_least: 0 lets any text come, before calls or without one.
         tools: the OpenAI list, `{"type": "function", "function": {"name", "parameters"}}`.
         """
-        chosen = tools_of(tools, name, self.limits)
+        chosen = tools_of(tools, name, self.limits, any_whitespace)
         text = self.call_rules().text(chosen, at_least, at_most)
         self.check_size("tools", text)
         return Draft("tools", text, partial(self.tools_problem, chosen))
 
-    def calls_or_document(self, tools, schema, strict=True, name="schema", at_most=None):
+    def calls_or_document(
+        self, tools, schema, strict=True, name="schema", at_most=None, any_whitespace=False
+    ):
         """Draft either calls of the tools or one document of a schema."""
-        document = self.json_schema(schema, strict, name)
-        chosen = tools_of(tools, None, self.limits)
-        text = self.call_rules().text(chosen, 1, at_most, prepared(schema, strict))
+        document = self.json_schema(schema, strict, name, any_whitespace)
+        chosen = tools_of(tools, None, self.limits, any_whitespace)
+        form = prepared(schema, strict, any_whitespace)
+        text = self.call_rules().text(chosen, 1, at_most, form)
         return Draft("tools", text, partial(self.tools_problem, chosen), (document,))
 
     def call_rules(self):
@@ -146,7 +151,7 @@ class GrammarCompiler:
 
     def schema_problem(self, name, schema, strict, problem):
         def problem_of(part):
-            return self.proof.problem_of(schema_grammar(prepared(part, strict)))
+            return self.proof.problem_of(schema_grammar(prepared(part, strict, any_whitespace=False)))
 
         finder = ProblemFinder(schema, problem_of, self.limits.patience_seconds)
         pointer, problem = finder.find(problem)

@@ -7,8 +7,8 @@ from urllib.parse import quote
 from glm_engine.errors import BadInputError
 from glm_engine.grammar.limits import first_line
 
-SPACING = {"whitespace_pattern": r"[\x20\x0A\x0D\x09]{1,64}"}
-LENIENT = {**SPACING, "lenient": True}
+COMPACT = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
+SPACED = {"whitespace_pattern": r"[\x20\x0A\x0D\x09]{1,64}"}
 DATA_WORDS = frozenset({"const", "default", "enum", "examples"})
 WORDS_OF_SCHEMA = ("items", "additionalProperties", "additionalItems", "not", "contains")
 WORDS_OF_LIST = ("prefixItems", "anyOf", "oneOf", "allOf")
@@ -16,10 +16,10 @@ WORDS_OF_TABLE = ("properties", "patternProperties")
 ROOT = "#/$defs/root"
 
 
-def prepared(schema, strict):
+def prepared(schema, strict, any_whitespace):
     """Return a schema with the options of its compilation, the client's own taken out."""
-    options = SPACING if strict else LENIENT
     table = {} if schema is True else schema
+    options = {**(SPACED if any_whitespace else COMPACT), "lenient": not strict}
     return {**table, "x-guidance": options}
 
 

@@ -33,6 +33,7 @@ class Settings:
     keep_alive_comment_seconds: float = 15.0
     retry_after_seconds: int = 1
     max_choices: int = 256
+    any_whitespace: bool = False
     scheduling_policy: str = "fcfs"
     max_json_depth: int = 64
     max_json_members: int = 65_536

@@ -1,11 +1,13 @@
 """What compiles, what does not and which place the error names, what a hostile client gets."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
 from glm_engine.errors import BadInputError
-from tests.python.grammar.walks import compiler_of_capitals, takes
+from tests.python.grammar.rendering import written
+from tests.python.grammar.walks import compiler_of_capitals, spelling, takes
 
 OPTIONAL = {"type": "object", "properties": {f"p{at}": {} for at in range(6000)}}
 PATTERNS = {"allOf": [{"type": "string", "pattern": f"(.*a){{{at + 5}}}"} for at in range(40)]}
@@ -71,7 +73,7 @@ ACCEPTED = {
     "laughs": (LAUGHS, '"ha"'),
     "options of its own": (
         {"x-guidance": {"whitespace_flexible": False}, "items": {}},
-        "[ 1,  2 ]",
+        "[1, 2]",
     ),
 }
 
@@ -125,10 +127,40 @@ def test_an_object_is_an_object(compiler):
     assert not takes(compiler.json_object(), '{"a": }')
 
 
-def test_white_space_has_an_end(compiler):
-    grammar = compiler.json_schema({"items": {}})
+@pytest.mark.parametrize(
+    ("text", "is_compact"),
+    [
+        ('{"a":[1,{}],"b":2}', True),
+        ('{"a": [1, {}], "b": 2}', True),
+        ('{"a":  1}', False),
+        ('{"a" :1}', False),
+        ('{"a":1 }', False),
+        ('{ "a":1}', False),
+        ('{"a":1,\n"b":2}', False),
+        ('{"a":[ 1]}', False),
+    ],
+)
+def test_white_space_is_one_space_behind_commas_and_colons(compiler, text, is_compact):
+    assert takes(compiler.json_object(), text) == is_compact
+    assert takes(compiler.json_object(any_whitespace=True), text)
+
+
+def test_any_white_space_has_an_end(compiler):
+    grammar = compiler.json_schema({"items": {}}, any_whitespace=True)
     assert takes(grammar, "[" + " " * 64 + "]")
     assert not takes(grammar, "[" + " " * 65 + "]")
+
+
+def test_arguments_and_documents_beside_calls_have_the_white_space_that_is_asked_for(compiler):
+    tools = [{"function": {"name": "f", "parameters": {"properties": {"x": {"type": "object"}}}}}]
+    for make in (compiler.tool_calls, partial(compiler.calls_or_document, schema={})):
+        for value, is_compact in (("{}", True), ("{ }", False)):
+            call = written(spelling(), "f", {"x": value})
+            assert takes(make(tools), call) == is_compact
+            assert takes(make(tools, any_whitespace=True), call)
+    document = compiler.calls_or_document(tools, {"type": "object"})
+    assert takes(document, "{}")
+    assert not takes(document, "{ }")
 
 
 @pytest.mark.parametrize(
