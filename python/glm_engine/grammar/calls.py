@@ -27,7 +27,7 @@ from glm_engine.grammar.lark import (
     optional,
     text_without,
 )
-from glm_engine.grammar.schemas import check_schema, part_of, pointer_step, prepared
+from glm_engine.grammar.schemas import check_schema, check_size, part_of, pointer_step, prepared
 
 NAME = re.compile(r"[^\s<]{1,256}")
 WHITE = r"[ \t\r\n]*"
@@ -149,12 +149,19 @@ def check_parameters(place, parameters):
 
 
 class CallRules:
-    """Writes the Lark rules of calls in one checkpoint's spelling."""
+    """Writes the Lark rules of calls in one checkpoint's spelling, of so many bytes at most."""
 
-    def __init__(self, spelling, tag):
+    def __init__(self, spelling, tag, limits):
         self.spelling = spelling
         self.tag = tag
+        self.limits = limits
         self.lines = []
+        self.num_bytes = 0
+
+    def add(self, line):
+        self.lines.append(line)
+        self.num_bytes += len(line.encode())
+        check_size("tools", self.num_bytes, self.limits)
 
     def text(self, tools, at_least, at_most, document=None):
         """Return the grammar of between `at_least` and `at_most` (None: any number of) calls.
@@ -189,7 +196,7 @@ class CallRules:
             self.add_pair(f"{rule}-{at}", tool, key, schema)
             for at, (key, schema) in enumerate(named_arguments(tool).items())
         ]
-        self.lines.append(
+        self.add(
             f"{rule}: {self.tag(TOOL_CALL)} {literal(tool.name)} {' '.join(pairs)} "
             f"{self.add_others(rule, tool)} {literal(self.spelling.before_end)} "
             f"{self.tag(TOOL_CALL_END)}"
@@ -198,7 +205,7 @@ class CallRules:
 
     def add_pair(self, rule, tool, key, schema):
         value = self.value(tool, "/properties" + pointer_step(key), schema)
-        self.lines.append(f"{rule}: {self.pair(literal(key), value)}")
+        self.add(f"{rule}: {self.pair(literal(key), value)}")
         return rule if key in tool.required() else f"{rule}?"
 
     def add_others(self, rule, tool):
@@ -208,9 +215,9 @@ class CallRules:
             return ""
         key, named = f"KEY-{rule.upper()}", alternatives(named_arguments(tool))
         refused = f" & ~({named})" if named else ""
-        self.lines.append(f"{key}: /[^<>\\s][^<>\\n\\r]{{0,127}}/{refused}")
+        self.add(f"{key}: /[^<>\\s][^<>\\n\\r]{{0,127}}/{refused}")
         value = self.value(tool, "/additionalProperties", schema)
-        self.lines.append(f"{rule}-other: {self.pair(key, value)}")
+        self.add(f"{rule}-other: {self.pair(key, value)}")
         return f"{rule}-other*"
 
     def pair(self, key, value):
@@ -240,7 +247,7 @@ class CallRules:
         terminal = "-".join(["TEXT", *map(str.upper, names)])
         line = f"{terminal}: {text_without(ARG_VALUE_END)}{refused}"
         if line not in self.lines:
-            self.lines.append(line)
+            self.add(line)
         return terminal
 
 

@@ -42,5 +42,6 @@ class Settings:
     long_characters: int = 65_536
     tokenizer_threads: int = 2
     grammar_wait_seconds: float = 10.0
-    max_grammars_kept: int = 128
+    max_grammars_known: int = 4096
+    max_grammars_bytes: int = 262_144 * KIBIBYTE
     log_level: str = "info"
