@@ -125,12 +125,12 @@ SLOW = {
     "items": {"properties": {str(at): one for at, one in enumerate(LETTERS)}},
 }
 WRONG = {"type": "array", "items": {"type": "strin"}}
-NUM_SLOW = 95
+NUM_SLOW = 300
 SOME_SECONDS = 0.3
 
 
 def draft_with_a_problem_behind_slow_parts(drafts):
-    """Draft a schema of 40 KB whose parts take some 20 ms each, and whose last part is wrong."""
+    """Draft a schema of 120 KB whose parts take some 10 ms each, and whose last part is wrong."""
     slow = {f"p{at}": SLOW for at in range(NUM_SLOW)}
     return drafts.json_schema({"type": "object", "properties": {**slow, "z": WRONG}})
 
@@ -141,7 +141,7 @@ def test_naming_the_place_of_a_problem_takes_no_longer_than_all_may():
         compiler.choice(["a"])
         process = psutil.Process(compiler.proof.process.pid)
         before = sum(process.cpu_times()[:4])
-        with pytest.raises(BadInputError, match=r"^schema#: Invalid type: strin$"):
+        with pytest.raises(BadInputError, match=r"^schema#.*: Invalid type: strin$"):
             compiler.compile(draft_with_a_problem_behind_slow_parts(compiler.compiler))
         assert sum(process.cpu_times()[:4]) - before < 2 * SOME_SECONDS
 
