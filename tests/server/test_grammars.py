@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from glm_engine.errors import BadInputError
-from glm_engine.grammar import Draft, Grammar
+from glm_engine.grammar import CostlyGrammarError, Draft, Grammar
 from glm_engine.server.admission import Gate
 from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError
 from glm_engine.server.grammars import Grammars, make_compiler
@@ -18,27 +18,35 @@ from glm_engine.server.settings import Settings
 from tests.python.grammar.walks import ENDING_IDS, VOCAB_SIZE, tokenizer
 
 SECONDS = 60
+NUM_BYTES = 100
 MODEL = SimpleNamespace(ending_ids=frozenset(ENDING_IDS), template=None)
 ENDLESS = SimpleNamespace(ending_ids=frozenset(), template=None)
 
 
 class HeldCompiler:
-    """Compiles nothing before it is let go; a pattern that begins with ( is wrong."""
+    """Proves nothing before it is let go; a pattern that begins with ( is wrong, [ is costly."""
 
     def __init__(self):
         self.has_begun = threading.Event()
         self.is_let_go = threading.Event()
         self.texts = []
+        self.num_built = 0
 
     def regex(self, pattern):
         return Draft("regex", pattern, None)
 
-    def compile(self, draft):
+    def prove(self, draft, is_quick=False):
+        if is_quick and draft.text.startswith("["):
+            raise CostlyGrammarError("regex: it takes long")
         self.texts.append(draft.text)
         self.has_begun.set()
         assert self.is_let_go.wait(SECONDS)
         if draft.text.startswith("("):
             raise BadInputError(f"regex: unclosed group in {draft.text}")
+        return NUM_BYTES
+
+    def build(self, draft):
+        self.num_built += 1
         return Grammar(None, draft.text)
 
     def close(self):
@@ -82,7 +90,7 @@ async def ask(grammars, pattern, has_gone):
         await has_gone.wait()
         return {"type": "http.disconnect"}
 
-    gate = grammars.gate
+    gate = grammars.quick.gate
     bounded = BoundedReceive(receive, gate.settings, gate)
     bounded.is_whole = True
     gate.enter(None, bounded)
@@ -104,8 +112,18 @@ async def wait_until(is_so):
             await asyncio.sleep(0.001)
 
 
+def coming(grammars):
+    return [*grammars.quick.coming.values(), *grammars.thorough.coming.values()]
+
+
 def num_waiting(grammars):
-    return sum(one.num_waiting for one in grammars.known.values())
+    return sum(one.num_waiting for one in coming(grammars))
+
+
+def is_nothing_left(grammars):
+    """Say whether neither a grammar nor a failure nor their bytes are kept."""
+    gc.collect()
+    return not coming(grammars) and not grammars.used and grammars.held_bytes == 0
 
 
 def statuses(errors):
@@ -141,7 +159,8 @@ def test_all_who_ask_for_a_wrong_grammar_hear_what_is_wrong_and_it_is_not_kept(
         clients = await held(grammars, compiler, ["(a"] * 3)
         compiler.is_let_go.set()
         found = await outcomes(clients)
-        assert not grammars.known
+        assert is_nothing_left(grammars)
+        assert not grammars.quick.proved
         return found + await outcomes([Client(grammars, "(a")])
 
     found = asyncio.run(run())
@@ -156,11 +175,11 @@ def test_hundreds_of_different_grammars_may_come_at_once(make_grammars, compiler
     patterns = [f"a{{{at}}}" for at in range(300)]
 
     async def run():
-        grammars = make_grammars(grammar_wait_seconds=SECONDS)
+        grammars = make_grammars(grammar_wait_seconds=SECONDS, max_grammars_known=100)
         clients = await held(grammars, compiler, patterns)
         compiler.is_let_go.set()
         found = await outcomes(clients)
-        assert len(grammars.known) == grammars.settings.max_grammars_kept
+        assert len(grammars.quick.proved) == 100
         return found
 
     assert [one.state for one in asyncio.run(run())] == patterns
@@ -177,14 +196,14 @@ def test_whose_turn_does_not_come_in_time_is_refused_and_who_has_it_or_asks_for_
         compiler.is_let_go.clear()
         compiler.has_begun.clear()
         clients = await held(grammars, compiler, ["a"])
-        grammars.settings = Settings(grammar_wait_seconds=0.05)
+        grammars.quick.settings = Settings(grammar_wait_seconds=0.05)
         late = [Client(grammars, one) for one in ("c", "c", "known")]
         *refused, again = await outcomes(late)
         assert statuses(refused) == [429] * 2
         assert {one.code for one in refused} == {"grammars_full"}
         assert again is known
-        assert list(grammars.known) == ["a", "known"]
-        grammars.settings = Settings()
+        assert len(coming(grammars)) == 1
+        grammars.quick.settings = Settings()
         compiler.is_let_go.set()
         return await outcomes([*clients, Client(grammars, "c")])
 
@@ -220,25 +239,71 @@ def test_what_nobody_waits_for_any_more_frees_its_place(make_grammars, compiler)
         for one in clients:
             one.has_gone.set()
         assert statuses(await outcomes(clients)) == [CLIENT_CLOSED_REQUEST] * 3
-        assert not grammars.known
+        assert is_nothing_left(grammars)
         later = await held(grammars, compiler, ["c", "a"])
         compiler.is_let_go.set()
         return await outcomes(later)
 
     assert [one.state for one in asyncio.run(run())] == ["c", "a"]
-    assert compiler.texts == ["a", "c", "a"]
+    assert compiler.texts == ["a", "c"]
+    assert compiler.num_built == 3
 
 
 def test_those_unused_for_longest_are_forgotten(make_grammars, compiler):
     async def run():
-        grammars = make_grammars(max_grammars_kept=2)
+        grammars = make_grammars(max_grammars_known=2)
         compiler.is_let_go.set()
         for pattern in "abacab":
             await outcomes([Client(grammars, pattern)])
-        assert list(grammars.known) == ["a", "b"]
+        assert is_nothing_left(grammars)
 
     asyncio.run(run())
     assert compiler.texts == ["a", "b", "c", "b"]
+    assert compiler.num_built == 6
+
+
+def test_who_waits_for_a_costly_grammar_holds_up_those_alone_who_do_too(make_grammars, compiler):
+    async def run():
+        grammars = make_grammars()
+        compiler.is_let_go.set()
+        await outcomes([Client(grammars, "first")])
+        compiler.is_let_go.clear()
+        costly = [Client(grammars, f"[{at}") for at in range(4)]
+        await wait_until(lambda: len(grammars.thorough.coming) == 4)
+        assert not grammars.quick.coming
+        grammars.thorough.settings = Settings(grammar_wait_seconds=0.05)
+        late = Client(grammars, "[late")
+        [again] = await outcomes([Client(grammars, "first")])
+        assert statuses(await outcomes([late])) == [429]
+        compiler.is_let_go.set()
+        return [again, *await outcomes(costly), *await outcomes([Client(grammars, "[0")])]
+
+    found = asyncio.run(run())
+    assert [one.state for one in found] == ["first", "[0", "[1", "[2", "[3", "[0"]
+    assert compiler.texts == ["first", "[0", "[1", "[2", "[3"]
+
+
+def test_grammars_in_use_are_shared_until_they_fail_and_counted_in_bytes(make_grammars, compiler):
+    async def run():
+        grammars = make_grammars(max_grammars_bytes=2 * NUM_BYTES)
+        compiler.is_let_go.set()
+        held = await outcomes([Client(grammars, one) for one in "abc"])
+        refused = statuses([one for one in held if isinstance(one, ApiError)])
+        assert refused == [429]
+        held = [one for one in held if isinstance(one, Grammar)]
+        assert grammars.held_bytes == 2 * NUM_BYTES
+        shared = await outcomes([Client(grammars, held[0].state)])
+        assert shared == held[:1]
+        held[0].has_failed = True
+        del held[1], shared
+        assert grammars.held_bytes == NUM_BYTES
+        [other] = await outcomes([Client(grammars, held[0].state)])
+        assert other is not held[0]
+        assert other.is_fresh
+        del held, other
+        assert is_nothing_left(grammars)
+
+    asyncio.run(run())
 
 
 def test_what_fails_unexpectedly_is_told_and_not_kept(make_grammars, compiler):
@@ -247,7 +312,7 @@ def test_what_fails_unexpectedly_is_told_and_not_kept(make_grammars, compiler):
     async def run():
         grammars = make_grammars()
         found = await outcomes([Client(grammars, "a")])
-        assert not grammars.known
+        assert is_nothing_left(grammars)
         return found
 
     [found] = asyncio.run(run())
@@ -262,9 +327,9 @@ def test_requests_leave_nothing_in_a_cycle(make_grammars, compiler):
             clients = await held(grammars, compiler, [pattern, pattern, "(", "gone"])
             clients[3].has_gone.set()
             await outcomes(clients[3:])
-            grammars.settings = Settings(grammar_wait_seconds=0)
+            grammars.quick.settings = Settings(grammar_wait_seconds=0)
             assert statuses(await outcomes([Client(grammars, "late")])) == [429]
-            grammars.settings = Settings()
+            grammars.quick.settings = Settings()
             compiler.is_let_go.set()
             await outcomes([*clients, Client(grammars, pattern)])
 
@@ -291,7 +356,7 @@ def test_a_grammar_of_the_checkpoint_is_compiled_off_the_loop_and_closing_ends_i
     found, wrong = asyncio.run(run())
     assert found.start().mask().any()
     assert statuses([wrong]) == [400]
-    process = grammars.compiler.result().proof.process
+    process = grammars.compiler.result().quick_proof.process
     grammars.close()
     assert process.poll() is not None
 

@@ -74,6 +74,11 @@ def setting(flag, name, kind, help_text):
     click.Choice(["fcfs", "priority"]),
     "fcfs: in their order; priority: requests may state one, and the lower goes first.",
 )
+@click.option(
+    "--any-whitespace",
+    is_flag=True,
+    help="Let JSON that a grammar asks for have white space between all its tokens.",
+)
 @setting(
     "--request-timeout",
     "request_seconds",

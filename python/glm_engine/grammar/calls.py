@@ -27,7 +27,7 @@ from glm_engine.grammar.lark import (
     optional,
     text_without,
 )
-from glm_engine.grammar.schemas import check_schema, part_of, pointer_step, prepared
+from glm_engine.grammar.schemas import check_schema, check_size, part_of, pointer_step, prepared
 
 NAME = re.compile(r"[^\s<]{1,256}")
 WHITE = r"[ \t\r\n]*"
@@ -70,6 +70,7 @@ class Tool:
     name: str
     parameters: dict
     strict: bool
+    any_whitespace: bool
 
     def properties(self):
         return self.parameters.get("properties") or {}
@@ -93,7 +94,7 @@ class Tool:
             return Value(strings, frozenset(), None)
         others = types - {"string"}
         part = {**part_of(self.parameters, pointer, schema), "type": sorted(others)}
-        json_schema = prepared(part, self.strict) if others else None
+        json_schema = prepared(part, self.strict, self.any_whitespace) if others else None
         return Value(strings if "string" in types else frozenset(), others, json_schema)
 
     def json_values(self):
@@ -104,9 +105,12 @@ class Tool:
                 yield pointer, found
 
 
-def tools_of(tools, name, limits):
+def tools_of(tools, name, limits, any_whitespace):
     """Return the tools that may be called, out of the OpenAI list."""
-    found = [tool_of(f"tools[{at}].function", tool, limits) for at, tool in enumerate(tools)]
+    found = [
+        tool_of(f"tools[{at}].function", tool, limits, any_whitespace)
+        for at, tool in enumerate(tools)
+    ]
     chosen = [tool for tool in found if name is None or tool.name == name]
     if not chosen:
         known = ", ".join(tool.name for tool in found) or "none"
@@ -114,7 +118,7 @@ def tools_of(tools, name, limits):
     return chosen
 
 
-def tool_of(place, tool, limits):
+def tool_of(place, tool, limits, any_whitespace):
     function = tool.get("function", tool)
     name = checked_text(f"{place}.name", function.get("name"))
     if not NAME.fullmatch(name):
@@ -128,7 +132,7 @@ def tool_of(place, tool, limits):
     check_parameters(f"{place}.parameters", parameters)
     if strict and (found := [word for word in UNENFORCED if word in parameters]):
         raise BadInputError(f"{place}.parameters#/{found[0]}: not taken here in a strict tool")
-    return Tool(place, name, parameters, strict)
+    return Tool(place, name, parameters, strict, any_whitespace)
 
 
 def check_parameters(place, parameters):
@@ -146,12 +150,19 @@ def check_parameters(place, parameters):
 
 
 class CallRules:
-    """Writes the Lark rules of calls in one checkpoint's spelling."""
+    """Writes the Lark rules of calls in one checkpoint's spelling, of so many bytes at most."""
 
-    def __init__(self, spelling, tag):
+    def __init__(self, spelling, tag, limits):
         self.spelling = spelling
         self.tag = tag
+        self.limits = limits
         self.lines = []
+        self.num_bytes = 0
+
+    def add(self, line):
+        self.lines.append(line)
+        self.num_bytes += len(line.encode())
+        check_size("tools", self.num_bytes, self.limits)
 
     def text(self, tools, at_least, at_most, document=None):
         """Return the grammar of between `at_least` and `at_most` (None: any number of) calls.
@@ -186,7 +197,7 @@ class CallRules:
             self.add_pair(f"{rule}-{at}", tool, key, schema)
             for at, (key, schema) in enumerate(named_arguments(tool).items())
         ]
-        self.lines.append(
+        self.add(
             f"{rule}: {self.tag(TOOL_CALL)} {literal(tool.name)} {' '.join(pairs)} "
             f"{self.add_others(rule, tool)} {literal(self.spelling.before_end)} "
             f"{self.tag(TOOL_CALL_END)}"
@@ -195,7 +206,7 @@ class CallRules:
 
     def add_pair(self, rule, tool, key, schema):
         value = self.value(tool, "/properties" + pointer_step(key), schema)
-        self.lines.append(f"{rule}: {self.pair(literal(key), value)}")
+        self.add(f"{rule}: {self.pair(literal(key), value)}")
         return rule if key in tool.required() else f"{rule}?"
 
     def add_others(self, rule, tool):
@@ -205,9 +216,9 @@ class CallRules:
             return ""
         key, named = f"KEY-{rule.upper()}", alternatives(named_arguments(tool))
         refused = f" & ~({named})" if named else ""
-        self.lines.append(f"{key}: /[^<>\\s][^<>\\n\\r]{{0,127}}/{refused}")
+        self.add(f"{key}: /[^<>\\s][^<>\\n\\r]{{0,127}}/{refused}")
         value = self.value(tool, "/additionalProperties", schema)
-        self.lines.append(f"{rule}-other: {self.pair(key, value)}")
+        self.add(f"{rule}-other: {self.pair(key, value)}")
         return f"{rule}-other*"
 
     def pair(self, key, value):
@@ -237,7 +248,7 @@ class CallRules:
         terminal = "-".join(["TEXT", *map(str.upper, names)])
         line = f"{terminal}: {text_without(ARG_VALUE_END)}{refused}"
         if line not in self.lines:
-            self.lines.append(line)
+            self.add(line)
         return terminal
 
 

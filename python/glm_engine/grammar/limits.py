@@ -7,14 +7,17 @@ from dataclasses import dataclass
 class Limits:
     """Bounds of what a client's schema may ask for.
 
-    seconds: processor time of compiling a grammar; patience_seconds: time until its answer.
+    seconds: processor time of all that is done for one grammar; quick_seconds: the same for one
+    that is to hold up nobody; patience_seconds: time until its answer. memory_bytes: what compiling
+    it may add to a process.
     """
 
     max_bytes: int = 131_072
     max_depth: int = 64
-    seconds: float = 5.0
+    seconds: float = 2.0
+    quick_seconds: float = 0.2
     patience_seconds: float = 30.0
-    memory_bytes: int = 1 << 30
+    memory_bytes: int = 64 << 20
 
 
 PARSER_LIMITS = {

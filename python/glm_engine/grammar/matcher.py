@@ -2,10 +2,38 @@
 
 import numpy
 
-from glm_engine.dialogue.tags import Opening
+from glm_engine.dialogue.tags import THINK_END, Opening
 from glm_engine.errors import BadInputError
 from glm_engine.grammar.free_text import has
 from glm_engine.grammar.limits import first_line
+
+MOST_STARTED = 256
+
+
+class Grammar:
+    """A compiled grammar; any number of answers may go through it at once.
+
+    What it holds grows with what answers make of it, up to its limits, and where it reaches one, it
+    fails for all of them: who keeps it for others asks `is_fresh`.
+    """
+
+    def __init__(self, vocabulary, state):
+        self.vocabulary = vocabulary
+        self.state = state
+        self.num_started = 0
+        self.has_failed = False
+
+    @property
+    def is_fresh(self):
+        return not self.has_failed and self.num_started < MOST_STARTED
+
+    def start(self, opening=Opening.ANSWER):
+        """Return a matcher at the beginning; a thought is free until `</think>` has come."""
+        if opening is Opening.THOUGHT and self.vocabulary.thought is None:
+            path = self.vocabulary.tokenizer.path.name
+            raise BadInputError(f"{path}: no grammar can follow a thought: {THINK_END} is no token")
+        self.num_started += 1
+        return Matcher(self, opening)
 
 
 class Matcher:
@@ -16,9 +44,10 @@ class Matcher:
     is free, but it neither ends nor calls; the grammar holds for what comes after.
     """
 
-    def __init__(self, vocabulary, state, opening=Opening.ANSWER):
-        self.vocabulary = vocabulary
-        self.state = state
+    def __init__(self, grammar, opening=Opening.ANSWER):
+        self.grammar = grammar
+        self.vocabulary = vocabulary = grammar.vocabulary
+        self.state = grammar.state.deep_copy()
         self.in_thought = opening is Opening.THOUGHT
         self.may_think = opening is Opening.EITHER and vocabulary.can_open_thoughts
         self.must_think = False
@@ -98,6 +127,7 @@ class Matcher:
 
     def require_state(self, what):
         if self.state.is_error():
+            self.grammar.has_failed = True
             problem = first_line(self.state.get_error())
             raise BadInputError(f"the grammar cannot go on with {what}: {problem}")
 

@@ -1,8 +1,9 @@
 """A process of its own in which a client's grammar is compiled for the first time.
 
-Reads one JSON text a line and answers each with its problem, "" for none, as JSON. It ends when
-one takes too much of the processor's time, and its parent ends it when it does not answer, so no
-grammar can hold or crash the server.
+Reads one question a line, `{"grammar", "seconds"}`, and answers each with `{"problem", "seconds",
+"num_bytes"}`: the problem, "" for none, null where it was given up; the processor's time that it
+took; what it added to a process. Each question has a child of its own, which takes no more than the
+seconds and the memory that it may, so no grammar can hold or crash this process or the server.
 """
 
 import json
@@ -11,11 +12,14 @@ import re
 import resource
 import signal
 import sys
+from functools import partial
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
-NICENESS = 10
 TAG = re.compile(r"<\[\d+\]>")
+SMALLEST = "start: /a/"
+PLENTY_SECONDS = 60.0
+MOST_FORCED = 16_384
 
 
 class ByteTokens:
@@ -32,30 +36,74 @@ class ByteTokens:
         return list(text.encode() if isinstance(text, str) else text)
 
 
-def problem_of(tokens, grammar, limits):
+def problem_of(tokens, limits, grammar):
     matcher = LLMatcher(tokens, TAG.sub("<[257]>", grammar), log_level=0, limits=limits)
     if not matcher.is_error():
         matcher.compute_bitmask()
-    return matcher.get_error()
+    return matcher.get_error() or problem_of_size(len(matcher.compute_ff_bytes()))
 
 
-def allow(seconds):
-    """Let the process compute for so long from now on; the signal that comes then ends it."""
+def problem_of_size(num_forced):
+    """Return what is wrong where so many bytes are the only way in which a text can begin."""
+    if num_forced <= MOST_FORCED:
+        return ""
+    return f"every text begins with the same {num_forced} bytes; at most {MOST_FORCED} are taken"
+
+
+def address_space():
+    with open("/proc/self/statm") as sizes:
+        return int(sizes.read().split()[0]) * resource.getpagesize()
+
+
+def allow(seconds, memory_bytes):
+    """Let this process compute for so long and grow by so much from now on."""
+    size = address_space() + memory_bytes
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
+def write_problem(writer, find_problem, seconds, memory_bytes):
+    """Find a problem in the child and end it: with 0 where the problem has been written whole."""
+    code = 1
+    try:
+        allow(seconds, memory_bytes)
+        problem = find_problem()
+        with open(writer, "w", encoding="utf-8") as pipe:
+            pipe.write(problem)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def answered(find_problem, seconds, memory_bytes):
+    """Return (problem, None where the child was ended; its seconds; its greatest size)."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        write_problem(writer, find_problem, seconds, memory_bytes)
+    os.close(writer)
+    with open(reader, encoding="utf-8") as pipe:
+        problem = pipe.read()
+    _, status, usage = os.wait4(child, 0)
+    spent = usage.ru_utime + usage.ru_stime
+    return problem if status == 0 else None, spent, usage.ru_maxrss << 10
+
+
 def main():
-    os.nice(NICENESS)
     settings = json.loads(sys.stdin.readline())
-    size, seconds = settings.pop("memory_bytes"), settings.pop("seconds")
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    os.nice(settings.pop("niceness"))
+    memory_bytes = settings.pop("memory_bytes")
     tokens = LLTokenizer(TokenizerWrapper(ByteTokens()))
-    limits = LLParserLimits(**settings)
+    find = partial(problem_of, tokens, LLParserLimits(**settings))
+    _, _, least = answered(partial(find, SMALLEST), PLENTY_SECONDS, memory_bytes)
     for line in sys.stdin:
-        allow(seconds)
-        problem = problem_of(tokens, json.loads(line), limits)
-        sys.stdout.write(json.dumps(problem) + "\n")
+        asked = json.loads(line)
+        problem, seconds, most = answered(
+            partial(find, asked["grammar"]), asked["seconds"], memory_bytes
+        )
+        answer = {"problem": problem, "seconds": seconds, "num_bytes": max(0, most - least)}
+        sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
 

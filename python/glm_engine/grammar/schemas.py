@@ -1,14 +1,15 @@
 """JSON schemas as llguidance takes them, and where in one a problem lies."""
 
+import contextlib
 import json
-import time
 from urllib.parse import quote
 
 from glm_engine.errors import BadInputError
 from glm_engine.grammar.limits import first_line
+from glm_engine.grammar.proof import CostlyGrammarError
 
-SPACING = {"whitespace_pattern": r"[\x20\x0A\x0D\x09]{1,64}"}
-LENIENT = {**SPACING, "lenient": True}
+COMPACT = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
+SPACED = {"whitespace_pattern": r"[\x20\x0A\x0D\x09]{1,64}"}
 DATA_WORDS = frozenset({"const", "default", "enum", "examples"})
 WORDS_OF_SCHEMA = ("items", "additionalProperties", "additionalItems", "not", "contains")
 WORDS_OF_LIST = ("prefixItems", "anyOf", "oneOf", "allOf")
@@ -16,10 +17,10 @@ WORDS_OF_TABLE = ("properties", "patternProperties")
 ROOT = "#/$defs/root"
 
 
-def prepared(schema, strict):
+def prepared(schema, strict, any_whitespace):
     """Return a schema with the options of its compilation, the client's own taken out."""
-    options = SPACING if strict else LENIENT
     table = {} if schema is True else schema
+    options = {**(SPACED if any_whitespace else COMPACT), "lenient": not strict}
     return {**table, "x-guidance": options}
 
 
@@ -31,10 +32,14 @@ def check_schema(name, schema, limits):
         text = json.dumps(schema, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except (RecursionError, TypeError, ValueError) as error:
         raise BadInputError(f"{name}: not JSON: {error}") from error
-    if len(text) > limits.max_bytes:
-        raise BadInputError(f"{name}: {len(text)} bytes; at most {limits.max_bytes} are taken")
+    check_size(name, len(text), limits)
     if (depth := depth_of(schema)) > limits.max_depth:
         raise BadInputError(f"{name}: nested {depth} deep; at most {limits.max_depth} are taken")
+
+
+def check_size(name, num_bytes, limits):
+    if num_bytes > limits.max_bytes:
+        raise BadInputError(f"{name}: {num_bytes} bytes; at most {limits.max_bytes} are taken")
 
 
 def json_name(value):
@@ -119,18 +124,21 @@ def resolved(root, pointer):
 
 
 class ProblemFinder:
-    """Finds the smallest part of a schema that is refused by itself."""
+    """Finds the smallest part of a schema that is refused by itself.
 
-    def __init__(self, root, problem_of, seconds):
+    problem_of(part) raises CostlyGrammarError when no more parts can be asked for.
+    """
+
+    def __init__(self, root, problem_of):
         self.root = root
         self.problem_of = problem_of
-        self.deadline = time.monotonic() + seconds
         self.visited = set()
 
     def find(self, problem, pointer=""):
-        """Return (pointer, problem) of the innermost place that has one."""
-        while (inner := self.inner(pointer)) is not None:
-            pointer, problem = inner
+        """Return (pointer, problem) of the innermost place that has one and can be asked for."""
+        with contextlib.suppress(CostlyGrammarError):
+            while (inner := self.inner(pointer)) is not None:
+                pointer, problem = inner
         return pointer, first_line(problem)
 
     def inner(self, pointer):
@@ -151,8 +159,7 @@ class ProblemFinder:
         return (reference[1:], problem) if problem else None
 
     def problem_at(self, pointer, part):
-        """Return the problem of a part by itself; none is looked for past the time."""
-        is_late = time.monotonic() > self.deadline
-        if is_late or pointer in self.visited or not isinstance(part, dict):
+        """Return the problem of a part by itself."""
+        if pointer in self.visited or not isinstance(part, dict):
             return ""
         return self.problem_of(part_of(self.root, pointer, part))

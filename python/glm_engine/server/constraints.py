@@ -1,6 +1,6 @@
 """What an answer is held to, by whatever interface it was asked for."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from glm_engine.dialogue import DialogueParser, Opening
 from glm_engine.server.errors import ApiError
@@ -18,6 +18,12 @@ class Constraint:
     method: str
     arguments: tuple = ()
     options: dict = field(default_factory=dict)
+
+    def spaced(self, any_whitespace):
+        """Return it with a word on the white space of its JSON, unless it has one or no JSON."""
+        if self.method in EXACT_METHODS:
+            return self
+        return replace(self, options={"any_whitespace": any_whitespace, **self.options})
 
 
 def required_calls(tools, name, takes_one):
@@ -73,7 +79,7 @@ async def compiled(service, fields, constraints):
     if len(constraints) > 1:
         names = " and ".join(one.param for one in constraints)
         raise ApiError(400, f"{names}: only one of them can be kept", constraints[1].param)
-    found = constraints[0]
+    found = constraints[0].spaced(service.settings.any_whitespace)
     if fields.ignore_eos:
         raise ApiError(400, f"ignore_eos: {found.param} needs the end of text", "ignore_eos")
     return await service.grammars.compiled(

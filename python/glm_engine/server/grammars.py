@@ -1,46 +1,44 @@
-"""Grammars that requests ask for: each is compiled once, off the event loop, and kept."""
+"""Grammars that requests ask for: each is compiled off the event loop, for all who wait for it."""
 
 import asyncio
-from collections import OrderedDict
+import hashlib
+import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from glm_engine.errors import BadInputError
-from glm_engine.grammar import CallSpelling, GrammarCompiler
+from glm_engine.grammar import CallSpelling, CostlyGrammarError, GrammarCompiler
 from glm_engine.server.errors import ApiError
+from glm_engine.server.grammar_lane import RETRY, Lane
 
 NUM_DRAFTING = 2
-RETRY = {"retry-after": "5"}
-
-
-class Compilation:
-    """A grammar on its way, or compiled, and how many requests wait for it."""
-
-    def __init__(self, future):
-        self.future = future
-        self.num_waiting = 0
+MEBIBYTE = 1 << 20
 
 
 class Grammars:
-    """Compiles one grammar at a time. All methods are called on the event loop's thread.
+    """Compiles grammars in two lanes. Its coroutines run on the event loop's thread.
 
-    `known` holds a compilation for each text of a grammar, the longest unused first; one that
-    fails, whose turn does not come in time, or that nobody waits for any more, is taken out.
+    `quick` is for all; what takes longer there goes on to `thorough`, and those behind it do not
+    wait. `used` holds the grammars that requests still have, `held_bytes` what they take.
     """
 
     def __init__(self, settings, gate, make_compiler):
         self.settings = settings
-        self.gate = gate
         self.drafting = ThreadPoolExecutor(NUM_DRAFTING, "glm-drafts")
-        self.compiling = ThreadPoolExecutor(1, "glm-grammars")
-        self.compiler = self.compiling.submit(make_compiler)
-        self.known = OrderedDict()
+        self.quick = Lane(settings, gate, "glm-grammars")
+        self.thorough = Lane(settings, gate, "glm-costly-grammars")
+        self.compiler = self.quick.pool.submit(make_compiler)
+        self.used = weakref.WeakValueDictionary()
+        self.held_bytes = 0
+        self.lock = threading.Lock()
 
     def close(self):
         self.drafting.shutdown(cancel_futures=True)
         if self.compiler.exception() is None:
             self.compiler.result().close()
-        self.compiling.shutdown(cancel_futures=True)
+        self.quick.pool.shutdown(cancel_futures=True)
+        self.thorough.pool.shutdown(cancel_futures=True)
 
     async def compiled(self, param, method, *arguments, **options):
         """Return the grammar that a method of the compiler drafts; ApiError names `param`."""
@@ -48,53 +46,52 @@ class Grammars:
             compiler = await asyncio.wrap_future(self.compiler)
             draw = partial(getattr(compiler, method), *arguments, **options)
             draft = await asyncio.get_running_loop().run_in_executor(self.drafting, draw)
-            return await self.shared(draft.text, partial(compiler.compile, draft), param)
+            return await self.grammar_of(draft, compiler, param)
         except BadInputError as error:
             raise ApiError(400, str(error), param, "invalid_grammar") from error
 
-    async def shared(self, text, make, param):
-        """Return the grammar of a text, with all others who wait for it.
+    async def grammar_of(self, draft, compiler, param):
+        key = hashlib.sha256(draft.text.encode()).digest()
+        grammar = self.used.get(key)
+        if grammar is not None and grammar.is_fresh:
+            return grammar
+        if key not in self.thorough.proved:
+            try:
+                return await self.lane_grammar(self.quick, key, draft, compiler, param)
+            except CostlyGrammarError:
+                pass
+        return await self.lane_grammar(self.thorough, key, draft, compiler, param)
 
-        Where it fails, the traceback must not hold the compilation that holds the error.
-        """
-        compilation = self.known.get(text) or self.begun(text, make)
-        self.known.move_to_end(text)
-        compilation.num_waiting += 1
+    async def lane_grammar(self, lane, key, draft, compiler, param):
+        """Return the grammar of a draft, with all others who wait for it in a lane."""
+        make = partial(self.made, lane, key, draft, compiler)
+        grammar = await lane.shared(key, make, param)
+        self.used[key] = grammar
+        return grammar
+
+    def made(self, lane, key, draft, compiler):
+        """Return a grammar, made on a lane's thread; one that was proved before is not again."""
+        num_bytes = lane.proved.get(key)
+        if num_bytes is None:
+            num_bytes = compiler.prove(draft, is_quick=lane is self.quick)
+        self.hold(num_bytes)
         try:
-            if not compilation.future.done():
-                await self.gate.wait(compilation.future)
-            if compilation.future.cancelled():
-                raise self.full_error(param)
-            return compilation.future.result()
-        finally:
-            compilation.num_waiting -= 1
-            if not compilation.num_waiting and compilation.future.cancel():
-                self.known.pop(text, None)
-            del compilation
+            grammar = compiler.build(draft)
+        except BaseException:
+            self.hold(-num_bytes)
+            raise
+        weakref.finalize(grammar, self.hold, -num_bytes).atexit = False
+        lane.proved[key] = num_bytes
+        return grammar
 
-    def full_error(self, param):
-        waited = self.settings.grammar_wait_seconds
-        message = f"grammars that came before took more than {waited:g} s to compile"
-        return ApiError(429, message, param, "grammars_full", RETRY)
-
-    def begun(self, text, make):
-        """Return a compilation that is given up where its turn has not come in time."""
-        turn = self.compiling.submit(make)
-        found = self.known[text] = Compilation(asyncio.wrap_future(turn))
-        loop = asyncio.get_running_loop()
-        giving_up = loop.call_later(self.settings.grammar_wait_seconds, turn.cancel)
-        found.future.add_done_callback(lambda _: self.has_ended(text, found, giving_up))
-        return found
-
-    def has_ended(self, text, compilation, giving_up):
-        """Keep no failure, nothing that nobody waited for, and of the others not too many."""
-        giving_up.cancel()
-        has_failed = compilation.future.cancelled() or compilation.future.exception()
-        if has_failed and self.known.get(text) is compilation:
-            del self.known[text]
-        made = [text for text, one in self.known.items() if one.future.done()]
-        for text in made[: max(0, len(made) - self.settings.max_grammars_kept)]:
-            del self.known[text]
+    def hold(self, num_bytes):
+        """Count what grammars take, or no longer take; 429 where they take too much."""
+        with self.lock:
+            held = self.held_bytes + num_bytes
+            if held > max(self.held_bytes, self.settings.max_grammars_bytes):
+                message = f"grammars of other requests take {self.held_bytes // MEBIBYTE} MiB"
+                raise ApiError(429, message, None, "grammars_full", RETRY)
+            self.held_bytes = held
 
 
 def make_compiler(tokenizer, vocab_size, model):

@@ -33,6 +33,7 @@ class Settings:
     keep_alive_comment_seconds: float = 15.0
     retry_after_seconds: int = 1
     max_choices: int = 256
+    any_whitespace: bool = False
     scheduling_policy: str = "fcfs"
     max_json_depth: int = 64
     max_json_members: int = 65_536
@@ -41,5 +42,6 @@ class Settings:
     long_characters: int = 65_536
     tokenizer_threads: int = 2
     grammar_wait_seconds: float = 10.0
-    max_grammars_kept: int = 128
+    max_grammars_known: int = 4096
+    max_grammars_bytes: int = 262_144 * KIBIBYTE
     log_level: str = "info"

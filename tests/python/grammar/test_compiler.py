@@ -1,11 +1,17 @@
 """What compiles, what does not and which place the error names, what a hostile client gets."""
 
+import contextlib
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
+import psutil
 import pytest
 
 from glm_engine.errors import BadInputError
-from tests.python.grammar.walks import compiler_of_capitals, takes
+from glm_engine.grammar import CostlyGrammarError
+from tests.python.grammar.rendering import written
+from tests.python.grammar.walks import compiler_of_capitals, ids_of, spelling, takes
 
 OPTIONAL = {"type": "object", "properties": {f"p{at}": {} for at in range(6000)}}
 PATTERNS = {"allOf": [{"type": "string", "pattern": f"(.*a){{{at + 5}}}"} for at in range(40)]}
@@ -52,6 +58,10 @@ REFUSED = {
     "too many properties": (OPTIONAL, "schema: compiling it takes more than"),
     "patterns that cross": (PATTERNS, "schema: compiling it takes more than"),
     "alternatives that cross": (CROSSED, "schema"),
+    "one long text": (
+        {"items": {"const": "x" * 20_000}, "minItems": 1, "type": "array"},
+        "schema#/items: every text begins with the same 200.. bytes; at most 16384",
+    ),
     "too large": ({"enum": ["x" * 200_000]}, "schema: 200014 bytes; at most 131072"),
 }
 ACCEPTED = {
@@ -71,7 +81,7 @@ ACCEPTED = {
     "laughs": (LAUGHS, '"ha"'),
     "options of its own": (
         {"x-guidance": {"whitespace_flexible": False}, "items": {}},
-        "[ 1,  2 ]",
+        "[1, 2]",
     ),
 }
 
@@ -108,8 +118,79 @@ def test_a_schema_nested_too_deep_is_refused(compiler):
             schema = schema["items"]
 
 
+LETTERS = [{"type": "string", "pattern": f"^\\p{{L}}{{{at}}}$"} for at in range(1, 6)]
+SLOW = {
+    "type": "array",
+    "minItems": 1,
+    "items": {"properties": {str(at): one for at, one in enumerate(LETTERS)}},
+}
+WRONG = {"type": "array", "items": {"type": "strin"}}
+NUM_SLOW = 300
+SOME_SECONDS = 0.3
+
+
+def draft_with_a_problem_behind_slow_parts(drafts):
+    """Draft a schema of 120 KB whose parts take some 10 ms each, and whose last part is wrong."""
+    slow = {f"p{at}": SLOW for at in range(NUM_SLOW)}
+    return drafts.json_schema({"type": "object", "properties": {**slow, "z": WRONG}})
+
+
+def test_naming_the_place_of_a_problem_takes_no_longer_than_all_may():
+    """Its processor's time, in the process and its children."""
+    with contextlib.closing(compiler_of_capitals(seconds=SOME_SECONDS)) as compiler:
+        compiler.choice(["a"])
+        process = psutil.Process(compiler.proof.process.pid)
+        before = sum(process.cpu_times()[:4])
+        with pytest.raises(BadInputError, match=r"^schema#.*: Invalid type: strin$"):
+            compiler.compile(draft_with_a_problem_behind_slow_parts(compiler.compiler))
+        assert sum(process.cpu_times()[:4]) - before < 2 * SOME_SECONDS
+
+
+def test_where_no_more_can_be_asked_the_place_is_what_was_found_by_then(compiler):
+    def refuse(_part):
+        raise CostlyGrammarError("enough")
+
+    drafts = compiler.compiler
+    tools = [{"function": {"name": "f", "parameters": {"properties": {"x": {"type": "object"}}}}}]
+    assert drafts.json_schema(WRONG).explain("error: no", refuse) == "schema#: no"
+    assert drafts.tool_calls(tools).explain("error: no", refuse) == "tools: no"
+
+
+def test_what_is_quickly_proved_is_so_with_the_place_of_its_problem_or_is_called_costly(quick):
+    drafts = quick.compiler
+    assert drafts.prove(drafts.regex("a+"), is_quick=True) < 1 << 20
+    with pytest.raises(BadInputError, match="schema#/items: Invalid type") as caught:
+        drafts.prove(drafts.json_schema(WRONG), is_quick=True)
+    assert not isinstance(caught.value, CostlyGrammarError)
+    with pytest.raises(CostlyGrammarError):
+        drafts.prove(drafts.json_schema(OPTIONAL), is_quick=True)
+    with pytest.raises(CostlyGrammarError):
+        drafts.prove(draft_with_a_problem_behind_slow_parts(drafts), is_quick=True)
+
+
+def test_a_grammar_of_its_own_for_each_who_asks_once_one_has_failed(compiler):
+    grammar = compiler.regex("ab")
+    matcher = grammar.start()
+    assert grammar.is_fresh
+    with pytest.raises(BadInputError, match="the grammar cannot go on"):
+        matcher.accept(ids_of("x")[0])
+    assert not grammar.is_fresh
+
+
+def test_what_would_be_a_large_text_is_refused_before_it_is_one(compiler):
+    """Each argument that refers to the whole is written with a copy of it."""
+    whole = {name: {"type": "array", "items": {"$ref": "#"}} for name in map(str, range(2000))}
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadInputError, match=r"^tools: \d+ bytes; at most 131072 are taken"):
+            compiler.tool_calls([{"function": {"name": "f", "parameters": {"properties": whole}}}])
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_after_a_hostile_schema_others_are_served(quick):
-    with pytest.raises(BadInputError, match="compiling it takes more than 1 s or 1024 MiB"):
+    with pytest.raises(BadInputError, match="compiling it takes more than 1 s or 64 MiB"):
         quick.json_schema(PATTERNS)
     assert takes(quick.json_schema({"type": "boolean"}), "true")
 
@@ -125,10 +206,40 @@ def test_an_object_is_an_object(compiler):
     assert not takes(compiler.json_object(), '{"a": }')
 
 
-def test_white_space_has_an_end(compiler):
-    grammar = compiler.json_schema({"items": {}})
+@pytest.mark.parametrize(
+    ("text", "is_compact"),
+    [
+        ('{"a":[1,{}],"b":2}', True),
+        ('{"a": [1, {}], "b": 2}', True),
+        ('{"a":  1}', False),
+        ('{"a" :1}', False),
+        ('{"a":1 }', False),
+        ('{ "a":1}', False),
+        ('{"a":1,\n"b":2}', False),
+        ('{"a":[ 1]}', False),
+    ],
+)
+def test_white_space_is_one_space_behind_commas_and_colons(compiler, text, is_compact):
+    assert takes(compiler.json_object(), text) == is_compact
+    assert takes(compiler.json_object(any_whitespace=True), text)
+
+
+def test_any_white_space_has_an_end(compiler):
+    grammar = compiler.json_schema({"items": {}}, any_whitespace=True)
     assert takes(grammar, "[" + " " * 64 + "]")
     assert not takes(grammar, "[" + " " * 65 + "]")
+
+
+def test_arguments_and_documents_beside_calls_have_the_white_space_that_is_asked_for(compiler):
+    tools = [{"function": {"name": "f", "parameters": {"properties": {"x": {"type": "object"}}}}}]
+    for make in (compiler.tool_calls, partial(compiler.calls_or_document, schema={})):
+        for value, is_compact in (("{}", True), ("{ }", False)):
+            call = written(spelling(), "f", {"x": value})
+            assert takes(make(tools), call) == is_compact
+            assert takes(make(tools, any_whitespace=True), call)
+    document = compiler.calls_or_document(tools, {"type": "object"})
+    assert takes(document, "{}")
+    assert not takes(document, "{ }")
 
 
 @pytest.mark.parametrize(

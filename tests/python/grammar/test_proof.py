@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from glm_engine.grammar import Limits
-from glm_engine.grammar.proof import CostlyGrammarError, Proof
+from glm_engine.grammar.proof import CostlyGrammarError, Inquiry, Proof
 
 PACKAGE = Path(__file__).resolve().parents[3] / "python"
 MOST_CPU_SECONDS = 5
@@ -23,53 +23,87 @@ ORPHAN = f"""
 import os, sys, threading, time
 sys.path.insert(0, {str(PACKAGE)!r})
 from glm_engine.grammar import Limits
-from glm_engine.grammar.proof import Proof
-proof = Proof(Limits(seconds=1.0))
-proof.problem_of("start: /a/")
+from glm_engine.grammar.proof import Inquiry, Proof
+proof = Proof(Limits(), 1.0)
+Inquiry(proof).problem_of("start: /a/")
 print(proof.process.pid, flush=True)
 if sys.argv[1] == "busy":
-    threading.Thread(target=proof.problem_of, args=({COSTLY!r},)).start()
+    threading.Thread(target=Inquiry(proof).problem_of, args=({COSTLY!r},)).start()
     time.sleep(0.3)
 os.kill(os.getpid(), 9)
 """
 
 
+def problem_of(proof, grammar):
+    return Inquiry(proof).problem_of(grammar)
+
+
 @pytest.fixture
 def proof():
-    found = Proof(Limits(seconds=1.0, memory_bytes=1 << 29))
+    found = Proof(Limits(), 1.0)
     yield found
     found.close()
 
 
 def test_problems_are_told_and_their_absence(proof):
-    assert proof.problem_of('start: "a" | <[12345]>') == ""
-    assert "unknown name" in proof.problem_of("start: other")
-    assert proof.problem_of('start: "\n') != ""
+    assert problem_of(proof, 'start: "a" | <[12345]>') == ""
+    assert "unknown name" in problem_of(proof, "start: other")
+    assert problem_of(proof, 'start: "\n') != ""
 
 
 def test_what_takes_too_long_is_ended_and_the_next_is_answered(proof):
-    with pytest.raises(CostlyGrammarError, match="more than 1 s or 512 MiB"):
-        proof.problem_of(COSTLY)
-    assert proof.process is None
-    assert proof.problem_of("start: /a/") == ""
+    problem_of(proof, "start: /a/")
+    process = proof.process
+    with pytest.raises(CostlyGrammarError, match="more than 1 s or 64 MiB"):
+        problem_of(proof, COSTLY)
+    assert problem_of(proof, "start: /a/") == ""
+    assert proof.process is process
+
+
+@pytest.mark.parametrize("pattern", ["a{1000000}", "x" * 500_000, "z(w{1000}){1000}"])
+def test_what_would_take_too_much_memory_is_given_up_before_it_does(proof, pattern):
+    with pytest.raises(CostlyGrammarError, match="64 MiB"):
+        problem_of(proof, f"start: /{pattern}/")
+
+
+def test_what_a_grammar_takes_is_told(proof):
+    answer = Inquiry(proof).answer("start: /a{16000}/")
+    assert answer.problem == ""
+    assert 4 << 20 < answer.num_bytes < 16 << 20
+    assert 0 < answer.seconds < proof.seconds
+    assert Inquiry(proof).answer("start: /a/").num_bytes < 1 << 20
+
+
+def test_all_questions_of_an_inquiry_share_its_seconds(proof):
+    inquiry = Inquiry(proof)
+    with pytest.raises(CostlyGrammarError, match="more than 1 s"):
+        inquiry.answer(COSTLY, share=1 / 2)
+    proof.seconds = 0.05
+    inquiry, problems = Inquiry(proof), []
+    with contextlib.suppress(CostlyGrammarError):
+        while len(problems) < 1000:
+            problems.append(inquiry.problem_of("start: /(.*a){20}/"))
+    assert set(problems) == {""}
+    assert len(problems) < 1000
+    assert inquiry.is_spent
 
 
 def test_time_in_which_it_cannot_run_does_not_count(proof):
-    assert proof.problem_of("start: /a/") == ""
+    assert problem_of(proof, "start: /a/") == ""
     proof.process.send_signal(signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(proof.problem_of, "start: /b/")
-        time.sleep(1.5 * proof.limits.seconds)
+        asked = pool.submit(problem_of, proof, "start: /b/")
+        time.sleep(1.5 * proof.seconds)
         proof.process.send_signal(signal.SIGCONT)
         assert asked.result() == ""
 
 
 def test_who_never_answers_is_ended():
-    proof = Proof(Limits(patience_seconds=0.5))
+    proof = Proof(Limits(patience_seconds=0.5), 1.0)
     proof.start()
     proof.process.send_signal(signal.SIGSTOP)
     with pytest.raises(CostlyGrammarError):
-        proof.problem_of("start: /a/")
+        problem_of(proof, "start: /a/")
     assert proof.process is None
 
 
@@ -80,9 +114,9 @@ def test_what_a_terminal_sends_its_commands_does_not_reach_it(proof):
 
 
 def test_closing_ends_the_question_that_is_asked(proof):
-    proof.problem_of("start: /a/")
+    problem_of(proof, "start: /a/")
     with ThreadPoolExecutor(2) as pool:
-        asked = [pool.submit(proof.problem_of, COSTLY) for _ in range(2)]
+        asked = [pool.submit(problem_of, proof, COSTLY) for _ in range(2)]
         proof.close()
         for one in asked:
             assert isinstance(one.exception(), CostlyGrammarError)

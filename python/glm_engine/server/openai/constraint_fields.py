@@ -32,7 +32,7 @@ class StructuredOutputs(StrictModel):
     structural_tag: only() = None
     whitespace_pattern: only() = None
     disable_fallback: Harmless = None
-    disable_any_whitespace: only(False) = None
+    disable_any_whitespace: bool | None = None
     disable_additional_properties: only(False) = None
 
 

@@ -11,6 +11,11 @@ SCHEMA_PARAM = f"{FORMAT}.json_schema.schema"
 
 
 def constraints_of(fields):
+    """Return what a request without tools asks for."""
+    return spaced(fields.structured_outputs, form_constraints(fields))
+
+
+def form_constraints(fields):
     """Return what the fields of an answer's form ask for."""
     found = format_constraints(fields.response_format)
     outputs = fields.structured_outputs
@@ -74,7 +79,16 @@ def chat_constraints(fields, tools):
 
     Where nothing but calls may come, `response_format` has nothing to say.
     """
-    required, form = call_constraints(fields, tools), constraints_of(fields)
+    required, form = call_constraints(fields, tools), form_constraints(fields)
     if required:
-        return required + [one for one in form if not one.param.startswith(FORMAT)]
-    return free_constraints(form, tools, takes_one=fields.parallel_tool_calls is False)
+        found = required + [one for one in form if not one.param.startswith(FORMAT)]
+    else:
+        found = free_constraints(form, tools, takes_one=fields.parallel_tool_calls is False)
+    return spaced(fields.structured_outputs, found)
+
+
+def spaced(outputs, constraints):
+    """Return constraints with what the request says of white space."""
+    if outputs is None or outputs.disable_any_whitespace is None:
+        return constraints
+    return [one.spaced(not outputs.disable_any_whitespace) for one in constraints]
