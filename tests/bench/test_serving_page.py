@@ -94,4 +94,4 @@ def test_a_report_that_is_not_there_is_named(tmp_path):
     folder = written(tmp_path / "measured", engine=report_of())
     result = run(folder, tmp_path / "page")
     assert result.exit_code == 1
-    assert "one.json: not a report of glm load" in result.output
+    assert "one.json: cannot be read" in result.output

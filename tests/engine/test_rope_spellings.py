@@ -8,6 +8,7 @@ import pytest
 
 from glm_engine.engine import Engine, EngineOptions, inspect_checkpoint
 from glm_engine.errors import EngineError, Status
+from tests import groups
 from tests.engine import tamper
 
 OUTER, INNER = 1e6, 1e4
@@ -136,9 +137,11 @@ def test_a_spelling_that_means_something_else_is_refused(name, directory):
     assert caught.value.status in {Status.GLM_INVALID_CHECKPOINT, Status.GLM_NOT_SUPPORTED}
 
 
+@groups.needs("transformers")
 @pytest.mark.parametrize("name", TAKEN)
 def test_transformers_takes_the_same(name, directory):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     spelling, (theta, factor) = TAKEN[name]
     config = spell(directory, spelling)
     config.pop("quantization_config")

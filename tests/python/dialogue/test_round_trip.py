@@ -20,9 +20,8 @@ ANY_TEXT = st.lists(PIECES, max_size=6).map("".join)
 PROSE = ANY_TEXT.map(lambda text: re.sub("<tool_call>|</?think>", "", text).strip()).filter(
     lambda text: not re.search("<tool_call>|</?think>", text)
 )
-VALUE_TEXT = ANY_TEXT.filter(
-    lambda text: not re.search(r"</arg_value>\s*(<arg_key>|</tool_call>)", text)
-)
+END_OF_VALUE = re.compile(r"</arg_value>(?:\s|\\n)*(?:<arg_key>|</tool_call>)")
+VALUE_TEXT = ANY_TEXT.filter(lambda text: not END_OF_VALUE.search(text))
 KEYS = ANY_TEXT.filter(lambda text: "</arg_key>" not in text)
 NAMES = st.text("abcXYZ019_.:/-", min_size=1, max_size=64)
 SCALARS = (
@@ -31,9 +30,7 @@ SCALARS = (
 JSON = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3)
 )
-VALUES = VALUE_TEXT | JSON.filter(
-    lambda value: not re.search(r"</arg_value>\s*(<arg_key>|</tool_call>)", json.dumps(value))
-)
+VALUES = VALUE_TEXT | JSON.filter(lambda value: not END_OF_VALUE.search(json.dumps(value)))
 TEMPLATE = ChatTemplate(CAPITALS)
 CALLS = st.lists(st.tuples(NAMES, st.dictionaries(KEYS, VALUES, max_size=4)), max_size=3)
 JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array"}

@@ -108,7 +108,7 @@ def test_who_never_answers_is_ended():
 
 
 def test_what_a_terminal_sends_its_commands_does_not_reach_it(proof):
-    assert proof.problem_of("start: /a/") == ""
+    assert problem_of(proof, "start: /a/") == ""
     assert os.getsid(proof.process.pid) != os.getsid(0)
     assert os.getpgid(proof.process.pid) != os.getpgid(0)
 
