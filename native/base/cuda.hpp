@@ -29,7 +29,7 @@ template <typename... Parameters, typename... Arguments>
 void launch(const char* where, cudaStream_t stream, const LaunchShape& shape,
             void (*kernel)(Parameters...), Arguments&&... arguments) {
   if (shape.grid.x == 0 || shape.grid.y == 0 || shape.grid.z == 0) return;
-  if (shape.shared_bytes > 48 * 1024) {
+  if (shape.shared_bytes > 0) {
     check(cudaFuncSetAttribute(kernel,
                                cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(shape.shared_bytes)),

@@ -7,6 +7,10 @@
 
 #include "glm/backend.h"
 
+namespace glm::collectives {
+class PeerRank;
+}
+
 namespace glm::kernels {
 
 struct Scratch {
@@ -19,6 +23,7 @@ struct Context {
   int32_t num_multiprocessors = 0;
   Scratch scratch;
   int32_t capability = 9;
+  collectives::PeerRank* peers = nullptr;
 };
 
 }

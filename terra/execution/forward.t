@@ -50,7 +50,7 @@ local terra output_for(target : C.glm_activation, wants_plain : bool, wants_code
   return output
 end
 
-local terra add_norm(
+local terra reduce_add_norm(
   self : &Rank,
   plan : &StepPlan,
   layer : int32,
@@ -60,7 +60,7 @@ local terra add_norm(
   wants_codes : bool,
   message : &C.glm_message
 ) : int32
-  var args : C.glm_add_norm_quantise_args
+  var args : C.glm_reduce_add_norm_quantise_args
   args.rows = rows_of(plan)
   args.hidden_size = self.config.hidden_size
   args.epsilon = self.config.rms_norm_eps
@@ -68,7 +68,7 @@ local terra add_norm(
   args.delta = delta
   args.weight = weight
   args.output = output_for(normed(self), wants_plain, wants_codes)
-  run(self, message, layer, "add_norm_quantise", args)
+  run(self, message, layer, "reduce_add_norm_quantise", args)
   return C.GLM_OK
 end
 
@@ -88,18 +88,6 @@ local terra linear(
   args.input = input
   args.output = output
   run_as(self, message, layer, label, "linear", args)
-  return C.GLM_OK
-end
-
-local terra reduce_delta(self : &Rank, plan : &StepPlan, layer : int32, message : &C.glm_message) : int32
-  if self.world_size == 1 then
-    return C.GLM_OK
-  end
-  var args : C.glm_all_reduce_args
-  args.dtype = self.activation_dtype
-  args.count = [int64](plan.num_tokens) * self.config.hidden_size
-  args.data = self.buffers.delta
-  run(self, message, layer, "all_reduce", args)
   return C.GLM_OK
 end
 
@@ -166,12 +154,11 @@ local terra attention_block(self : &Rank, plan : &StepPlan, layer : int32, w : &
   if layer == 0 then
     delta = nil
   end
-  try(add_norm(self, plan, layer, delta, w.input_norm, is_plain(&w.qkv), is_fp8(&w.qkv), message))
+  try(reduce_add_norm(self, plan, layer, delta, w.input_norm, is_plain(&w.qkv), is_fp8(&w.qkv), message))
   try(linear(self, plan, layer, "linear qkv", &w.qkv, normed(self), self.buffers.qkv, message))
   try(store_heads(self, plan, layer, w, message))
   try(attend(self, plan, layer, message))
-  try(project_output(self, plan, layer, w, message))
-  return reduce_delta(self, plan, layer, message)
+  return project_output(self, plan, layer, w, message)
 end
 
 local terra gated_block(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, output : &opaque, message : &C.glm_message) : int32
@@ -242,13 +229,11 @@ end
 local terra feed_forward_block(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
   var wants_codes = is_fp8(&w.gate_up) or is_fp8(&w.experts_gate_up)
   var wants_plain = w.is_moe or is_plain(&w.gate_up)
-  try(add_norm(self, plan, layer, self.buffers.delta, w.post_norm, wants_plain, wants_codes, message))
+  try(reduce_add_norm(self, plan, layer, self.buffers.delta, w.post_norm, wants_plain, wants_codes, message))
   if w.is_moe then
-    try(moe_block(self, plan, layer, w, message))
-  else
-    try(gated_block(self, plan, layer, w, self.buffers.delta, message))
+    return moe_block(self, plan, layer, w, message)
   end
-  return reduce_delta(self, plan, layer, message)
+  return gated_block(self, plan, layer, w, self.buffers.delta, message)
 end
 
 local terra embed(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
@@ -283,7 +268,7 @@ local terra gather_logits(self : &Rank, plan : &StepPlan, message : &C.glm_messa
 end
 
 local terra logits(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
-  try(add_norm(self, plan, outside_layers, self.buffers.delta, self.weights.final_norm, true, false, message))
+  try(reduce_add_norm(self, plan, outside_layers, self.buffers.delta, self.weights.final_norm, true, false, message))
   if self.weights.head_is_split then
     try(local_logits(self, plan, self.buffers.local_logits, message))
     return gather_logits(self, plan, message)

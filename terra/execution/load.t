@@ -41,8 +41,8 @@ local terra open_device(self : &Rank, loading : &Loading, message : &C.glm_messa
   return self.backend.device_open(&options, &self.device, message)
 end
 
-local terra allocate(self : &Rank, bytes : int64, memory : &&opaque, message : &C.glm_message) : int32
-  call(self, message, "allocation of device memory", "allocate", bytes, memory)
+local terra allocate(self : &Rank, kind : int32, bytes : int64, memory : &&opaque, message : &C.glm_message) : int32
+  call(self, message, "allocation of device memory", "allocate", kind, bytes, memory)
   return C.GLM_OK
 end
 
@@ -50,16 +50,19 @@ local terra bind_buffers(self : &Rank, loading : &Loading, message : &C.glm_mess
   var planned = loading.plan
   var shape = planned:buffer_shape(self.index)
   var bytes = buffers.bytes(&shape)
-  status.try(allocate(self, bytes, &self.buffer_memory, message))
+  status.try(allocate(self, C.GLM_MEMORY_SHARED, bytes, &self.buffer_memory, message))
   self.buffers:bind(&shape, [&int8](self.buffer_memory))
   call(self, message, "set_workspace", "set_workspace", &planned.workspace, self.buffers.workspace, planned.workspace_bytes)
+  if self.world_size > 1 then
+    call(self, message, "exchange of the ranks' buffers", "group_bind", self.buffer_memory, bytes)
+  end
   if self.index == 0 then
     call(self, message, "allocation of pinned host memory", "host_allocate", planned.host_bytes, &self.host_memory)
     C.memset(self.host_memory, 0, planned.host_bytes)
     self.buffers:bind_host(&shape, [&int8](self.host_memory))
   end
   self.cache = planned:cache(planned.num_pages)
-  return allocate(self, planned.page_bytes * planned.num_pages, &self.cache.data, message)
+  return allocate(self, C.GLM_MEMORY_OWN, planned.page_bytes * planned.num_pages, &self.cache.data, message)
 end
 
 local terra create_events(self : &Rank, message : &C.glm_message) : int32
@@ -86,7 +89,7 @@ local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_m
   var bytes : int64 = 0
   status.try(weights.assign(&layout, nil, &self.weights, &bytes, message))
   weights.free(&self.weights)
-  status.try(allocate(self, bytes, &self.weight_memory, message))
+  status.try(allocate(self, C.GLM_MEMORY_OWN, bytes, &self.weight_memory, message))
   self.weight_bytes = bytes
   status.try(weights.assign(&layout, [&int8](self.weight_memory), &self.weights, &bytes, message))
   var progress = weights.Progress { report = nil, context = nil, bytes_done = 0, bytes_total = bytes }
@@ -144,7 +147,6 @@ local terra unload_rank(self : &Rank)
   if self.device == nil then
     return
   end
-  self.backend.synchronise(self.device)
   graphs.free(self)
   self:stop_profile()
   free_events(self)
@@ -166,6 +168,11 @@ end
 terra load.free_ranks(group : &RankGroup)
   if group.ranks == nil then
     return
+  end
+  for i = 0, group.world_size do
+    if group.ranks[i].device ~= nil then
+      group.backend.synchronise(group.ranks[i].device)
+    end
   end
   for i = 0, group.world_size do
     unload_rank(&group.ranks[i])

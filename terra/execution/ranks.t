@@ -168,7 +168,8 @@ terra RankGroup:init(backend : &C.glm_backend, world_size : int32, message : &C.
   if world_size == 1 then
     return C.GLM_OK
   end
-  status.try(backend.group_create(world_size, &self.group, message))
+  var options = C.glm_group_options { struct_size = sizeof(C.glm_group_options), world_size = world_size, devices = nil }
+  status.try(backend.group_create(&options, &self.group, message))
   return self:start_threads(message)
 end
 

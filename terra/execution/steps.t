@@ -95,21 +95,16 @@ terra Rank:compute(plan : &StepPlan, message : &C.glm_message) : int32
   return C.GLM_OK
 end
 
-terra Rank:graph_for(plan : &StepPlan) : &opaque
+terra Rank:has_graph_for(plan : &StepPlan) : bool
   var is_plain = plan:is_decode() and plan.logits == nil and not self:watches_operations()
-  if not is_plain or plan.num_tokens > self.num_graphs then
-    return nil
-  end
-  return self.graphs[plan.num_tokens - 1]
+  return is_plain and plan.num_tokens <= self.num_graphs
 end
 
 local terra compute_or_replay(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
-  var graph = self:graph_for(launch.plan)
-  launch.flight.is_graph = graph ~= nil
-  if graph == nil then
+  if not launch.flight.is_graph then
     return self:compute(launch.plan, message)
   end
-  call(self, message, "replay of the step's graph", "graph_replay", graph)
+  call(self, message, "replay of the step's graph", "graph_replay", self.graphs[launch.plan.num_tokens - 1])
   return C.GLM_OK
 end
 
@@ -147,6 +142,7 @@ terra RankGroup:launch(plan : &StepPlan, message : &C.glm_message) : int32
   var flight = &self.flights[index]
   flight.num_rows = plan.num_sample_rows
   flight.wants_logprobs = plan:wants_logprobs()
+  flight.is_graph = self.ranks[0]:has_graph_for(plan)
   var launch = Launch { plan = plan, staging = staging, flight = flight, index = index }
   status.try(self:run(launch_job, &launch, message))
   self.num_launched = self.num_launched + 1

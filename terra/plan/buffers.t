@@ -62,12 +62,12 @@ buffers.table = {
   { name = "expert_weights", type = &float, bytes = per_choice },
   { name = "local_logits", type = &float, bytes = function(s) return `s.max_logit_rows * s.local_vocab_size * 4 end },
   { name = "logits", type = &float, bytes = function(s) return `s.max_logit_rows * s.vocab_size * 4 end },
-  { name = "counts", type = &uint32, bytes = counts },
   { name = "count_tokens", type = &int32, bytes = function(s) return `s.max_seq * 4 end },
   { name = "ids_of_ranks", type = &int32, bytes = ids_of_ranks },
   { name = "cosine", type = &float, bytes = rotations },
   { name = "sine", type = &float, bytes = rotations },
   { name = "workspace", type = &opaque, bytes = function(s) return `s.workspace_bytes end },
+  { name = "counts", type = &uint32, bytes = counts },
 }
 
 local num_stagings = 2

@@ -136,6 +136,7 @@ terra Plan:shape_workspace(message : &C.glm_message) : int32
   var c, o, layout = &self.model.config, &self.options, self:layout(0)
   var w = &self.workspace
   w.struct_size = sizeof(C.glm_workspace_shape)
+  w.world_size = o.world_size
   w.max_step_tokens = o.max_step_tokens
   w.max_sequences = o.max_batch
   w.max_context = self.pages_per_request * o.page_size

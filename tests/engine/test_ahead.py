@@ -147,6 +147,20 @@ def test_graphs_are_captured_for_every_batch_size_and_replayed():
         assert library().queued_replays() - before == 8
 
 
+def test_ranks_replay_graphs_together_or_not_at_all():
+    request = Request([3, 4, 5], max_tokens=9, ignore_eos=True)
+    with queued_engine(graphs=True, max_batch=5, world_size=2) as engine:
+        before = library().queued_replays()
+        [replayed] = run_requests(engine, [request])
+        assert library().queued_replays() - before == 2 * 8
+        before = library().queued_replays()
+        engine.begin_profile()
+        [profiled] = run_requests(engine, [request])
+        engine.end_profile()
+        assert library().queued_replays() == before
+        assert profiled.tokens == replayed.tokens
+
+
 def test_a_stop_wastes_one_row_and_changes_nothing_else():
     with queued_engine(plan_ahead=False) as engine:
         plain = run_requests(engine, [Request([7, 8, 9], max_tokens=12, ignore_eos=True)])[0]

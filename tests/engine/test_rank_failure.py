@@ -19,12 +19,20 @@ FOLDER = ROOT / "build" / "tests" / "failing"
 INNER = ROOT / "build" / "libglm_cpu.so"
 NEVER = 2**31 - 1
 LAYERS = 4
-OPERATIONS = ("embed", "linear", "attention", "route", "experts", "all_reduce", "all_gather")
+OPERATIONS = (
+    "embed",
+    "linear",
+    "attention",
+    "route",
+    "experts",
+    "reduce_add_norm_quantise",
+    "all_gather",
+)
 CASES = [
     *[(2, 1, operation) for operation in OPERATIONS],
     (4, 0, "linear"),
     (4, 2, "experts"),
-    (8, 7, "all_reduce"),
+    (8, 7, "reduce_add_norm_quantise"),
     (2, 0, "sample"),
     (2, 0, "logits"),
 ]

@@ -15,11 +15,14 @@ from tests.native.facts import FACTS, workspace_shape
 from tests.native.header import constants, structs
 
 POISON = 0xA5
+SHARED_BYTES = 1 << 24
+ALIGNMENT = 1024
 LIBRARY_VARIABLE = "GLM_BACKEND_LIBRARY_DIR"
 DTYPES = {0: np.dtype(np.float32), 1: np.dtype(np.uint16), 2: np.dtype(np.uint8)}
 ARGUMENTS = {"save_pages": "transfer_pages", "restore_pages": "transfer_pages"}
 F32, BF16, FP8 = 0, 1, 2
 LINEAR, GATE_UP, TABLE = 0, 1, 2
+OWN, SHARED = 0, 1
 
 
 class BackendError(RuntimeError):
@@ -60,9 +63,16 @@ class Backend:
         raise_for(opened, message)
         self.table = structs()["glm_backend"].from_address(table.value)
 
+    def device_count(self) -> int:
+        count, message = ctypes.c_int32(), structs()["glm_message"]()
+        raise_for(self.table.device_count(address(count), address(message)), message)
+        return count.value
+
     def create_group(self, world_size: int) -> ctypes.c_void_p:
         group, message = ctypes.c_void_p(), structs()["glm_message"]()
-        status = self.table.group_create(world_size, ctypes.addressof(group), address(message))
+        kind = structs()["glm_group_options"]
+        options = kind(struct_size=ctypes.sizeof(kind), world_size=world_size)
+        status = self.table.group_create(address(options), address(group), address(message))
         raise_for(status, message)
         return group
 
@@ -101,7 +111,7 @@ class Device:
         self.table = backend.table
         self.facts = FACTS[backend.kind]
         self.blocks: list[ctypes.c_void_p] = []
-        self.group = group
+        self.group, self.world_size = group, world_size
         options = structs()["glm_device_options"](
             ctypes.sizeof(structs()["glm_device_options"]),
             rank,
@@ -118,12 +128,30 @@ class Device:
         self.set_workspace()
 
     def set_workspace(self) -> None:
-        shape, size = workspace_shape(), ctypes.c_int64()
+        """The workspace, and behind it what ranks of a group share (`shared`)."""
+        shape, size = workspace_shape(self.world_size), ctypes.c_int64()
         self.check(self.table.workspace_bytes(address(shape), address(size)))
-        memory = self.empty(size.value)
+        num_bytes = size.value + (SHARED_BYTES if self.group is not None else 0)
+        memory = self.allocate(num_bytes, SHARED)
+        self.upload(memory, np.full(num_bytes, POISON, dtype=np.uint8))
         arguments = (address(shape), memory, size.value)
         self.check(self.table.set_workspace(self.handle, *arguments))
+        if self.group is not None:
+            self.check(self.table.group_bind(self.handle, memory, num_bytes))
+        self.shared_begin = memory.value + -(-size.value // ALIGNMENT) * ALIGNMENT
+        self.shared_end = memory.value + num_bytes
         self.num_kept_blocks = len(self.blocks)
+
+    def shared(self, shape, dtype) -> "Output":
+        """Poisoned memory at the same place of every rank's memory, kept until `close`."""
+        made = Output.__new__(Output)
+        made.device, made.shape, made.dtype = self, tuple(shape), np.dtype(dtype)
+        made.block = ctypes.c_void_p(self.shared_begin)
+        num_bytes = int(np.prod(made.shape)) * made.dtype.itemsize
+        self.shared_begin += -(-max(num_bytes, 1) // ALIGNMENT) * ALIGNMENT
+        assert self.shared_begin <= self.shared_end, "SHARED_BYTES are used up"
+        self.upload(made.block, np.full(num_bytes, POISON, dtype=np.uint8))
+        return made
 
     def release_blocks(self) -> None:
         """Gives back what was placed after the opening."""
@@ -145,9 +173,9 @@ class Device:
         if status:
             raise BackendError(status, self.message())
 
-    def allocate(self, num_bytes: int) -> ctypes.c_void_p:
+    def allocate(self, num_bytes: int, kind: int = OWN) -> ctypes.c_void_p:
         block = ctypes.c_void_p()
-        self.check(self.table.allocate(self.handle, num_bytes, address(block)))
+        self.check(self.table.allocate(self.handle, kind, num_bytes, address(block)))
         self.blocks.append(block)
         return block
 

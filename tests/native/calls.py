@@ -97,7 +97,7 @@ def add_norm(device, residual, delta, weight, epsilon, plain=True, quantised=Tru
     struct, *wanted = outputs(device, residual.shape, plain, quantised)
     state = device.activation(residual)
     device.run(
-        "add_norm_quantise",
+        "reduce_add_norm_quantise",
         rows=rows(len(residual)),
         hidden_size=residual.shape[1],
         epsilon=epsilon,

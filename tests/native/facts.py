@@ -9,14 +9,13 @@ from tests.native.header import structs
 
 @dataclass(frozen=True)
 class Facts:
-    """world_sizes: groups that the kind opens; page_step: what a page_size is a multiple of;
+    """page_step: what a page_size is a multiple of;
     checks_indexes: whether indexes in device memory are checked; num_families: how many families
     of kernels rows go through (decode and prefill rows may differ in bits); layers_first: whether
     the pages of a layer lie together, and not the layers of a page; packs_tiles: whether matrices
     have the order of native/kernels/layout.hpp; keeps_fp8_pages: whether K and V may be cached as
     E4M3 codes; thread_counts: numbers of threads to compare (CUDA's host threads only copy)."""
 
-    world_sizes: Sequence[int]
     page_step: int
     checks_indexes: bool
     num_families: int
@@ -28,7 +27,6 @@ class Facts:
 
 FACTS = {
     "cpu": Facts(
-        world_sizes=(1, 2, 4, 8),
         page_step=1,
         checks_indexes=True,
         num_families=1,
@@ -38,7 +36,6 @@ FACTS = {
         thread_counts=(1, 2, 3, 7),
     ),
     "cuda": Facts(
-        world_sizes=(1,),
         page_step=16,
         checks_indexes=False,
         num_families=2,
@@ -54,7 +51,7 @@ WORKSPACE = {
     "max_sequences": 256,
     "max_context": 4096,
     "max_logit_rows": 256,
-    "hidden_size": 512,
+    "hidden_size": 5120,
     "num_heads": 24,
     "num_kv_heads": 3,
     "head_dim": 128,
@@ -66,7 +63,7 @@ WORKSPACE = {
 }
 
 
-def workspace_shape():
+def workspace_shape(world_size: int = 1):
     """A shape that covers every call of tests/native."""
     kind = structs()["glm_workspace_shape"]
-    return kind(struct_size=sizeof(kind), **WORKSPACE)
+    return kind(struct_size=sizeof(kind), world_size=world_size, **WORKSPACE)

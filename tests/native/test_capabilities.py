@@ -60,6 +60,7 @@ def test_each_source_is_compiled_for_its_capabilities():
     library = library_path("cuda")
     if not library.is_file():
         pytest.skip("libglm_cuda.so is not built: scons cuda makes it (tools/develop --with cuda)")
-    sources = (ROOT / "native/kernels").glob("*/*.cu")
+    folders = (ROOT / "native/kernels", ROOT / "native/collectives")
+    sources = [source for folder in folders for source in folder.glob("*/*.cu")]
     expected = Counter(map(expected_of, sources))
     assert architectures(device_code(library.read_bytes())) == expected

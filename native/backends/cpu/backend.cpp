@@ -68,9 +68,9 @@ glm_status count(int32_t* number, glm_message* message) {
   return guarded(message, [&] { device_count(number); });
 }
 
-glm_status create_group(int32_t world_size, glm_group** group,
+glm_status create_group(const glm_group_options* options, glm_group** group,
                         glm_message* message) {
-  return guarded(message, [&] { group_create(world_size, group); });
+  return guarded(message, [&] { group_create(options, group); });
 }
 
 void abort_group(glm_group* group) {
@@ -121,9 +121,9 @@ const glm_backend kBackend = {
     device_close,
     last_message,
     on_device<device_info, glm_device_info*>,
-    on_device<allocate, int64_t, void**>,
+    on_device<allocate, int32_t, int64_t, void**>,
     on_device<release, void*>,
-    on_device<allocate, int64_t, void**>,
+    on_device<host_allocate, int64_t, void**>,
     on_device<release, void*>,
     on_device<transfer, void*, const void*, int64_t>,
     on_device<transfer, void*, const void*, int64_t>,
@@ -133,6 +133,7 @@ const glm_backend kBackend = {
     bytes_of_page,
     bytes_of_workspace,
     on_device<set_workspace, const glm_workspace_shape*, void*, int64_t>,
+    on_device<group_bind, void*, int64_t>,
     operation<place_rows, glm_place_rows_args>,
     operation<place_vector, glm_place_vector_args>,
     operation<rope_table, glm_rope_table_args>,
@@ -142,13 +143,12 @@ const glm_backend kBackend = {
     operation<embed, glm_embed_args>,
     operation<quantise, glm_quantise_args>,
     operation<swiglu_quantise, glm_swiglu_quantise_args>,
-    operation<add_norm_quantise, glm_add_norm_quantise_args>,
+    operation<reduce_add_norm_quantise, glm_reduce_add_norm_quantise_args>,
     operation<linear, glm_linear_args>,
     operation<norm_rope_store, glm_norm_rope_store_args>,
     operation<attention, glm_attention_args>,
     operation<route, glm_route_args>,
     operation<experts, glm_experts_args>,
-    operation<all_reduce, glm_all_reduce_args>,
     operation<all_gather, glm_all_gather_args>,
     operation<all_to_all, glm_all_to_all_args>,
     operation<logits, glm_logits_args>,

@@ -1,6 +1,8 @@
 #include <string>
+#include <vector>
 
 #include "device.hpp"
+#include "lifecycle.hpp"
 #include "native/base/failure.hpp"
 #include "operations.hpp"
 
@@ -20,19 +22,20 @@ RankGroup* group_of(glm_device& device, const char* where) {
 
 }
 
-void all_reduce(glm_device& device, const glm_all_reduce_args& args) {
-  const char* where = "all_reduce";
-  expect_range(where, "count", 0, INT64_MAX, args.count);
-  if (args.dtype != GLM_DTYPE_F32)
-    throw Failure(GLM_NOT_SUPPORTED,
-                  "all_reduce: expected dtype F32 (0) on the CPU device, got " +
-                      std::to_string(args.dtype));
-  if (args.count > 0) expect_pointer(where, "data", args.data);
+void group_bind(glm_device& device, void* memory, int64_t bytes) {
+  const char* where = "group_bind";
+  expect_range(where, "bytes", 0, INT64_MAX, bytes);
+  if (bytes > 0) expect_pointer(where, "memory", memory);
+  std::vector<void*> memories(static_cast<size_t>(device.world_size));
+  all_gather(device, {1, sizeof memory, &memory, memories.data()});
+}
+
+void reduce(glm_device& device, const char* where, float* data, int64_t count) {
   RankGroup* group = group_of(device, where);
   if (group == nullptr) return;
   std::string problem;
-  const glm_status status = group->all_reduce(
-      device.rank, static_cast<float*>(args.data), args.count, &problem);
+  const glm_status status =
+      group->all_reduce(device.rank, data, count, &problem);
   finish(where, status, problem);
 }
 

@@ -29,7 +29,7 @@ void quantise_plain(glm_device& device, const char* where, int64_t tokens,
 
 class AddNorm {
  public:
-  AddNorm(glm_device& device, const glm_add_norm_quantise_args& args)
+  AddNorm(glm_device& device, const glm_reduce_add_norm_quantise_args& args)
       : args_(args),
         context_(device.context),
         tokens_(args.rows.num_tokens),
@@ -56,7 +56,7 @@ class AddNorm {
     scale_.copy_to(kWhere, args_.output.row_scale, tokens_);
   }
 
-  static constexpr char kWhere[] = "add_norm_quantise";
+  static constexpr char kWhere[] = "reduce_add_norm_quantise";
 
  private:
   int quantised() {
@@ -76,7 +76,7 @@ class AddNorm {
                                   args_.epsilon, weight_, residual_, delta_);
   }
 
-  const glm_add_norm_quantise_args& args_;
+  const glm_reduce_add_norm_quantise_args& args_;
   futhark_context* context_;
   int64_t tokens_;
   int64_t count_;
@@ -174,8 +174,8 @@ void swiglu_quantise(glm_device& device, const glm_swiglu_quantise_args& args) {
   scale.copy_to(where, args.output.row_scale, tokens);
 }
 
-void add_norm_quantise(glm_device& device,
-                       const glm_add_norm_quantise_args& args) {
+void reduce_add_norm_quantise(glm_device& device,
+                              const glm_reduce_add_norm_quantise_args& args) {
   const char* where = AddNorm::kWhere;
   expect_rows(where, args.rows);
   expect_range(where, "hidden_size", 1, INT32_MAX, args.hidden_size);
@@ -183,13 +183,16 @@ void add_norm_quantise(glm_device& device,
   if (args.rows.num_tokens == 0) return;
   expect_pointer(where, "residual", args.residual);
   expect_pointer(where, "weight", args.weight);
+  if (args.delta != nullptr)
+    reduce(device, where, static_cast<float*>(args.delta),
+           int64_t{args.rows.num_tokens} * args.hidden_size);
   const glm_activation_output& output = args.output;
   AddNorm step(device, args);
   step.run();
   if (output.codes != nullptr) step.copy_codes();
   if (output.plain == nullptr) return;
   if (output.codes == nullptr) return step.copy_plain();
-  glm_add_norm_quantise_args again = args;
+  glm_reduce_add_norm_quantise_args again = args;
   again.delta = nullptr;
   again.output.codes = nullptr;
   AddNorm plain(device, again);

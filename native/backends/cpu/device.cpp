@@ -54,10 +54,16 @@ void device_count(int32_t* count) {
   *count = 1;
 }
 
-void group_create(int32_t world_size, glm_group** group) {
-  expect_pointer("group_create", "group", group);
-  expect_range("group_create", "world_size", 1, 4096, world_size);
-  *group = new glm_group(world_size);
+void group_create(const glm_group_options* options, glm_group** group) {
+  const char* where = "group_create";
+  expect_pointer(where, "options", options);
+  expect_pointer(where, "group", group);
+  expect_equal(where, "struct_size", sizeof(glm_group_options),
+               options->struct_size);
+  expect_range(where, "world_size", 1, 4096, options->world_size);
+  if (options->devices != nullptr)
+    expect_each(where, "devices", 0, 0, options->devices, options->world_size);
+  *group = new glm_group(options->world_size);
 }
 
 void device_open(const glm_device_options* options, glm_device** device) {
@@ -92,7 +98,12 @@ void device_info(glm_device&, glm_device_info* info) {
   set_processor_name(info);
 }
 
-void allocate(glm_device&, int64_t bytes, void** memory) {
+void allocate(glm_device& device, int32_t kind, int64_t bytes, void** memory) {
+  expect_range("allocate", "kind", GLM_MEMORY_OWN, GLM_MEMORY_SHARED, kind);
+  host_allocate(device, bytes, memory);
+}
+
+void host_allocate(glm_device&, int64_t bytes, void** memory) {
   expect_range("allocate", "bytes", 0, INT64_MAX - kAlignment, bytes);
   expect_pointer("allocate", "memory", memory);
   void* const block = std::calloc(1, static_cast<size_t>(bytes + kAlignment));

@@ -5,7 +5,7 @@
 
 #include "glm/backend.h"
 #include "kernels_cpu.h"
-#include "native/collectives/rank_group.hpp"
+#include "native/collectives/threads/rank_group.hpp"
 
 struct glm_group {
   explicit glm_group(int32_t world_size) : ranks(world_size) {}

@@ -6,11 +6,13 @@
 namespace glm::cpu {
 
 void device_count(int32_t* count);
-void group_create(int32_t world_size, glm_group** group);
+void group_create(const glm_group_options* options, glm_group** group);
+void group_bind(glm_device& device, void* memory, int64_t bytes);
 void device_open(const glm_device_options* options, glm_device** device);
 void device_close(glm_device* device);
 void device_info(glm_device& device, glm_device_info* info);
-void allocate(glm_device& device, int64_t bytes, void** memory);
+void allocate(glm_device& device, int32_t kind, int64_t bytes, void** memory);
+void host_allocate(glm_device& device, int64_t bytes, void** memory);
 void release(glm_device& device, void* memory);
 void transfer(glm_device& device, void* destination, const void* source,
               int64_t bytes);

@@ -18,15 +18,15 @@ void select_tokens(glm_device& device, const glm_select_tokens_args& args);
 void embed(glm_device& device, const glm_embed_args& args);
 void quantise(glm_device& device, const glm_quantise_args& args);
 void swiglu_quantise(glm_device& device, const glm_swiglu_quantise_args& args);
-void add_norm_quantise(glm_device& device,
-                       const glm_add_norm_quantise_args& args);
+void reduce_add_norm_quantise(glm_device& device,
+                              const glm_reduce_add_norm_quantise_args& args);
 void linear(glm_device& device, const glm_linear_args& args);
 void logits(glm_device& device, const glm_logits_args& args);
 void norm_rope_store(glm_device& device, const glm_norm_rope_store_args& args);
 void attention(glm_device& device, const glm_attention_args& args);
 void route(glm_device& device, const glm_route_args& args);
 void experts(glm_device& device, const glm_experts_args& args);
-void all_reduce(glm_device& device, const glm_all_reduce_args& args);
+void reduce(glm_device& device, const char* where, float* data, int64_t count);
 void all_gather(glm_device& device, const glm_all_gather_args& args);
 void all_to_all(glm_device& device, const glm_all_to_all_args& args);
 void count_tokens(glm_device& device, const glm_count_tokens_args& args);

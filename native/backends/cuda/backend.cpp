@@ -13,7 +13,6 @@ extern "C" {
 #include "native/backends/cuda/lifecycle.hpp"
 #include "native/backends/cuda/scratch.hpp"
 #include "native/base/failure.hpp"
-#include "native/kernels/add_norm_quantise/add_norm_quantise.hpp"
 #include "native/kernels/attention/attention.hpp"
 #include "native/kernels/count_tokens/count_tokens.hpp"
 #include "native/kernels/embed/embed.hpp"
@@ -24,6 +23,7 @@ extern "C" {
 #include "native/kernels/pages/pages.hpp"
 #include "native/kernels/placement/placement.hpp"
 #include "native/kernels/quantise/quantise.hpp"
+#include "native/kernels/reduce_add_norm_quantise/reduce_add_norm_quantise.hpp"
 #include "native/kernels/route/route.hpp"
 #include "native/kernels/sample/sample.hpp"
 #include "native/kernels/select_tokens/select_tokens.hpp"
@@ -93,12 +93,14 @@ glm_status count(int32_t* number, glm_message* message) {
   return guarded(message, [&] { device_count(number); });
 }
 
-glm_status create_group(int32_t world_size, glm_group** group,
+glm_status create_group(const glm_group_options* options, glm_group** group,
                         glm_message* message) {
-  return guarded(message, [&] { group_create(world_size, group); });
+  return guarded(message, [&] { group_create(options, group); });
 }
 
-void abort_group(glm_group*) {}
+void abort_group(glm_group* group) {
+  if (group != nullptr) group->peers.abort();
+}
 
 void free_group(glm_group* group) { delete group; }
 
@@ -136,7 +138,7 @@ const glm_backend kBackend = {
     device_close,
     last_message,
     on_device<device_info, glm_device_info*>,
-    on_device<allocate, int64_t, void**>,
+    on_device<allocate, int32_t, int64_t, void**>,
     on_device<release, void*>,
     on_device<host_allocate, int64_t, void**>,
     on_device<host_release, void*>,
@@ -148,6 +150,7 @@ const glm_backend kBackend = {
     bytes_of_page,
     bytes_of_workspace,
     on_device<set_workspace, const glm_workspace_shape*, void*, int64_t>,
+    on_device<group_bind, void*, int64_t>,
     on_args<place_rows, true, glm_place_rows_args>,
     on_args<place_vector, true, glm_place_vector_args>,
     operation<kernels::rope_table, kPlacement, glm_rope_table_args>,
@@ -158,15 +161,14 @@ const glm_backend kBackend = {
     operation<kernels::quantise, kQuantise, glm_quantise_args>,
     operation<kernels::swiglu_quantise, kSwigluQuantise,
               glm_swiglu_quantise_args>,
-    operation<kernels::add_norm_quantise, kAddNormQuantise,
-              glm_add_norm_quantise_args>,
+    operation<kernels::reduce_add_norm_quantise, kReduceAddNormQuantise,
+              glm_reduce_add_norm_quantise_args>,
     operation<kernels::linear, kLinear, glm_linear_args>,
     operation<kernels::norm_rope_store, kNormRopeStore,
               glm_norm_rope_store_args>,
     operation<kernels::attention, kAttention, glm_attention_args>,
     operation<kernels::route, kRoute, glm_route_args>,
     operation<kernels::experts, kExperts, glm_experts_args>,
-    on_args<all_reduce, false, glm_all_reduce_args>,
     on_args<all_gather, false, glm_all_gather_args>,
     on_args<all_to_all, false, glm_all_to_all_args>,
     operation<kernels::logits, kLogits, glm_logits_args>,
@@ -197,7 +199,7 @@ const ScratchNeed kScratchNeeds[kNumRegions] = {
     {kEmbed, kernels::embed_scratch_bytes},
     {kQuantise, kernels::quantise_scratch_bytes},
     {kSwigluQuantise, kernels::swiglu_quantise_scratch_bytes},
-    {kAddNormQuantise, kernels::add_norm_quantise_scratch_bytes},
+    {kReduceAddNormQuantise, kernels::reduce_add_norm_quantise_scratch_bytes},
     {kLinear, kernels::linear_scratch_bytes},
     {kNormRopeStore, kernels::norm_rope_store_scratch_bytes},
     {kAttention, kernels::attention_scratch_bytes},

@@ -6,6 +6,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "native/backends/cuda/checked.hpp"
 #include "native/backends/cuda/lifecycle.hpp"
@@ -66,7 +68,7 @@ void expect_options(const glm_device_options& options) {
   expect_equal(where,
                options.group != nullptr ? "world_size of the group"
                                         : "world_size without a group",
-               options.group != nullptr ? options.group->world_size : 1,
+               options.group != nullptr ? options.group->peers.world_size() : 1,
                options.world_size);
 }
 
@@ -105,9 +107,13 @@ void expect_no_capture(const glm_device& device, const char* where) {
   reject(where, "call", "none while a graph is captured", "one");
 }
 
+void expect_group(const glm_device& device, const char* where) {
+  if (device.peers != nullptr) device.peers->group().expect_running(where);
+}
+
 kernels::Context context_of(const glm_device& device, Region region) {
   return {device.stream, device.num_multiprocessors, device.scratch[region],
-          device.capability};
+          device.capability, device.peers.get()};
 }
 
 void device_count(int32_t* count) {
@@ -118,14 +124,28 @@ void device_count(int32_t* count) {
   check(error, "device cuda");
 }
 
-void group_create(int32_t world_size, glm_group** group) {
-  expect_pointer("group_create", "group", group);
-  expect_range("group_create", "world_size", 1, 4096, world_size);
-  if (world_size > 1)
-    refuse("group_create: expected world_size 1, got " +
-           std::to_string(world_size) +
-           ": several GPUs are not supported by this build");
-  *group = new glm_group{world_size};
+void group_create(const glm_group_options* options, glm_group** group) {
+  const char* where = "group_create";
+  expect_pointer(where, "options", options);
+  expect_pointer(where, "group", group);
+  expect_equal(where, "struct_size", sizeof(glm_group_options),
+               options->struct_size);
+  const int32_t world_size = options->world_size;
+  if (world_size != 1 && world_size != 2 && world_size != 4 && world_size != 8)
+    reject(where, "world_size", "1, 2, 4 or 8", std::to_string(world_size));
+  std::vector<int32_t> ordinals(static_cast<size_t>(world_size));
+  for (int32_t rank = 0; rank < world_size; ++rank)
+    ordinals[static_cast<size_t>(rank)] =
+        options->devices == nullptr ? rank : options->devices[rank];
+  *group = new glm_group{collectives::PeerGroup(std::move(ordinals))};
+}
+
+void group_bind(glm_device& device, void* memory, int64_t bytes) {
+  const char* where = "group_bind";
+  expect_no_capture(device, where);
+  expect_range(where, "bytes", 1, INT64_MAX, bytes);
+  expect_pointer(where, "memory", memory);
+  if (device.peers != nullptr) device.peers->bind(memory, bytes, device.stream);
 }
 
 void device_open(const glm_device_options* options, glm_device** device) {
@@ -134,14 +154,18 @@ void device_open(const glm_device_options* options, glm_device** device) {
   expect_options(*options);
   int32_t count = 0;
   device_count(&count);
-  if (options->rank >= count)
-    refuse("expected a GPU for rank " + std::to_string(options->rank) +
-           ", got " + std::to_string(count) + " GPUs");
-  const cudaDeviceProp properties = properties_of(options->rank);
+  const int32_t ordinal = options->group != nullptr
+                              ? options->group->peers.ordinal(options->rank)
+                              : 0;
+  if (ordinal >= count)
+    refuse("expected GPU " + std::to_string(ordinal) + " for rank " +
+           std::to_string(options->rank) + ", got " + std::to_string(count) +
+           " GPUs");
+  const cudaDeviceProp properties = properties_of(ordinal);
   expect_capability(properties);
   std::unique_ptr<glm_device, void (*)(glm_device*)> opened(new glm_device,
                                                             close);
-  opened->ordinal = options->rank;
+  opened->ordinal = ordinal;
   opened->num_multiprocessors = properties.multiProcessorCount;
   opened->capability = properties.major;
   choose(opened->ordinal);
@@ -150,6 +174,9 @@ void device_open(const glm_device_options* options, glm_device** device) {
   opened->stream = reinterpret_cast<cudaStream_t>(stream);
   opened->staging = std::make_unique<Staging>(opened->ordinal, opened->stream,
                                               options->num_threads);
+  if (options->world_size > 1)
+    opened->peers = std::make_unique<collectives::PeerRank>(
+        options->group->peers, options->rank);
   *device = opened.release();
 }
 

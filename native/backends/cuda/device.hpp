@@ -10,10 +10,11 @@
 #include "glm/backend.h"
 #include "native/backends/cuda/regions.hpp"
 #include "native/backends/cuda/staging.hpp"
+#include "native/collectives/peer/peer_rank.hpp"
 #include "native/kernels/context.hpp"
 
 struct glm_group {
-  int32_t world_size = 1;
+  glm::collectives::PeerGroup peers;
 };
 
 struct glm_device {
@@ -26,6 +27,7 @@ struct glm_device {
   std::string loss;
   std::array<glm::kernels::Scratch, glm::cuda::kNumRegions> scratch = {};
   std::unique_ptr<glm::cuda::Staging> staging;
+  std::unique_ptr<glm::collectives::PeerRank> peers;
   glm_message message = {};
 };
 
@@ -34,6 +36,7 @@ namespace glm::cuda {
 void use(glm_device& device);
 void settle(glm_device& device);
 void expect_no_capture(const glm_device& device, const char* where);
+void expect_group(const glm_device& device, const char* where);
 kernels::Context context_of(const glm_device& device, Region region);
 
 }

@@ -69,6 +69,7 @@ void event_synchronise(glm_device& device, void* event) {
   while (!has_passed(where, awaited))
     std::this_thread::sleep_for(
         nap_after(std::chrono::steady_clock::now() - begin));
+  expect_group(device, where);
 }
 
 void event_elapsed(glm_device&, void* begin, void* end, float* milliseconds) {

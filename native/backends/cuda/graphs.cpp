@@ -1,3 +1,5 @@
+#include <memory>
+
 #include "native/backends/cuda/checked.hpp"
 #include "native/backends/cuda/lifecycle.hpp"
 #include "native/base/cuda.hpp"
@@ -5,6 +7,11 @@
 
 namespace glm::cuda {
 namespace {
+
+struct Graph {
+  cudaGraphExec_t executable = nullptr;
+  int32_t last_turn = -1;
+};
 
 cudaGraph_t ended_capture(glm_device& device, const char* where) {
   cudaGraph_t captured = nullptr;
@@ -26,35 +33,40 @@ void graph_begin(glm_device& device) {
   check(cudaStreamBeginCapture(device.stream, cudaStreamCaptureModeThreadLocal),
         where);
   device.is_capturing = true;
+  if (device.peers != nullptr) device.peers->turns().begin_graph();
 }
 
 void graph_end(glm_device& device, void** graph) {
   const char* where = "graph_end";
   expect_equal(where, "captures that were begun", 1, device.is_capturing);
+  auto made = std::make_unique<Graph>();
   const cudaGraph_t captured = ended_capture(device, where);
-  cudaGraphExec_t made = nullptr;
-  cudaError_t error =
-      graph == nullptr ? cudaSuccess : cudaGraphInstantiate(&made, captured, 0);
+  const cudaError_t error =
+      graph == nullptr ? cudaSuccess
+                       : cudaGraphInstantiate(&made->executable, captured, 0);
   cudaGraphDestroy(captured);
+  if (device.peers != nullptr)
+    made->last_turn = device.peers->turns().end_graph();
   check(error, where);
   if (graph == nullptr) return;
-  check(cudaGraphUpload(made, device.stream), where);
-  *graph = made;
+  check(cudaGraphUpload(made->executable, device.stream), where);
+  *graph = made.release();
 }
 
 void graph_replay(glm_device& device, void* graph) {
   expect_no_capture(device, "graph_replay");
   expect_pointer("graph_replay", "graph", graph);
-  check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), device.stream),
-        "graph_replay");
+  const Graph& made = *static_cast<Graph*>(graph);
+  check(cudaGraphLaunch(made.executable, device.stream), "graph_replay");
+  if (device.peers != nullptr) device.peers->turns().replay(made.last_turn);
 }
 
 void graph_free(glm_device& device, void* graph) {
   expect_no_capture(device, "graph_free");
   if (graph == nullptr) return;
   check_call(cwCudaStreamSync(wrapped(device.stream)), "graph_free");
-  check(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)),
-        "graph_free");
+  const std::unique_ptr<Graph> made(static_cast<Graph*>(graph));
+  check(cudaGraphExecDestroy(made->executable), "graph_free");
 }
 
 }

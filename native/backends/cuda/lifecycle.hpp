@@ -6,12 +6,13 @@
 namespace glm::cuda {
 
 void device_count(int32_t* count);
-void group_create(int32_t world_size, glm_group** group);
+void group_create(const glm_group_options* options, glm_group** group);
+void group_bind(glm_device& device, void* memory, int64_t bytes);
 void device_open(const glm_device_options* options, glm_device** device);
 void device_close(glm_device* device);
 void device_info(glm_device& device, glm_device_info* info);
 
-void allocate(glm_device& device, int64_t bytes, void** memory);
+void allocate(glm_device& device, int32_t kind, int64_t bytes, void** memory);
 void release(glm_device& device, void* memory);
 void host_allocate(glm_device& device, int64_t bytes, void** memory);
 void host_release(glm_device& device, void* memory);
@@ -44,7 +45,6 @@ void place_vector(glm_device& device, const glm_place_vector_args& args);
 void save_pages(glm_device& device, const glm_transfer_pages_args& args);
 void restore_pages(glm_device& device, const glm_transfer_pages_args& args);
 
-void all_reduce(glm_device& device, const glm_all_reduce_args& args);
 void all_gather(glm_device& device, const glm_all_gather_args& args);
 void all_to_all(glm_device& device, const glm_all_to_all_args& args);
 

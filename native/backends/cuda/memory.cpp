@@ -30,9 +30,10 @@ void check_allocation(glm_status status, const char* where, int64_t bytes) {
 
 }
 
-void allocate(glm_device& device, int64_t bytes, void** memory) {
+void allocate(glm_device& device, int32_t kind, int64_t bytes, void** memory) {
   const char* where = "allocate";
   expect_no_capture(device, where);
+  expect_range(where, "kind", GLM_MEMORY_OWN, GLM_MEMORY_SHARED, kind);
   expect_range(where, "bytes", 0, INT64_MAX, bytes);
   expect_pointer(where, "memory", memory);
   const int64_t size = std::max<int64_t>(bytes, 1);
@@ -93,6 +94,7 @@ void download(glm_device& device, void* destination, const void* source,
               int64_t bytes) {
   download_begin(device, destination, source, bytes);
   check_call(cwCudaStreamSync(wrapped(device.stream)), "download");
+  expect_group(device, "download");
 }
 
 void fill_zero(glm_device& device, void* destination, int64_t bytes) {
@@ -106,6 +108,7 @@ void fill_zero(glm_device& device, void* destination, int64_t bytes) {
 void synchronise(glm_device& device) {
   expect_no_capture(device, "synchronise");
   check_call(cwCudaStreamSync(wrapped(device.stream)), "synchronise");
+  expect_group(device, "synchronise");
 }
 
 }

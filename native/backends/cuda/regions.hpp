@@ -9,7 +9,7 @@ enum Region {
   kEmbed,
   kQuantise,
   kSwigluQuantise,
-  kAddNormQuantise,
+  kReduceAddNormQuantise,
   kLinear,
   kNormRopeStore,
   kAttention,

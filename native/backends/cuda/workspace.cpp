@@ -53,6 +53,9 @@ void set_workspace(glm_device& device, const glm_workspace_shape* shape,
                               regions[region]};
     offset += regions[region];
   }
+  const kernels::Scratch& exchanged = device.scratch[kReduceAddNormQuantise];
+  if (device.peers != nullptr)
+    device.peers->set_region(exchanged.data, exchanged.bytes);
 }
 
 }

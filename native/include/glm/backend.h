@@ -6,7 +6,7 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 4
+#define GLM_BACKEND_ABI_VERSION 5
 #define GLM_MAX_LOGPROBS 20
 #define GLM_TOKEN_IN_PROMPT 0x80000000u
 
@@ -14,8 +14,16 @@ enum { GLM_DTYPE_F32 = 0, GLM_DTYPE_BF16 = 1, GLM_DTYPE_F8_E4M3 = 2 };
 
 enum { GLM_MATRIX_LINEAR = 0, GLM_MATRIX_GATE_UP = 1, GLM_MATRIX_TABLE = 2 };
 
+enum { GLM_MEMORY_OWN = 0, GLM_MEMORY_SHARED = 1 };
+
 typedef struct glm_group glm_group;
 typedef struct glm_device glm_device;
+
+typedef struct glm_group_options {
+  uint32_t struct_size;
+  int32_t world_size;
+  const int32_t* devices;
+} glm_group_options;
 
 typedef struct glm_device_options {
   uint32_t struct_size;
@@ -154,15 +162,15 @@ typedef struct glm_swiglu_quantise_args {
   glm_activation_output output;
 } glm_swiglu_quantise_args;
 
-typedef struct glm_add_norm_quantise_args {
+typedef struct glm_reduce_add_norm_quantise_args {
   glm_rows rows;
   int32_t hidden_size;
   float epsilon;
   void* residual;
-  const void* delta;
+  void* delta;
   const float* weight;
   glm_activation_output output;
-} glm_add_norm_quantise_args;
+} glm_reduce_add_norm_quantise_args;
 
 typedef struct glm_linear_args {
   glm_rows rows;
@@ -241,12 +249,6 @@ typedef struct glm_experts_args {
   void* output;
 } glm_experts_args;
 
-typedef struct glm_all_reduce_args {
-  int32_t dtype;
-  int64_t count;
-  void* data;
-} glm_all_reduce_args;
-
 typedef struct glm_all_gather_args {
   int64_t num_rows;
   int64_t row_bytes;
@@ -311,6 +313,7 @@ typedef struct glm_sample_args {
 
 typedef struct glm_workspace_shape {
   uint32_t struct_size;
+  int32_t world_size;
   int32_t max_step_tokens;
   int32_t max_sequences;
   int32_t max_context;
@@ -332,8 +335,8 @@ typedef struct glm_backend {
   const char* kind;
 
   glm_status (*device_count)(int32_t* count, glm_message* message);
-  glm_status (*group_create)(int32_t world_size, glm_group** group,
-                             glm_message* message);
+  glm_status (*group_create)(const glm_group_options* options,
+                             glm_group** group, glm_message* message);
   void (*group_abort)(glm_group* group);
   void (*group_free)(glm_group* group);
   glm_status (*device_open)(const glm_device_options* options,
@@ -342,7 +345,8 @@ typedef struct glm_backend {
   void (*device_message)(glm_device* device, glm_message* message);
   glm_status (*device_info)(glm_device* device, glm_device_info* info);
 
-  glm_status (*allocate)(glm_device* device, int64_t bytes, void** memory);
+  glm_status (*allocate)(glm_device* device, int32_t kind, int64_t bytes,
+                         void** memory);
   glm_status (*release)(glm_device* device, void* memory);
   glm_status (*host_allocate)(glm_device* device, int64_t bytes, void** memory);
   glm_status (*host_release)(glm_device* device, void* memory);
@@ -360,6 +364,7 @@ typedef struct glm_backend {
   glm_status (*set_workspace)(glm_device* device,
                               const glm_workspace_shape* shape, void* memory,
                               int64_t bytes);
+  glm_status (*group_bind)(glm_device* device, void* memory, int64_t bytes);
   glm_status (*place_rows)(glm_device* device, const glm_place_rows_args* args);
   glm_status (*place_vector)(glm_device* device,
                              const glm_place_vector_args* args);
@@ -375,15 +380,14 @@ typedef struct glm_backend {
   glm_status (*quantise)(glm_device* device, const glm_quantise_args* args);
   glm_status (*swiglu_quantise)(glm_device* device,
                                 const glm_swiglu_quantise_args* args);
-  glm_status (*add_norm_quantise)(glm_device* device,
-                                  const glm_add_norm_quantise_args* args);
+  glm_status (*reduce_add_norm_quantise)(
+      glm_device* device, const glm_reduce_add_norm_quantise_args* args);
   glm_status (*linear)(glm_device* device, const glm_linear_args* args);
   glm_status (*norm_rope_store)(glm_device* device,
                                 const glm_norm_rope_store_args* args);
   glm_status (*attention)(glm_device* device, const glm_attention_args* args);
   glm_status (*route)(glm_device* device, const glm_route_args* args);
   glm_status (*experts)(glm_device* device, const glm_experts_args* args);
-  glm_status (*all_reduce)(glm_device* device, const glm_all_reduce_args* args);
   glm_status (*all_gather)(glm_device* device, const glm_all_gather_args* args);
   glm_status (*all_to_all)(glm_device* device, const glm_all_to_all_args* args);
   glm_status (*logits)(glm_device* device, const glm_logits_args* args);

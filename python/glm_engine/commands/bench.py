@@ -84,9 +84,14 @@ def measure(as_json, model_dir, synthetic, num_layers, engine_values, **wanted):
         info = engine.info()
         config = read_object(path)
         costs = model_costs.Costs(config, info["num_layers"], info["kv_bytes_per_token"])
-        read_rate = engine.read_rate()
+        read_rate = engine.read_rate() * num_memories(info)
         decode, prefill = measure_points(engine, costs, read_rate, as_json, wanted)
         return report.make_report(str(source), engine.info(), seconds, read_rate, decode, prefill)
+
+
+def num_memories(info):
+    """Return how many memories a step reads at once: the ranks' own, but one of all CPU ranks."""
+    return 1 if info["device"].startswith("CPU") else info["world_size"]
 
 
 def sized_options(engine_values, wanted):

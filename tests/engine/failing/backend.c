@@ -9,18 +9,18 @@
 #define NAME_CAPACITY 32
 #define PATH_CAPACITY 4096
 
-#define OPERATIONS(X)                          \
-  X(place_rows, glm_place_rows_args)           \
-  X(embed, glm_embed_args)                     \
-  X(linear, glm_linear_args)                   \
-  X(norm_rope_store, glm_norm_rope_store_args) \
-  X(attention, glm_attention_args)             \
-  X(route, glm_route_args)                     \
-  X(experts, glm_experts_args)                 \
-  X(all_reduce, glm_all_reduce_args)           \
-  X(all_gather, glm_all_gather_args)           \
-  X(logits, glm_logits_args)                   \
-  X(sample, glm_sample_args)                   \
+#define OPERATIONS(X)                                            \
+  X(place_rows, glm_place_rows_args)                             \
+  X(embed, glm_embed_args)                                       \
+  X(linear, glm_linear_args)                                     \
+  X(norm_rope_store, glm_norm_rope_store_args)                   \
+  X(attention, glm_attention_args)                               \
+  X(route, glm_route_args)                                       \
+  X(experts, glm_experts_args)                                   \
+  X(reduce_add_norm_quantise, glm_reduce_add_norm_quantise_args) \
+  X(all_gather, glm_all_gather_args)                             \
+  X(logits, glm_logits_args)                                     \
+  X(sample, glm_sample_args)                                     \
   X(copy_pages, glm_copy_pages_args)
 
 typedef struct {
@@ -87,10 +87,10 @@ static glm_status failing_device_open(const glm_device_options* options,
   return status;
 }
 
-static glm_status failing_allocate(glm_device* device, int64_t bytes,
-                                   void** memory) {
+static glm_status failing_allocate(glm_device* device, int32_t kind,
+                                   int64_t bytes, void** memory) {
   atomic_fetch_add(&failing.num_allocations, 1);
-  return failing.inner->allocate(device, bytes, memory);
+  return failing.inner->allocate(device, kind, bytes, memory);
 }
 
 static void failing_device_close(glm_device* device) {

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,21 +13,20 @@
 #define PATH_CAPACITY 4096
 #define ARGUMENT_CAPACITY 256
 
-#define OPERATIONS(X)                              \
-  X(embed, glm_embed_args)                         \
-  X(quantise, glm_quantise_args)                   \
-  X(swiglu_quantise, glm_swiglu_quantise_args)     \
-  X(add_norm_quantise, glm_add_norm_quantise_args) \
-  X(linear, glm_linear_args)                       \
-  X(norm_rope_store, glm_norm_rope_store_args)     \
-  X(attention, glm_attention_args)                 \
-  X(route, glm_route_args)                         \
-  X(experts, glm_experts_args)                     \
-  X(all_reduce, glm_all_reduce_args)               \
-  X(all_gather, glm_all_gather_args)               \
-  X(logits, glm_logits_args)                       \
-  X(count_tokens, glm_count_tokens_args)           \
-  X(sample, glm_sample_args)                       \
+#define OPERATIONS(X)                                            \
+  X(embed, glm_embed_args)                                       \
+  X(quantise, glm_quantise_args)                                 \
+  X(swiglu_quantise, glm_swiglu_quantise_args)                   \
+  X(reduce_add_norm_quantise, glm_reduce_add_norm_quantise_args) \
+  X(linear, glm_linear_args)                                     \
+  X(norm_rope_store, glm_norm_rope_store_args)                   \
+  X(attention, glm_attention_args)                               \
+  X(route, glm_route_args)                                       \
+  X(experts, glm_experts_args)                                   \
+  X(all_gather, glm_all_gather_args)                             \
+  X(logits, glm_logits_args)                                     \
+  X(count_tokens, glm_count_tokens_args)                         \
+  X(sample, glm_sample_args)                                     \
   X(select_tokens, glm_select_tokens_args)
 
 #define DIRECT(X)                                  \
@@ -84,8 +84,8 @@ static glm_backend table;
 static Stream streams[MAX_DEVICES];
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static int32_t merges_shared_expert;
-static int64_t num_replays;
-static int64_t num_deferred;
+static atomic_int_fast64_t num_replays;
+static atomic_int_fast64_t num_deferred;
 
 __attribute__((visibility("default"))) void queued_open(const char* path,
                                                         int32_t merges) {

@@ -26,7 +26,13 @@ from tools.bench.kernels.models import (
 )
 from tools.bench.kernels.sequence_cases import Attended
 
-ROW_OPERATIONS = ("embed", "add_norm_quantise", "quantise", "swiglu_quantise", "norm_rope_store")
+ROW_OPERATIONS = (
+    "embed",
+    "reduce_add_norm_quantise",
+    "quantise",
+    "swiglu_quantise",
+    "norm_rope_store",
+)
 ALL_TOKENS = (*DECODE_TOKENS, PREFILL_TOKENS)
 BF16_LAYERS = ("qkv", "shared down")
 BF16_TOKENS = (1, 64, PREFILL_TOKENS)

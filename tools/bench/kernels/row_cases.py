@@ -38,7 +38,7 @@ def quantise(device: KernelDevice, model: Model, num_tokens: int, is_decode: boo
     return Case("quantise", str(width), num_tokens, size, calls, 0, COPY, keep=keep)
 
 
-def add_norm_quantise(device, model: Model, num_tokens: int, is_decode: bool) -> Case:
+def reduce_add_norm_quantise(device, model: Model, num_tokens: int, is_decode: bool) -> Case:
     width, calls, beside, keep = model.hidden_size, [], [], []
     weight = torch.ones(width, device="cuda")
     for _ in sets_of(num_tokens, 7 * width, is_decode):
@@ -48,9 +48,9 @@ def add_norm_quantise(device, model: Model, num_tokens: int, is_decode: bool) ->
         fields = {"hidden_size": width, "epsilon": 1e-5, "weight": weight, "output": output}
         kind = kind_of(num_tokens, is_decode)
         fields |= {"residual": residual, "delta": delta, "rows": kind}
-        calls.append(device.call("add_norm_quantise", **fields))
+        calls.append(device.call("reduce_add_norm_quantise", **fields))
         beside.append(library.add_and_norm(num_tokens, width))
-    name, size = "add_norm_quantise", 7 * num_tokens * width
+    name, size = "reduce_add_norm_quantise", 7 * num_tokens * width
     peer = Library("add, rms_norm (no codes)", beside)
     return Case(name, str(width), num_tokens, size, calls, 0, COPY, peer, keep)
 

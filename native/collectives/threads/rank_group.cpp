@@ -1,4 +1,4 @@
-#include "rank_group.hpp"
+#include "native/collectives/threads/rank_group.hpp"
 
 #include <cstring>
 

@@ -1,0 +1,130 @@
+#include "native/collectives/peer/peer_group.hpp"
+
+#include <cuda_runtime.h>
+
+#include <thread>
+#include <utility>
+
+#include "native/base/cuda.hpp"
+#include "native/base/failure.hpp"
+
+namespace glm::collectives {
+namespace {
+
+constexpr char kWhere[] = "group_create";
+constexpr uint64_t kLimitNanoseconds = 3'000'000'000;
+constexpr int64_t kMostAhead = 16;
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw Failure(GLM_NOT_SUPPORTED, std::string(kWhere) + ": " + text);
+}
+
+std::string gpu(int32_t ordinal) { return "GPU " + std::to_string(ordinal); }
+
+std::string name_of(int32_t ordinal) {
+  cudaDeviceProp properties = {};
+  check(cudaGetDeviceProperties(&properties, ordinal), kWhere);
+  return properties.name;
+}
+
+void expect_same_kind(int32_t first, int32_t other) {
+  const std::string expected = name_of(first), came = name_of(other);
+  if (expected != came)
+    refuse("expected GPUs of one kind, got " + gpu(first) + ": " + expected +
+           " and " + gpu(other) + ": " + came);
+}
+
+void expect_access(int32_t from, int32_t to) {
+  int can_access = 0;
+  check(cudaDeviceCanAccessPeer(&can_access, from, to), kWhere);
+  if (can_access == 0)
+    refuse("expected " + gpu(from) + " to reach the memory of " + gpu(to) +
+           ", but the driver says that it cannot (cudaDeviceCanAccessPeer)");
+}
+
+void expect_ordinals(const std::vector<int32_t>& ordinals) {
+  int count = 0;
+  check(cudaGetDeviceCount(&count), kWhere);
+  for (const int32_t ordinal : ordinals)
+    if (ordinal < 0 || ordinal >= count)
+      refuse("expected " + gpu(ordinal) + " for " +
+             std::to_string(ordinals.size()) + " ranks, got " +
+             std::to_string(count) + " GPUs");
+  for (const int32_t from : ordinals) {
+    expect_same_kind(ordinals.front(), from);
+    for (const int32_t to : ordinals)
+      if (from != to) expect_access(from, to);
+  }
+}
+
+}
+
+PeerGroup::PeerGroup(std::vector<int32_t> ordinals)
+    : ordinals_(std::move(ordinals)),
+      threads_(static_cast<int32_t>(ordinals_.size())) {
+  if (world_size() > 1) expect_ordinals(ordinals_);
+  void* memory = nullptr;
+  check(cudaHostAlloc(&memory, sizeof *record_, cudaHostAllocPortable), kWhere);
+  record_ = static_cast<uint32_t*>(memory);
+  *record_ = kRunning;
+}
+
+PeerGroup::~PeerGroup() { cudaFreeHost(record_); }
+
+void PeerGroup::enable_access(int32_t rank) const {
+  for (const int32_t other : ordinals_) {
+    if (other == ordinal(rank)) continue;
+    const cudaError_t error = cudaDeviceEnablePeerAccess(other, 0);
+    if (error == cudaErrorPeerAccessAlreadyEnabled)
+      cudaGetLastError();
+    else
+      check(error, "device_open");
+  }
+}
+
+std::vector<SharedMemory> PeerGroup::gather(int32_t rank,
+                                            const SharedMemory& mine) {
+  std::vector<SharedMemory> all(ordinals_.size());
+  std::string problem;
+  const glm_status status =
+      threads_.all_gather(rank, {1, sizeof mine, &mine, all.data()}, &problem);
+  if (status != GLM_OK) throw Failure(status, "group_bind: " + problem);
+  return all;
+}
+
+Stop PeerGroup::stop_of(int32_t rank, uint32_t* has_stopped) const {
+  return {record_, has_stopped, kLimitNanoseconds, static_cast<uint32_t>(rank)};
+}
+
+void PeerGroup::wait_for_slower_ranks(int32_t rank) {
+  const int64_t mine = ++num_launched_[static_cast<size_t>(rank)];
+  for (int32_t other = 0; other < world_size(); ++other)
+    while (mine - num_launched_[static_cast<size_t>(other)] > kMostAhead) {
+      expect_running("reduce_add_norm_quantise");
+      std::this_thread::yield();
+    }
+}
+
+void PeerGroup::abort() {
+  threads_.abort();
+  uint32_t running = kRunning;
+  __atomic_compare_exchange_n(record_, &running, uint32_t{kAborted}, false,
+                              __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+void PeerGroup::expect_running(const char* where) const {
+  const StopRecord record =
+      unpacked(__atomic_load_n(record_, __ATOMIC_SEQ_CST));
+  if (record.reason == kRunning) return;
+  if (record.reason == kAborted)
+    throw Failure(GLM_CANCELLED, std::string(where) +
+                                     ": the group was aborted, as another rank "
+                                     "failed");
+  throw Failure(GLM_DEVICE_ERROR,
+                std::string(where) + ": rank " + std::to_string(record.rank) +
+                    " waited " + std::to_string(kLimitNanoseconds / 1000000) +
+                    " ms for what rank " + std::to_string(record.peer) +
+                    " should have sent");
+}
+
+}

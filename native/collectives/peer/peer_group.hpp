@@ -1,0 +1,48 @@
+#ifndef GLM_COLLECTIVES_PEER_PEER_GROUP_HPP
+#define GLM_COLLECTIVES_PEER_PEER_GROUP_HPP
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "native/collectives/peer/exchange.hpp"
+#include "native/collectives/peer/stop.hpp"
+#include "native/collectives/threads/rank_group.hpp"
+
+namespace glm::collectives {
+
+struct SharedMemory {
+  char* data = nullptr;
+  int64_t bytes = 0;
+};
+
+class PeerGroup {
+ public:
+  explicit PeerGroup(std::vector<int32_t> ordinals);
+  ~PeerGroup();
+  PeerGroup(const PeerGroup&) = delete;
+  PeerGroup& operator=(const PeerGroup&) = delete;
+
+  int32_t world_size() const { return threads_.world_size(); }
+  int32_t ordinal(int32_t rank) const {
+    return ordinals_[static_cast<size_t>(rank)];
+  }
+  void enable_access(int32_t rank) const;
+  std::vector<SharedMemory> gather(int32_t rank, const SharedMemory& mine);
+  Stop stop_of(int32_t rank, uint32_t* has_stopped) const;
+  void wait_for_slower_ranks(int32_t rank);
+  void abort();
+  void expect_running(const char* where) const;
+
+ private:
+  const std::vector<int32_t> ordinals_;
+  RankGroup threads_;
+  std::array<std::atomic<int64_t>, kMaxRanks> num_launched_ = {};
+  uint32_t* record_ = nullptr;
+};
+
+}
+
+#endif

@@ -1,0 +1,114 @@
+#include "native/collectives/peer/peer_rank.hpp"
+
+#include <string>
+
+#include "native/base/cuda.hpp"
+#include "native/base/failure.hpp"
+
+namespace glm::collectives {
+namespace {
+
+constexpr int64_t kFlagBytes = 1024;
+constexpr int32_t kAbsentByte = 0xFF;
+
+static_assert(sizeof(GatherFlags) <= kFlagBytes);
+
+int64_t row_chunks(int64_t width) {
+  return (width + kChunkElements - 1) / kChunkElements;
+}
+
+int64_t rank_chunks(int64_t width) {
+  return kMaxExchangeRows * row_chunks(width);
+}
+
+}
+
+int64_t region_bytes(int32_t world_size, int64_t hidden_size) {
+  if (world_size == 1) return 0;
+  const int64_t chunk_bytes = sizeof(uint4);
+  return kFlagBytes +
+         kNumTurns * world_size * rank_chunks(hidden_size) * chunk_bytes;
+}
+
+PeerRank::PeerRank(PeerGroup& group, int32_t rank)
+    : group_(group), rank_(rank) {
+  group.enable_access(rank);
+}
+
+void PeerRank::set_region(void* data, int64_t bytes) {
+  region_ = static_cast<char*>(data);
+  region_bytes_ = bytes;
+  memories_.clear();
+}
+
+void PeerRank::bind(void* memory, int64_t bytes, cudaStream_t stream) {
+  const char* where = "group_bind";
+  const SharedMemory mine = {static_cast<char*>(memory), bytes};
+  const bool is_inside =
+      region_ >= mine.data && region_ + region_bytes_ <= mine.data + mine.bytes;
+  if (region_ == nullptr || !is_inside)
+    reject(where, "memory", "memory that holds the workspace",
+           region_ == nullptr ? "no workspace" : "other memory");
+  check(cudaMemsetAsync(region_, 0, kFlagBytes, stream), where);
+  check(
+      cudaMemsetAsync(region_ + kFlagBytes, kAbsentByte,
+                      static_cast<size_t>(region_bytes_ - kFlagBytes), stream),
+      where);
+  check(cudaStreamSynchronize(stream), where);
+  memories_ = group_.gather(rank_, mine);
+}
+
+void PeerRank::expect_bound(const char* where) const {
+  if (memories_.empty())
+    reject(where, "group", "one whose memory was exchanged by group_bind",
+           "none");
+  group_.expect_running(where);
+}
+
+template <typename Pointer>
+Pointer* PeerRank::at(int32_t peer, Pointer* own) const {
+  const SharedMemory& mine = memories_[static_cast<size_t>(rank_)];
+  char* address = reinterpret_cast<char*>(own);
+  return reinterpret_cast<Pointer*>(memories_[static_cast<size_t>(peer)].data +
+                                    (address - mine.data));
+}
+
+Stop PeerRank::stop() const {
+  GatherFlags* flags = reinterpret_cast<GatherFlags*>(region_);
+  return group_.stop_of(rank_, &flags->has_stopped);
+}
+
+Exchange PeerRank::next_exchange(const char* where, int64_t width) {
+  expect_bound(where);
+  if (region_bytes_ < region_bytes(world_size(), width))
+    reject(where, "hidden_size", "no more than the workspace was made for",
+           std::to_string(width));
+  if (!turns_.is_capturing()) group_.wait_for_slower_ranks(rank_);
+  const int64_t each = rank_chunks(width);
+  uint4* received = reinterpret_cast<uint4*>(region_ + kFlagBytes) +
+                    turns_.next() * world_size() * each;
+  Exchange exchange = {};
+  exchange.rank = rank_;
+  exchange.row_chunks = row_chunks(width);
+  exchange.stop = stop();
+  for (int32_t peer = 0; peer < world_size(); ++peer) {
+    exchange.received[peer] = received + peer * each;
+    exchange.sent[peer] = at(peer, received + rank_ * each);
+  }
+  return exchange;
+}
+
+Gather PeerRank::gather_of(const char* where, void* output) {
+  expect_bound(where);
+  Gather gather = {};
+  gather.rank = rank_;
+  gather.world_size = world_size();
+  gather.stop = stop();
+  for (int32_t peer = 0; peer < world_size(); ++peer) {
+    gather.flags[peer] = at(peer, reinterpret_cast<GatherFlags*>(region_));
+    gather.output[peer] = at(peer, static_cast<char*>(output));
+  }
+  return gather;
+}
+
+}

@@ -1,0 +1,41 @@
+#include "native/collectives/peer/turns.hpp"
+
+#include "native/base/failure.hpp"
+
+namespace glm::collectives {
+namespace {
+
+constexpr int32_t kFirstOfGraph = kNumTurns - 1;
+
+}
+
+int32_t Turns::next() {
+  if (is_capturing_ && num_captured_++ == 0)
+    last_ = kFirstOfGraph;
+  else
+    last_ = last_ == 0 ? 1 : 0;
+  return last_;
+}
+
+void Turns::begin_graph() {
+  is_capturing_ = true;
+  num_captured_ = 0;
+  last_outside_ = last_;
+}
+
+int32_t Turns::end_graph() {
+  const int32_t last_of_graph = num_captured_ == 0 ? -1 : last_;
+  is_capturing_ = false;
+  last_ = last_outside_;
+  if (num_captured_ == 1)
+    throw Failure(GLM_NOT_SUPPORTED,
+                  "graph_end: expected a graph of no exchange between ranks or "
+                  "of two or more, got one of 1");
+  return last_of_graph;
+}
+
+void Turns::replay(int32_t last_of_graph) {
+  if (last_of_graph >= 0) last_ = last_of_graph;
+}
+
+}

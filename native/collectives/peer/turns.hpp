@@ -1,0 +1,27 @@
+#ifndef GLM_COLLECTIVES_PEER_TURNS_HPP
+#define GLM_COLLECTIVES_PEER_TURNS_HPP
+
+#include <cstdint>
+
+namespace glm::collectives {
+
+constexpr int32_t kNumTurns = 3;
+
+class Turns {
+ public:
+  int32_t next();
+  void begin_graph();
+  int32_t end_graph();
+  void replay(int32_t last_of_graph);
+  bool is_capturing() const { return is_capturing_; }
+
+ private:
+  int32_t last_ = kNumTurns - 1;
+  int32_t last_outside_ = kNumTurns - 1;
+  int32_t num_captured_ = 0;
+  bool is_capturing_ = false;
+};
+
+}
+
+#endif

@@ -1,0 +1,85 @@
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ranks.hpp"
+
+namespace {
+
+using exchange::Call;
+using glm::collectives::Turns;
+
+constexpr int32_t kMostSteps = 4;
+constexpr int32_t kMostInGraph = 4;
+
+int32_t any(std::mt19937_64& random, int32_t low, int32_t high) {
+  return low +
+         static_cast<int32_t>(random() % static_cast<uint64_t>(high - low + 1));
+}
+
+struct Graph {
+  std::vector<int32_t> turns;
+  int32_t last;
+};
+
+Graph captured(Turns& turns, int32_t count) {
+  Graph graph;
+  turns.begin_graph();
+  for (int32_t i = 0; i < count; ++i) graph.turns.push_back(turns.next());
+  graph.last = turns.end_graph();
+  return graph;
+}
+
+std::vector<Call> calls_of(std::mt19937_64& random, bool uses_turns) {
+  Turns turns;
+  const Graph graphs[] = {captured(turns, any(random, 2, kMostInGraph)),
+                          captured(turns, any(random, 2, kMostInGraph))};
+  std::vector<Call> calls;
+  const int32_t num_steps = any(random, 1, kMostSteps);
+  for (int32_t step = 0; step < num_steps; ++step) {
+    const int32_t num_rows = any(random, 1, exchange::kMostRows);
+    const int32_t kind = any(random, 0, 2);
+    if (kind == 2) {
+      const int32_t count = any(random, 1, kMostInGraph);
+      for (int32_t i = 0; i < count; ++i)
+        calls.push_back({num_rows, turns.next()});
+      continue;
+    }
+    for (const int32_t turn : graphs[kind].turns)
+      calls.push_back({num_rows, turn});
+    turns.replay(graphs[kind].last);
+  }
+  if (!uses_turns)
+    for (Call& call : calls) call.turn = 0;
+  return calls;
+}
+
+int fail(const std::string& fault, uint64_t seed) {
+  std::printf("schedule %llu: %s\n", static_cast<unsigned long long>(seed),
+              fault.c_str());
+  return 1;
+}
+
+}
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::printf("usage: exchange SCHEDULES SEED turns|one-buffer\n");
+    return 2;
+  }
+  const uint64_t count = std::strtoull(argv[1], nullptr, 10);
+  const uint64_t first = std::strtoull(argv[2], nullptr, 10);
+  const bool uses_turns = std::string(argv[3]) == "turns";
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    std::mt19937_64 random(seed);
+    const int32_t world_size = 1 << any(random, 1, 3);
+    exchange::Ranks ranks(world_size, calls_of(random, uses_turns), random());
+    const std::string fault = ranks.run();
+    if (!fault.empty()) return fail(fault, seed);
+  }
+  std::printf("%llu schedules without a fault\n",
+              static_cast<unsigned long long>(count));
+  return 0;
+}

@@ -1,0 +1,23 @@
+"""Work of the ranks of one group, a thread a rank."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.devices import most_ranks
+from tests.native.backend import Backend, Device
+
+
+def on_ranks(backend: Backend, world_size: int, work: Callable[[Device, int], object]) -> list:
+    """Runs work(device, rank) on a thread a rank; gives the results in rank order."""
+    if world_size > most_ranks(backend.kind):
+        pytest.skip(f"expected {world_size} GPUs, got {most_ranks(backend.kind)}")
+    with backend.group(world_size) as group:
+
+        def run(rank):
+            with backend.device(1, rank, world_size, group) as device:
+                return work(device, rank)
+
+        with ThreadPoolExecutor(world_size) as threads:
+            return list(threads.map(run, range(world_size)))

@@ -1,0 +1,30 @@
+"""The order of exchanges between ranks, without a GPU: random schedules of sends, arrivals in any
+order, reads and clearing, with the buffers in the turns that the CUDA device takes
+(native/collectives/peer/turns.hpp), eager calls and graphs of any numbers of rows mixed.
+
+`build/tests/exchange SCHEDULES SEED turns` runs more of them.
+"""
+
+import subprocess
+from pathlib import Path
+
+from tests.shapes import run_seed
+
+PROGRAM = Path(__file__).resolve().parents[2] / "build" / "tests" / "exchange"
+NUM_SCHEDULES = 20_000
+
+
+def run(buffers: str) -> subprocess.CompletedProcess:
+    command = [PROGRAM, str(NUM_SCHEDULES), str(run_seed()), buffers]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_no_word_is_lost_overwritten_or_left():
+    done = run("turns")
+    assert (done.returncode, done.stdout) == (0, f"{NUM_SCHEDULES} schedules without a fault\n")
+
+
+def test_one_buffer_for_all_exchanges_would_lose_words():
+    done = run("one-buffer")
+    assert done.returncode == 1
+    assert "overwritten before it was cleared" in done.stdout or "another exchange" in done.stdout

@@ -1,0 +1,134 @@
+"""Many exchanges between ranks: random numbers of rows, eager calls and graphs in any order."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from tests import shapes
+from tests.native.backend import address, rows, structs
+from tests.native.calls import as_activation, from_bf16
+from tests.native.ranks import on_ranks
+from tests.native.test_graphs import capture
+
+WIDTH = 5120
+ROWS = (1, 2, 7, 64, 129, 300, 600)
+NUM_TURNS = 400
+PER_GRAPH = 3
+
+
+@pytest.fixture(autouse=True)
+def device_with_graphs(backend):
+    if backend.kind == "cpu":
+        pytest.skip("the CPU device has no graphs; test_collectives.py holds its exchanges")
+
+
+class Exchanges:
+    """One rank's exchanges of each number of rows, on one residual and fresh deltas."""
+
+    def __init__(self, device, deltas):
+        self.device, shape = device, (max(ROWS), WIDTH)
+        self.deltas = [device.activation(delta) for delta in deltas]
+        self.residual = device.activation(np.zeros(shape))
+        self.plain = device.output(shape, device.activation_type)
+        self.weight = device.place(np.ones(WIDTH, np.float32))
+        self.graphs: dict[int, ctypes.c_void_p] = {}
+
+    def run(self, count: int, which: int) -> None:
+        self.device.run(
+            "reduce_add_norm_quantise",
+            rows=rows(count),
+            hidden_size=WIDTH,
+            epsilon=1e-5,
+            residual=self.residual,
+            delta=self.deltas[which],
+            weight=self.weight,
+            output=structs()["glm_activation_output"](self.plain.block, None, None),
+        )
+
+    def capture(self) -> None:
+        for count in ROWS:
+
+            def work(count=count):
+                for which in range(PER_GRAPH):
+                    self.run(count, which)
+
+            self.graphs[count] = capture(self.device, work)
+
+    def replay(self, count: int) -> None:
+        self.device.check(self.device.table.graph_replay(self.device.handle, self.graphs[count]))
+
+    def free(self) -> None:
+        for graph in self.graphs.values():
+            self.device.check(self.device.table.graph_free(self.device.handle, graph))
+
+    def state(self) -> np.ndarray:
+        shape, dtype = (max(ROWS), WIDTH), self.device.activation_type
+        raw = self.device.download(self.residual, shape, dtype)
+        return raw if raw.dtype == np.float32 else from_bf16(raw)
+
+
+def deltas_of(world_size: int) -> np.ndarray:
+    """[world_size, PER_GRAPH, rows, WIDTH] with zeros of both signs and values of every size."""
+    random = shapes.generator("exchanges", world_size)
+    shape = (world_size, PER_GRAPH, max(ROWS), WIDTH)
+    values = random.standard_normal(shape).astype(np.float32)
+    values[:, :, :, ::7] *= 0.0
+    values[:, :, :, 1::11] *= 1e-38
+    values[:, :, :, 2::13] *= 1e4
+    return values
+
+
+def course(world_size: int) -> list[tuple[int, bool]]:
+    """(number of rows, whether a graph does it) of every turn."""
+    random = shapes.generator("course of exchanges", world_size)
+    return [(int(random.choice(ROWS)), bool(random.integers(2))) for _ in range(NUM_TURNS)]
+
+
+def expected_state(device, deltas: np.ndarray) -> np.ndarray:
+    state = as_activation(device, np.zeros((max(ROWS), WIDTH)))
+    rounded = as_activation(device, deltas)
+    totals = rounded[0]
+    for other in rounded[1:]:
+        totals = totals + other
+    for count, _ in course(len(deltas)):
+        for which in range(PER_GRAPH):
+            state[:count] = as_activation(device, state[:count] + totals[which][:count])
+    return state
+
+
+@pytest.mark.parametrize("world_size", [2, 4, 8])
+def test_any_course_of_exchanges_gives_every_rank_the_same_sums(backend, world_size):
+    deltas = deltas_of(world_size)
+
+    def work(device, rank):
+        exchanges = Exchanges(device, deltas[rank])
+        exchanges.capture()
+        for count, is_graph in course(world_size):
+            if is_graph:
+                exchanges.replay(count)
+            else:
+                for which in range(PER_GRAPH):
+                    exchanges.run(count, which)
+        state = exchanges.state()
+        exchanges.free()
+        expected = expected_state(device, deltas) if rank == 0 else None
+        return state, expected
+
+    results = on_ranks(backend, world_size, work)
+    for state, _ in results:
+        np.testing.assert_array_equal(state, results[0][1])
+
+
+def test_a_graph_of_one_exchange_is_refused(backend):
+    def work(device, rank):
+        exchanges = Exchanges(device, deltas_of(2)[rank])
+        device.check(device.table.graph_begin(device.handle))
+        exchanges.run(1, 0)
+        graph = ctypes.c_void_p()
+        status = device.table.graph_end(device.handle, address(graph))
+        return status, device.message()
+
+    for status, message in on_ranks(backend, 2, work):
+        assert status != 0
+        assert "expected a graph of no exchange between ranks or of two or more" in message
