@@ -12,6 +12,7 @@ import pytest
 
 from glm_engine.engine import EngineOptions, Request, plan
 from glm_engine.errors import EngineError, Status
+from tests.devices import is_rounded
 from tests.engine.running import open_engine, run_requests
 from tests.reference.compare import Kind, assert_end_to_end
 from tests.reference.golden import ONE_RANK, Split
@@ -96,6 +97,9 @@ def alone(model_of):
     return cache(lambda name: batch_logits(model_of(name), ONE_RANK))
 
 
+@pytest.mark.skipif(
+    is_rounded(), reason="limits of float32 mathematics; test_golden.py holds every split in BF16"
+)
 @pytest.mark.parametrize("split", SPLITS, ids=label)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_split_gives_the_logits_of_one_rank(name, split, model_of, alone):

@@ -1,13 +1,15 @@
 """Many exchanges between ranks: random numbers of rows, eager calls and graphs in any order."""
 
 import ctypes
+import threading
+import time
 
 import numpy as np
 import pytest
 
 from tests import shapes
-from tests.native.backend import address, rows, structs
-from tests.native.calls import as_activation, from_bf16
+from tests.native.backend import BackendError, address, rows, structs
+from tests.native.calls import add_norm, as_activation, from_bf16
 from tests.native.ranks import on_ranks
 from tests.native.test_graphs import capture
 
@@ -15,6 +17,7 @@ WIDTH = 5120
 ROWS = (1, 2, 7, 64, 129, 300, 600)
 NUM_TURNS = 400
 PER_GRAPH = 3
+MOST_SECONDS = 5
 
 
 @pytest.fixture(autouse=True)
@@ -132,3 +135,20 @@ def test_a_graph_of_one_exchange_is_refused(backend):
     for status, message in on_ranks(backend, 2, work):
         assert status != 0
         assert "expected a graph of no exchange between ranks or of two or more" in message
+
+
+def test_a_rank_that_does_not_come_is_named_within_seconds(backend):
+    has_failed = threading.Event()
+
+    def work(device, rank):
+        if rank == 1:
+            assert has_failed.wait(MOST_SECONDS)
+            return None
+        begin = time.monotonic()
+        with pytest.raises(BackendError, match="rank 0 waited 3000 ms for what rank 1 should"):
+            add_norm(device, *np.ones((2, 1, 8)), np.ones(8), 1e-5)
+        has_failed.set()
+        assert time.monotonic() - begin < MOST_SECONDS
+        return True
+
+    on_ranks(backend, 2, work)
