@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import threading
+import time
 from functools import partial
 from types import SimpleNamespace
 
@@ -121,9 +122,17 @@ def num_waiting(grammars):
 
 
 def is_nothing_left(grammars):
-    """Say whether neither a grammar nor a failure nor their bytes are kept."""
-    gc.collect()
-    return not coming(grammars) and not grammars.used and grammars.held_bytes == 0
+    """Say whether neither a grammar nor a failure nor their bytes are kept.
+
+    A thread that made a grammar may hold it for a moment after its result is there.
+    """
+    until = time.monotonic() + SECONDS
+    while coming(grammars) or grammars.used or grammars.held_bytes:
+        gc.collect()
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.001)
+    return True
 
 
 def statuses(errors):
