@@ -16,7 +16,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from glm_engine.bounded_process import answer_questions
 
-MOST_CHARACTERS = 1 << 26
+MOST_CHARACTERS = 1 << 24
 MOST_OF_PROBLEM = 500
 
 
