@@ -1,0 +1,101 @@
+"""A nursery of `glm` processes that know the hub on the loopback, and what their cache holds."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.python.commands.running import ENVIRONMENT, ROOT
+from tests.python.hub.hub_server import git_digest
+
+LINE_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended: exit status (negative: a signal) and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    def line(self):
+        """The one line of a failure."""
+        assert self.out == ""
+        assert self.err.startswith("glm: ")
+        assert self.err.count("\n") == 1
+        return self.err
+
+
+class Nursery:
+    def __init__(self, endpoint, home, folder):
+        self.home, self.output = home, folder / "process"
+        variables = {"HF_HOME": str(home), "HF_ENDPOINT": endpoint, "HF_HUB_DISABLE_XET": "1"}
+        paths = os.pathsep.join((ENVIRONMENT["PYTHONPATH"], str(ROOT)))
+        environment = {name: value for name, value in ENVIRONMENT.items() if name[:3] != "HF_"}
+        self.environment = {**environment, **variables, "PYTHONPATH": paths}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.python.hub.nursery"],
+            cwd=ROOT,
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def start(self, *arguments, limit=None, **environment):
+        """Start a command and return its process id."""
+        asked = {"arguments": arguments, "output": str(self.output), "limit": limit}
+        self.process.stdin.write(json.dumps({**asked, "environment": environment}) + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def wait(self):
+        code = int(self.process.stdout.readline())
+        return Ended(code, *(self.output.with_suffix(end).read_text() for end in (".out", ".err")))
+
+    def run(self, *arguments, **wanted):
+        self.start(*arguments, **wanted)
+        return self.wait()
+
+    def pull(self, name, *arguments, **wanted):
+        """Pull a model that must come; return the report."""
+        ended = self.run("pull", name, "--json", *arguments, **wanted)
+        assert (ended.code, ended.err) == (0, "")
+        return json.loads(ended.out)
+
+    def storage(self, name):
+        return self.home / "hub" / f"models--{name.replace('/', '--')}"
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def partial_bytes(storage):
+    """How many bytes wait to be gone on with."""
+    return sum(path.stat().st_size for path in storage.glob("blobs/*.incomplete"))
+
+
+def assert_nothing_half_made(storage):
+    """Each final name belongs to whole and right bytes; a record has all its files."""
+    for path in storage.glob("blobs/*"):
+        if not path.name.endswith(".incomplete"):
+            content = path.read_bytes()
+            assert path.name in (hashlib.sha256(content).hexdigest(), git_digest(content))
+    for path in storage.glob("snapshots/*/*"):
+        assert Path(path.resolve()).is_file()
+
+
+def assert_pulled(report, repository):
+    """A report's folder holds just the files of a repository that the engine reads, byte for byte."""
+    folder = Path(report["folder"])
+    found = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert found == {name: repository.files[name] for name in found}
+    assert report["commit"] == folder.name == repository.commit
+    assert report["num_files"] == len(found)
+    assert report["total_bytes"] == sum(map(len, found.values()))
+    return found
