@@ -99,6 +99,7 @@ class Checkpoint(click.ParamType):
     name = "checkpoint"
 
     def convert(self, value, param, ctx):
+        del param, ctx
         from glm_engine.hub.names import find_checkpoint
 
         return find_checkpoint(value)

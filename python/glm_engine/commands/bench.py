@@ -28,7 +28,7 @@ class NumberList(click.ParamType):
 
 @options.command("bench")
 @click.option(
-    "--model", "model_dir", envvar="GLM_MODEL", help="Folder of a checkpoint, or ORG/NAME."
+    "--model", "model_dir", envvar="GLM_MODEL", help="Folder of a checkpoint or ORG/NAME."
 )
 @click.option(
     "--synthetic",

@@ -8,7 +8,6 @@ from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
     HFValidationError,
-    OfflineModeIsEnabled,
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
@@ -22,7 +21,7 @@ BROKEN = (httpx2.NetworkError, httpx2.TimeoutException, httpx2.RemoteProtocolErr
 BUSY = (408, 429, 500, 502, 503, 504)
 REFUSED = (401, 403)
 PARTIAL = 206
-FAULTS = (httpx2.HTTPError, httpx2.InvalidURL, OfflineModeIsEnabled)
+FAULTS = (httpx2.HTTPError, httpx2.InvalidURL)
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError)
 
 
@@ -31,14 +30,14 @@ class HubError(GlmError):
 
 
 def open_hub():
-    """Return the hub's interface, with no request that may wait for ever and no words of its own."""
+    """Return the hub's interface: it prints nothing, and none of its requests waits for ever."""
     logging.set_verbosity_error()
-    hooks = get_session().event_hooks["request"]
-    set_client_factory(
-        lambda: httpx2.Client(
-            event_hooks={"request": [*hooks, limit_silence]}, follow_redirects=True
-        )
-    )
+    hooks = {"request": [limit_silence]}
+    set_client_factory(lambda: httpx2.Client(event_hooks=hooks, follow_redirects=True))
+    try:
+        get_session()
+    except OSError as error:
+        raise HubError(f"certificates, SSL_CERT_FILE or SSL_CERT_DIR: {error}") from error
     return HfApi(**LIBRARY)
 
 
@@ -72,8 +71,6 @@ def explain(name, revision, error):
     hub = constants.ENDPOINT
     if isinstance(error, HFValidationError):
         return BadInputError(f"{name}: not a model's name: {error}")
-    if isinstance(error, OfflineModeIsEnabled):
-        return HubError(f"{name}: not all here, and HF_HUB_OFFLINE forbids to ask {hub}")
     if isinstance(error, GatedRepoError):
         return HubError(f"{name}: gated: ask for access at {hub}/{name}, then set HF_TOKEN")
     if isinstance(error, RevisionNotFoundError):

@@ -72,6 +72,10 @@ def hub_file(name, entry):
         ("sha256", lfs.sha256, lfs.size) if lfs else ("sha1", entry.blob_id, entry.size)
     )
     shape = SHA256 if lfs else GIT_SHA1
-    if not (isinstance(digest, str) and shape.fullmatch(digest)) or type(size) is not int:
+    if (
+        not (isinstance(digest, str) and shape.fullmatch(digest))
+        or type(size) is not int
+        or size < 0
+    ):
         raise HubError(f"{name}: {entry.path} is listed with digest {digest!r} and size {size!r}")
     return HubFile(entry.path, size, algorithm, digest)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glm_engine.console import human_bytes
-from glm_engine.errors import BadInputError
+from glm_engine.errors import BadInputError, GlmError
 from glm_engine.files import read_object, write_whole
 from glm_engine.hub.names import NAME, RECORD_FILE, find_pulled, hub_constants, storage_of
 
@@ -74,10 +74,13 @@ def pull(name, revision, max_workers, show=None):
 
 def recorded(name, revision):
     """Return what an earlier pull of this revision brought, with no word to the hub."""
-    folder = find_pulled(name)
+    try:
+        folder = find_pulled(name)
+    except BadInputError as error:
+        raise GlmError(f"{name}: not all here, and HF_HUB_OFFLINE is set") from error
     record = read_object(storage_of(name) / RECORD_FILE)
     if revision not in (record["revision"], record["commit"]):
-        raise BadInputError(
+        raise GlmError(
             f"{name}: HF_HUB_OFFLINE is set, and here is {record['revision']}, not {revision}"
         )
     sizes = [file["size"] for file in record["files"]]

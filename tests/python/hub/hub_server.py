@@ -1,24 +1,25 @@
-"""A hub on the loopback: the requests of huggingface_hub, answered as the public hub answers them.
+"""A hub on the loopback: requests of huggingface_hub, answered as the public hub answers them.
 
-Two servers, as there: the hub lists and redirects, a second host (the content network) has the bytes
-of files under LFS. Xet is off: no answer carries its headers. What the real hub does to a pull on a
-bad day is asked for by `Behaviour`.
+Two servers, as there: the hub lists and redirects, a second host (the content network) has the
+bytes of files under LFS. Xet is off: no answer carries its headers. What networks and hubs do to a
+pull on a bad day is asked for by `Behaviour`.
 """
 
 import hashlib
 import json
+import struct
 import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import SO_SNDBUF, SOL_SOCKET
+from socket import SO_LINGER, SO_SNDBUF, SOL_SOCKET
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 PIECE_BYTES = 4096
 SEND_BUFFER = 16384
-PAGE_ENTRIES = 3
+PAGE_ENTRIES = 5
 LFS_SUFFIXES = (".safetensors", "tokenizer.json")
 MISSING = (404, "RepoNotFound", "Repository not found")
 UNAUTHORIZED = (401, "RepoNotFound", "Invalid username or password.")
@@ -29,7 +30,11 @@ NO_ENTRY = (404, "EntryNotFound", "Entry not found")
 
 
 class CutError(Exception):
-    """The connection ends here, in the middle of a body."""
+    """The connection ends here, in the middle of a body: closed, or reset."""
+
+    def __init__(self, resets=False):
+        super().__init__()
+        self.resets = resets
 
 
 @dataclass
@@ -111,6 +116,7 @@ def serve(handler):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def __init__(self, owner, *arguments):
         self.owner = owner
@@ -160,8 +166,10 @@ class Handler(BaseHTTPRequestHandler):
                 piece = left[begin : begin + PIECE_BYTES]
                 self.wfile.write(piece)
                 self.owner.count(len(piece))
-        except CutError:
+        except CutError as cut:
             self.close_connection = True
+            if cut.resets:
+                self.request.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
 
 
 class HubHandler(Handler):

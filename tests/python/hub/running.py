@@ -3,15 +3,17 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.python.commands.running import ENVIRONMENT, ROOT
+from tests.python.commands.running import ENVIRONMENT, GLM, ROOT
 from tests.python.hub.hub_server import git_digest
 
 LINE_SECONDS = 120
+OF_THE_HUB = re.compile("HF_|SSL_CERT_|GLM_MODEL")
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,10 @@ class Ended:
 class Nursery:
     def __init__(self, endpoint, home, folder):
         self.home, self.output = home, folder / "process"
-        variables = {"HF_HOME": str(home), "HF_ENDPOINT": endpoint, "HF_HUB_DISABLE_XET": "1"}
+        hub = {"HF_HOME": str(home), "HF_ENDPOINT": endpoint, "HF_HUB_DISABLE_XET": "1"}
         paths = os.pathsep.join((ENVIRONMENT["PYTHONPATH"], str(ROOT)))
-        environment = {name: value for name, value in ENVIRONMENT.items() if name[:3] != "HF_"}
-        self.environment = {**environment, **variables, "PYTHONPATH": paths}
+        kept = {name: ENVIRONMENT[name] for name in ENVIRONMENT if not OF_THE_HUB.match(name)}
+        self.environment = {**kept, **hub, "SSL_CERT_DIR": str(folder), "PYTHONPATH": paths}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.python.hub.nursery"],
             cwd=ROOT,
@@ -67,6 +69,18 @@ class Nursery:
         assert (ended.code, ended.err) == (0, "")
         return json.loads(ended.out)
 
+    def alone(self, *arguments, **environment):
+        """Run a command in a process that imports everything itself, with other variables."""
+        ended = subprocess.run(
+            [*GLM, *arguments],
+            cwd=ROOT,
+            env={**self.environment, **environment},
+            capture_output=True,
+            text=True,
+            timeout=LINE_SECONDS,
+        )
+        return Ended(ended.returncode, ended.stdout, ended.stderr)
+
     def storage(self, name):
         return self.home / "hub" / f"models--{name.replace('/', '--')}"
 
@@ -75,9 +89,9 @@ class Nursery:
         self.process.wait()
 
 
-def partial_bytes(storage):
-    """How many bytes wait to be gone on with."""
-    return sum(path.stat().st_size for path in storage.glob("blobs/*.incomplete"))
+def bytes_here(storage):
+    """How many bytes a cache holds of a model, whole files and those to be gone on with."""
+    return sum(path.stat().st_size for path in storage.glob("blobs/*"))
 
 
 def assert_nothing_half_made(storage):
@@ -91,7 +105,7 @@ def assert_nothing_half_made(storage):
 
 
 def assert_pulled(report, repository):
-    """A report's folder holds just the files of a repository that the engine reads, byte for byte."""
+    """A report's folder holds files of a repository byte for byte; return them."""
     folder = Path(report["folder"])
     found = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert found == {name: repository.files[name] for name in found}
