@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from huggingface_hub import constants
@@ -39,7 +40,7 @@ class Listing:
     """The files of a model at one commit that the engine reads."""
 
     commit: str
-    files: tuple[HubFile, ...]
+    files: Sequence[HubFile]
 
 
 def list_model(api, name, revision):
@@ -71,11 +72,7 @@ def hub_file(name, entry):
     algorithm, digest, size = (
         ("sha256", lfs.sha256, lfs.size) if lfs else ("sha1", entry.blob_id, entry.size)
     )
-    shape = SHA256 if lfs else GIT_SHA1
-    if (
-        not (isinstance(digest, str) and shape.fullmatch(digest))
-        or type(size) is not int
-        or size < 0
-    ):
+    is_digest = isinstance(digest, str) and (SHA256 if lfs else GIT_SHA1).fullmatch(digest)
+    if not is_digest or type(size) is not int or size < 0:
         raise HubError(f"{name}: {entry.path} is listed with digest {digest!r} and size {size!r}")
     return HubFile(entry.path, size, algorithm, digest)

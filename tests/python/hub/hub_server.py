@@ -10,7 +10,7 @@ import json
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -43,7 +43,7 @@ class Repository:
 
     files: dict[str, bytes]
     commit: str
-    branches: tuple[str, ...] = ("main",)
+    branches: Sequence[str] = ("main",)
     token: str | None = None
     is_gated: bool = False
     listed: dict[str, bytes] = field(default_factory=dict)

@@ -61,8 +61,12 @@ def test_a_repository_that_is_no_checkpoint(hub, nursery, name):
 
 @pytest.mark.parametrize(
     ("path", "wrong"),
-    [(FIRST_SHARD, "flipped"), (FIRST_SHARD, "longer"), (FIRST_SHARD, "shorter")]
-    + [("config.json", "flipped")],
+    [
+        (FIRST_SHARD, "flipped"),
+        (FIRST_SHARD, "longer"),
+        (FIRST_SHARD, "shorter"),
+        ("config.json", "flipped"),
+    ],
 )
 def test_wrong_bytes_get_no_name(hub, nursery, name, path, wrong):
     hub.repositories[name] = repository = random_model(name)

@@ -107,8 +107,7 @@ def test_names(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["a", "a/", "/b", "a/b/c", ".a/b", "a/b.", "a/-b", "a--b/c", "a/b..c", "a/b.git", "a b/c"]
-    + [f"a/{'b' * 95}", "a/b\n", "ä/b"],
+    ["a", "a/", "/b", "a/b/c", ".a/b", "a/b.", "a/-b", "a--b/c", "a/b..c", f"a/{'b' * 95}", "ä/b"],
 )
 def test_what_is_no_name(name):
     assert not NAME.fullmatch(name)
