@@ -75,17 +75,20 @@ def explain(name, revision, error):
         return HubError(f"{name}: gated: ask for access at {hub}/{name}, then set HF_TOKEN")
     if isinstance(error, RevisionNotFoundError):
         return HubError(f"{name}: {hub} has no revision {revision!r} of it")
-    if isinstance(error, RepositoryNotFoundError) or status_of(error) in REFUSED:
-        return HubError(
-            f"{name}: {hub} has no such model or does not show it (status {status_of(error)}): "
-            "a private one needs HF_TOKEN, a token that may read it"
-        )
     if isinstance(error, HfHubHTTPError):
-        return HubError(f"{name}: {hub} answers with status {status_of(error)}")
+        return explain_status(name, error)
     if isinstance(error, httpx2.HTTPError):
         return HubError(f"{name}: {hub} cannot be reached: {error or type(error).__name__}")
     return HubError(f"{name}: {hub} does not answer as a hub: {type(error).__name__}: {error}")
 
 
-def status_of(error):
-    return error.response.status_code if isinstance(error, HfHubHTTPError) else None
+def explain_status(name, error):
+    """Return the error for a status: of the hub itself, or of a host that it sent us to."""
+    status, url = error.response.status_code, error.response.url
+    is_hub = str(url).startswith(constants.ENDPOINT)
+    if is_hub and (isinstance(error, RepositoryNotFoundError) or status in REFUSED):
+        return HubError(
+            f"{name}: {constants.ENDPOINT} has no such model or does not show it (status {status}):"
+            " a private one needs HF_TOKEN, a token that may read it"
+        )
+    return HubError(f"{name}: {url.scheme}://{url.netloc.decode()} answers with status {status}")

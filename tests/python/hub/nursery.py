@@ -1,7 +1,7 @@
 """Runs `glm` again and again in processes of their own without importing it anew each time.
 
-Each line of standard input is {"arguments", "output", "environment", "limit"}: a fork runs the
-command, with its streams in files OUTPUT.out and OUTPUT.err and no file longer than `limit` bytes.
+Each line of standard input is {"arguments", "out", "err", "environment", "limit"}: a fork runs the
+command, with its streams in the files `out` and `err` and no file longer than `limit` bytes.
 Standard output gets two lines for each: the process, and its exit status.
 """
 
@@ -29,9 +29,9 @@ def main():
         print(os.waitstatus_to_exitcode(status), flush=True)
 
 
-def run(arguments, output, environment, limit):
-    for number, suffix in ((1, "out"), (2, "err")):
-        os.dup2(os.open(f"{output}.{suffix}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+def run(arguments, out, err, environment, limit):
+    for number, path in ((1, out), (2, err)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOCTTY), number)
     os.environ.update(environment)
     transfer.LONG_DELAY = 0
     if limit:

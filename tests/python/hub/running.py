@@ -1,11 +1,13 @@
 """A nursery of `glm` processes that know the hub on the loopback, and what their cache holds."""
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +36,7 @@ class Ended:
 
 class Nursery:
     def __init__(self, endpoint, home, folder):
-        self.home, self.output = home, folder / "process"
+        self.home, self.out, self.err = home, folder / "process.out", folder / "process.err"
         hub = {"HF_HOME": str(home), "HF_ENDPOINT": endpoint, "HF_HUB_DISABLE_XET": "1"}
         paths = os.pathsep.join((ENVIRONMENT["PYTHONPATH"], str(ROOT)))
         kept = {name: ENVIRONMENT[name] for name in ENVIRONMENT if not OF_THE_HUB.match(name)}
@@ -48,20 +50,36 @@ class Nursery:
             text=True,
         )
 
-    def start(self, *arguments, limit=None, **environment):
+    def start(self, *arguments, limit=None, err=None, **environment):
         """Start a command and return its process id."""
-        asked = {"arguments": arguments, "output": str(self.output), "limit": limit}
-        self.process.stdin.write(json.dumps({**asked, "environment": environment}) + "\n")
+        streams = {"out": str(self.out), "err": str(err or self.err)}
+        asked = {"arguments": arguments, "limit": limit, "environment": environment}
+        self.process.stdin.write(json.dumps({**asked, **streams}) + "\n")
         self.process.stdin.flush()
         return int(self.process.stdout.readline())
 
     def wait(self):
         code = int(self.process.stdout.readline())
-        return Ended(code, *(self.output.with_suffix(end).read_text() for end in (".out", ".err")))
+        return Ended(code, self.out.read_text(), self.err.read_text())
 
     def run(self, *arguments, **wanted):
         self.start(*arguments, **wanted)
         return self.wait()
+
+    def drawn(self, *arguments):
+        """Run a command whose standard error is a terminal; return what it drew there."""
+        master, slave = os.openpty()
+        drawn = bytearray()
+        reader = threading.Thread(target=read_all, args=(master, drawn))
+        reader.start()
+        try:
+            self.start(*arguments, err=os.ttyname(slave), TERM="xterm", COLUMNS="120")
+            assert self.wait().code == 0
+        finally:
+            os.close(slave)
+            reader.join()
+            os.close(master)
+        return drawn.decode()
 
     def pull(self, name, *arguments, **wanted):
         """Pull a model that must come; return the report."""
@@ -87,6 +105,13 @@ class Nursery:
     def close(self):
         self.process.stdin.close()
         self.process.wait()
+
+
+def read_all(terminal, drawn):
+    """Read a terminal until its other side is closed everywhere."""
+    with contextlib.suppress(OSError):
+        while piece := os.read(terminal, 4096):
+            drawn += piece
 
 
 def bytes_here(storage):

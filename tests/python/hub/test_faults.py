@@ -4,8 +4,11 @@ import fcntl
 import json
 import socket
 
+import httpx2
 import pytest
+from huggingface_hub import constants, get_session
 
+from glm_engine.hub.client import open_hub
 from tests.python.hub.hub_server import CutError
 from tests.python.hub.repositories import random_model
 from tests.python.hub.running import assert_nothing_half_made, assert_pulled, bytes_here
@@ -154,6 +157,15 @@ def test_a_network_that_goes_away(hub, nursery, name):
     report = nursery.pull(name)
     assert_pulled(report, repository)
     assert report["fetched_bytes"] < report["total_bytes"] - 200_000
+
+
+def test_no_request_waits_for_ever(monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.1)
+    open_hub()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(httpx2.TimeoutException):
+            get_session().get(address, timeout=None)
 
 
 def test_a_second_pull_at_the_same_time(hub, nursery, name):

@@ -34,6 +34,13 @@ def test_what_is_printed_says_how_to_go_on(hub, nursery, name):
     assert "6, 150.1 kB, all checked" in ended.out
 
 
+def test_a_terminal_shows_how_far_it_is(hub, nursery, name):
+    hub.repositories[name] = random_model(name, 300_000)
+    drawn = nursery.drawn("pull", name)
+    assert "pulling" in drawn
+    assert "900.1/900.1 kB" in drawn
+
+
 def test_the_hubs_own_tools_read_what_came(hub, nursery, name):
     hub.repositories[name] = repository = random_model(name)
     report = nursery.pull(name)
