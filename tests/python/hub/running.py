@@ -52,6 +52,7 @@ class Nursery:
 
     def start(self, *arguments, limit=None, err=None, **environment):
         """Start a command and return its process id."""
+        self.err.write_bytes(b"")
         streams = {"out": str(self.out), "err": str(err or self.err)}
         asked = {"arguments": arguments, "limit": limit, "environment": environment}
         self.process.stdin.write(json.dumps({**asked, **streams}) + "\n")
