@@ -16,6 +16,7 @@ from glm_engine.values import refuse_empty, variable
 PREFIX = "GLM_"
 OWN_OPTIONS = "Options"
 NO_DEFAULT = "none"
+MOST_SHOWN = 60
 FILE = "config"
 FILE_IN_CONTEXT = f"{__name__}.{FILE}"
 
@@ -58,8 +59,8 @@ class Command(click.Command):
             value = stated.get(param.name)
             for one in value if isinstance(value, list | tuple) else (value,):
                 refuse_empty(stated_name(param), one)
-            if param.envvar:
-                variable(param.envvar)
+            if param.envvar and (text := variable(param.envvar)) and param.multiple:
+                refuse_empty(param.envvar, text.strip())
 
     def format_options(self, ctx, formatter):
         sections = {OWN_OPTIONS: []}
@@ -188,9 +189,16 @@ def nearest(name, known, is_table):
 
 def stated_for(ctx, document):
     """Return what a file states for a command: its own table wins over what stands above it."""
-    above = {} if ctx.parent is None else stated_for(ctx.parent, document)
-    table = document if ctx.parent is None else above.get(ctx.info_name, {})
-    return {**above, **table}
+    stated, table = {}, document
+    for name in (*names_of(ctx), None):
+        stated |= {key: value for key, value in table.items() if not isinstance(value, dict)}
+        table = table.get(name, {})
+    return stated
+
+
+def names_of(ctx):
+    """Return the words that call a command, without the program's own."""
+    return () if ctx.parent is None else (*names_of(ctx.parent), ctx.info_name)
 
 
 def checked_value(where, param, value):
@@ -199,8 +207,8 @@ def checked_value(where, param, value):
         return value if isinstance(value, bool) else refuse_value(where, "true or false", value)
     if not param.multiple:
         return as_text(where, value)
-    if not isinstance(value, list):
-        refuse_value(where, "a list", value)
+    if not isinstance(value, list) or not value:
+        refuse_value(where, "a list that is not empty", value)
     return [as_text(where, one) for one in value]
 
 
@@ -216,5 +224,5 @@ def refuse_value(where, expected, value):
 
 
 def shown_value(value):
-    names = {bool: str(value).lower(), list: "a list", dict: "a table"}
-    return names.get(type(value), repr(value))
+    names = {bool: str(value).lower(), list: "a list" if value else "an empty list"}
+    return names.get(type(value), repr(value)[:MOST_SHOWN])

@@ -8,7 +8,7 @@ import re
 import click
 import pytest
 
-from glm_engine import abi, cli
+from glm_engine import abi, cli, options
 from glm_engine.libraries import load_engine_library
 from glm_engine.option_sources import FILE, commands_below, key_of, keys_of
 from glm_engine.options import ByteSize
@@ -86,6 +86,25 @@ def test_the_table_of_a_command_wins_over_what_stands_above_it(tmp_path, monkeyp
     assert planned(capsys)["max_seq"] == 1700
 
 
+def test_tables_of_groups_hold_those_of_their_commands(tmp_path):
+    seen = []
+
+    @options.command("plan")
+    @click.option("--gpus")
+    @click.option("--region")
+    def plan(**values):
+        seen.append(values)
+
+    program = click.Group("glm", {"plan": plan, "deploy": click.Group("deploy", {"plan": plan})})
+    text = "gpus = 1\n[plan]\ngpus = 2\nregion = 'a'\n[deploy]\nregion = 'b'\n"
+    file = write(tmp_path, text)
+    program.main(["deploy", "plan", "--config", file], standalone_mode=False)
+    program.main(["plan", "--config", file], standalone_mode=False)
+    file = write(tmp_path, f"{text}[deploy.plan]\ngpus = 3\n")
+    program.main(["deploy", "plan", "--config", file], standalone_mode=False)
+    assert [(one["gpus"], one["region"]) for one in seen] == [("1", "b"), ("2", "a"), ("3", "b")]
+
+
 def stated_text(param):
     """A text that the command line takes for an option, and that is not its default."""
     if isinstance(param.type, click.Choice):
@@ -161,6 +180,7 @@ def test_every_option_has_a_variable_and_a_key(path, key, tmp_path, monkeypatch)
         ("memory-limit = '3q'", "memory-limit: '3q' is not a size"),
         ("prefix-cache = 1", "prefix-cache: expected true or false, not 1"),
         ("prefix-cache = 'no'", "prefix-cache: expected true or false, not 'no'"),
+        (f"prefix-cache = '{'x' * 9000}'", "prefix-cache: expected true or false, not 'xxx"),
         ("max-batch = 1\nmax-batch = 2", "not TOML: "),
         ("max-batch = ", "not TOML: "),
         (f"max-batch = {'[' * 100_000}", "not TOML: "),
@@ -176,7 +196,8 @@ def test_a_wrong_file_is_named_with_its_key(text, message, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("served-name = 'x'", "served-name: expected a list, not 'x'"),
+        ("served-name = 'x'", "served-name: expected a list that is not empty, not 'x'"),
+        ("served-name = []", "served-name: expected a list that is not empty, not an empty list"),
         ("served-name = [1, true]", "served-name: expected a text or a number, not true"),
         ("served-name = ['x', '']", "served-name: expected a value, not an empty text"),
     ],
@@ -201,12 +222,13 @@ def test_files_that_cannot_be_read(tmp_path, capsys):
         ("GLM_MAX_BATCH", "", "GLM_MAX_BATCH: expected a value, not an empty text"),
         ("GLM_PREFIX_CACHE", "maybe", "GLM_PREFIX_CACHE: 'maybe' is not a valid boolean"),
         ("GLM_DEVICE", "tpu", "GLM_DEVICE: 'tpu' is not one of"),
+        ("GLM_SERVED_NAME", " \t", "GLM_SERVED_NAME: expected a value, not an empty text"),
         ("GLM_CONFIG", "", "GLM_CONFIG: expected a value, not an empty text"),
     ],
 )
 def test_a_wrong_variable_is_named(name, value, message, monkeypatch, capsys):
     monkeypatch.setenv(name, value)
-    assert message in refused(capsys, "plan")
+    assert message in refused(capsys, "serve")
 
 
 def test_an_error_of_the_command_line_names_its_option(tmp_path, monkeypatch, capsys):
