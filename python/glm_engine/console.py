@@ -25,7 +25,7 @@ def printable(text):
 def terminal_text(text):
     """Return a text of lines as a terminal may have it.
 
-    What would move its cursor, colour it or turn its lines around is spelt out; line feeds and tabs,
+    What would move its cursor, colour it or turn its lines around is spelt out; line feeds, tabs,
     marks that join letters, and wide spaces stay.
     """
     if text.isprintable():

@@ -141,7 +141,7 @@ class TerminalReader:
         )
 
     def read(self):
-        """Return the next message, None where the user leaves; KeyboardInterrupt where by Ctrl-C."""
+        """Return the next message, None where the user leaves; by Ctrl-C, KeyboardInterrupt."""
         while True:
             try:
                 text = self.session.prompt()

@@ -22,7 +22,7 @@ LENGTH = "length"
 
 
 class ModelText:
-    """What turns messages into tokens and tokens into text: the checkpoint's files beside weights."""
+    """What turns messages into tokens and back: the checkpoint's files beside the weights."""
 
     def __init__(self, model_dir):
         self.path = Path(model_dir)

@@ -78,7 +78,7 @@ def unreachable(address, path, error, seconds):
     if isinstance(error, TimeoutError):
         return BadInputError(f"{address.url}: no answer to {path} in {seconds:g} s")
     if isinstance(error, ConnectionLostError):
-        return ServerError(f"{address.url}: {path}: {error}")
+        return BadInputError(f"{address.url}: {path}: {error}")
     return BadInputError(f"{address.url}: no server answers there: {error}")
 
 

@@ -13,6 +13,7 @@ import time
 from tests.python.commands.running import ENVIRONMENT, GLM, ROOT
 
 ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[()][A-Z0-9]|[=>78])")
+CHAT = (*GLM, "chat")
 PATIENCE_SECONDS = 120
 ENTER, CTRL_C, CTRL_D, TAB, ALT_ENTER, UP = "\r", "\x03", "\x04", "\t", "\x1b\r", "\x1b[A"
 
@@ -24,11 +25,11 @@ def take_terminal():
 class Terminal:
     """A process whose standard streams are a terminal of its own, 24 rows of 100 columns."""
 
-    def __init__(self, *arguments, **environment):
+    def __init__(self, *arguments, program=CHAT, **environment):
         self.master, slave = os.openpty()
         termios.tcsetwinsize(slave, (24, 100))
         self.process = subprocess.Popen(
-            [*GLM, *map(str, arguments)],
+            [*program, *map(str, arguments)],
             cwd=ROOT,
             env={**ENVIRONMENT, "TERM": "xterm-256color", **environment},
             stdin=slave,
