@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from glm_engine import cli
 from tests.python.commands.running import CPU
 from tests.python.conversation.models import OPTIONS, link_talkative_model
 from tests.python.conversation.servers import refusal, serving, stream
@@ -35,7 +36,7 @@ sys.exit(cli.main(["chat"]))
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\rP\u202eP"
 SPELT = "\\x1b]0;owned\\x07\\x1b[2J\\x9b31m\\rP\\u202eP"
 OBEYED = re.compile("\x1b[]\\[](?:0;owned|2J)|\x9b|\u202e|\x07")
-CALLED = {"index": 0, "function": {"name": "capital", "arguments": '{"of": "France"}'}}
+CALLED = {"index": 0, "function": {"name": HOSTILE, "arguments": '{"of": "France"}'}}
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_a_conversation_on_an_engine(terminal, tmp_path):
     assert "glm: /set hotness: expected one of temperature, " in chat.say("/set hotness 3")
     chat.press("not this" + CTRL_C)
     chat.say(f"/cl{TAB}")
-    chat.press(UP + UP + UP + UP + UP)
+    chat.press(4 * UP)
     assert "\nParis." in chat.say("")
     assert saved(chat, tmp_path / "one.json") == [
         {"role": "user", "content": FRANCE},
@@ -103,9 +104,9 @@ def test_interrupts_and_a_full_context(terminal, tmp_path):
     long = {"role": "user", "content": "word " * 70_000}
     (tmp_path / "long.json").write_text(json.dumps({"messages": [long]}))
     chat.say(f"/load {tmp_path / 'long.json'}")
-    refused = chat.say(JAPAN)
-    assert "which leaves no room in the context of 65536" in refused
-    assert refused.count("glm: ") == 1
+    line = chat.say(JAPAN)
+    assert "which leaves no room in the context of 65536" in line
+    assert line.count("glm: ") == 1
     assert saved(chat, tmp_path / "long-again.json") == [long]
     chat.press(CTRL_C)
     chat.wait_for("Ctrl-C once more leaves")
@@ -124,17 +125,20 @@ def test_ctrl_c_while_the_engine_loads(terminal):
     assert chat.text.endswith("glm: interrupted\n")
 
 
-def test_a_conversation_on_a_server_that_dies(terminal, tmp_path):
+def test_a_conversation_on_a_server_that_dies(terminal, tmp_path, capfd):
     keys = tmp_path / "keys"
     keys.write_text("secret\n")
     model = link_talkative_model(tmp_path)
     server = ServerProcess(tmp_path, "--model", model, *OPTIONS, "--api-key-file", keys)
     try:
+        reason = "/v1/models: 401, GLM_API_KEY holds no API key that it knows"
+        assert cli.main(["chat", "--url", server.url]) == 2
+        assert reason in capfd.readouterr().err
         chat = terminal("--url", server.url, "--api-key-file", keys)
         assert f"capitals at {server.url}" in chat.wait_for(PROMPT)
         chat.say("/set max_tokens 2")
         answer = chat.say(FRANCE)
-        assert "\nParis.\nglm: the answer is cut" in answer
+        assert "\nPar\nglm: the answer is cut" in answer
         chat.say("/set max_tokens default")
         chat.press(JAPAN + ENTER)
         chat.wait_for("\nTokyo.")
@@ -154,35 +158,28 @@ def test_a_conversation_on_a_server_that_dies(terminal, tmp_path):
         server.stop()
 
 
-def test_what_a_server_says_is_never_obeyed(terminal):
-    answers = [
-        stream({"reasoning_content": HOSTILE}, {"content": HOSTILE}),
-        stream({"tool_calls": [{"index": 0, "function": {"name": HOSTILE, "arguments": "{}"}}]}),
-        refusal(500, HOSTILE),
-    ]
-    with serving(*answers) as (url, _):
-        chat = terminal("--url", url, TERM="xterm")
-        chat.wait_for(PROMPT)
-        begin = len(chat.raw)
-        assert chat.say("a").count(SPELT) == 2
-        assert f"[tool call] {SPELT}({{}})\n" in f"{chat.say('b')}\n"
-        assert "status 500: \\x1b]0;owned" in chat.say("c")
-        assert not OBEYED.search(chat.raw[begin:].decode())
-
-
-def test_a_tool_call_gets_its_result(terminal, tmp_path):
+def test_what_a_server_says_is_never_obeyed_and_its_calls_get_results(terminal, tmp_path):
     tool = {"type": "function", "function": {"name": "capital"}}
     (tmp_path / "tools.json").write_text(json.dumps([tool]))
-    answers = [stream({"tool_calls": [CALLED]}), stream({"content": "It is Paris."})]
+    answers = [
+        refusal(500, HOSTILE),
+        stream({"reasoning_content": HOSTILE}, {"content": HOSTILE}),
+        stream({"tool_calls": [CALLED]}),
+        stream({"content": "It is Paris."}),
+    ]
     with serving(*answers) as (url, bodies):
         chat = terminal("--url", url, "--tools", tmp_path / "tools.json", "--no-think")
         chat.wait_for(PROMPT)
+        begin = len(chat.raw)
+        assert "status 500: \\x1b]0;owned" in chat.say("a")
+        assert chat.say("/retry").count(SPELT) == 2
         assert "no tool call waits" in chat.say("/result Paris")
-        assert '\n[tool call] capital({"of": "France"})' in chat.say(FRANCE)
+        assert f'\n[tool call] {SPELT}({{"of": "France"}})' in chat.say(FRANCE)
         assert "\nIt is Paris." in chat.say("/result Paris")
-        assert bodies[0]["tools"] == [tool]
-        assert bodies[0]["chat_template_kwargs"] == {"enable_thinking": False}
-        _, calling, result = bodies[1]["messages"]
-        assert calling["tool_calls"][0]["function"] == CALLED["function"]
-        called = calling["tool_calls"][0]["id"]
-        assert result == {"role": "tool", "tool_call_id": called, "content": "Paris"}
+        assert not OBEYED.search(chat.raw[begin:].decode())
+    assert bodies[0]["tools"] == [tool]
+    assert bodies[0]["chat_template_kwargs"] == {"enable_thinking": False}
+    *_, calling, result = bodies[-1]["messages"]
+    assert calling["tool_calls"][0]["function"] == CALLED["function"]
+    called = calling["tool_calls"][0]["id"]
+    assert result == {"role": "tool", "tool_call_id": called, "content": "Paris"}
