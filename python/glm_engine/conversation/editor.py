@@ -11,6 +11,7 @@ from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.shortcuts import CompleteStyle
+from prompt_toolkit.utils import is_dumb_terminal
 
 from glm_engine.conversation.display import note
 from glm_engine.conversation.reading import is_whole, message_of
@@ -58,7 +59,7 @@ def opened_history(path):
 class CommandCompleter(Completer):
     """Completes the name of a command and its first argument.
 
-    commands: {name: the words that its argument may be, or None for a file's path}.
+    commands: as `slash.completions` gives them.
     """
 
     def __init__(self, commands):
@@ -70,7 +71,7 @@ class CommandCompleter(Completer):
         if not space:
             yield from beginning_with(name, self.commands)
             return
-        words = self.commands.get(name, ())
+        words = self.commands.get(f"{name} ", ())
         if words is None:
             yield from self.paths.get_completions(Document(rest), complete_event)
         else:
@@ -111,7 +112,12 @@ def make_bindings():
 
 
 def make_output():
-    """Return the terminal as output, never asked where its cursor is: answers would be keys."""
+    """Return the terminal as output, never asked where its cursor is: answers would be keys.
+
+    None leaves one that can do nothing to the library.
+    """
+    if is_dumb_terminal():
+        return None
     output = Vt100_Output.from_pty(sys.stdout, os.environ.get("TERM"), enable_bell=False)
     output.enable_cpr = False
     return output

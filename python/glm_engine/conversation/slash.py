@@ -135,6 +135,10 @@ def obey(session, line):
 
 
 def completions():
-    """Return the words that complete each command's argument by its name, None for a path."""
+    """Return what completes each command's argument by its name: words, or None for a path.
+
+    The name of a command that takes an argument ends in the space before it.
+    """
     names = {**{name: name for name in COMMANDS}, **ALIASES}
-    return {f"/{name}": COMMANDS[of].words for name, of in names.items()}
+    commands = [(f"/{name}", COMMANDS[of]) for name, of in names.items()]
+    return {f"{name} " if one.argument else name: one.words for name, one in commands}

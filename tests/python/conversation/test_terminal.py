@@ -149,6 +149,7 @@ def test_a_conversation_on_a_server_that_dies(terminal, tmp_path, capfd):
         chat.wait_for("\nParis.")
         server.send_signal(signal.SIGKILL)
         assert f"\nglm: {server.url}: /v1/chat/completions: " in chat.wait_for(PROMPT)
+        server.wait()
         assert f"\nglm: {server.url}: no server answers there" in chat.say("/retry")
         roles = [message["role"] for message in saved(chat, tmp_path / "talk.json")]
         assert roles == ["user", "assistant"] * 3
