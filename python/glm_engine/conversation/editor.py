@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from unicodedata import category
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import Completer, Completion, PathCompleter
@@ -38,11 +39,16 @@ class LineHistory(FileHistory):
 
     def store_string(self, string):
         try:
-            if self.is_written:
+            if self.is_written and is_unicode(string):
                 super().store_string(string)
         except OSError as error:
             self.is_written = False
             note(f"{error.filename or self.filename}: no history is kept: {error.strerror}")
+
+
+def is_unicode(text):
+    """Say whether all that was typed is UTF-8."""
+    return not any(category(one) == "Cs" for one in text)
 
 
 def opened_history(path):
@@ -64,7 +70,7 @@ class CommandCompleter(Completer):
 
     def __init__(self, commands):
         self.commands = commands
-        self.paths = PathCompleter(expanduser=False)
+        self.paths = PathCompleter(expanduser=True)
 
     def get_completions(self, document, complete_event):
         name, space, rest = document.text_before_cursor.partition(" ")
@@ -160,4 +166,6 @@ class TerminalReader:
                 note(LEAVING)
             else:
                 self.was_interrupted = False
-                return message_of(text)
+                if is_unicode(text):
+                    return message_of(text)
+                note("that line is not UTF-8")

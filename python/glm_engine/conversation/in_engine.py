@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from glm_engine.chat import ChatTemplate
-from glm_engine.conversation.history import MESSAGES
+from glm_engine.conversation.history import MESSAGES, checked
 from glm_engine.dialogue import DialogueParser, Opening, opening_of
 from glm_engine.engine import Request, Sampling
 from glm_engine.errors import BadInputError
@@ -36,7 +36,7 @@ class ModelText:
         """Return the text that the template makes of messages; BadInputError where it cannot."""
         variables = {} if settings.thinks is None else {"enable_thinking": settings.thinks}
         try:
-            found = template_messages(MESSAGES.validate_python(messages))
+            found = template_messages(checked(MESSAGES, messages, "messages"))
         except ApiError as error:
             raise BadInputError(error.detail) from error
         return self.template.render(found, tools=list(settings.tools) or None, **variables)

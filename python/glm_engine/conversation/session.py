@@ -70,7 +70,8 @@ class Session:
         if reason == LENGTH:
             note("the answer is cut: it reached max_tokens or filled the context")
         elif not message["content"] and not message.get("tool_calls"):
-            note("the answer is empty, but for a thought where one was asked for")
+            has_thought = "reasoning_content" in message
+            note("the answer is a thought alone" if has_thought else "the answer is empty")
 
     def end_early(self, messages, answer):
         """Keep the text of an answer that was broken off; return what became of the question."""

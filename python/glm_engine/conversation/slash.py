@@ -3,7 +3,9 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from os.path import expanduser
 
+from glm_engine.conversation.display import note
 from glm_engine.conversation.history import TOOL
 from glm_engine.conversation.settings import SETTINGS
 from glm_engine.errors import BadInputError
@@ -64,12 +66,12 @@ def set_thinking(session, word):
 
 
 def save(session, path):
-    session.conversation.save(path)
+    session.conversation.save(expanduser(path))
 
 
 def load(session, path):
-    session.conversation.load(path)
-    session.show([f"{len(session.conversation.messages)} messages from {path}"])
+    session.conversation.load(expanduser(path))
+    note(f"{len(session.conversation.messages)} messages from {path}")
 
 
 def retry(session, _rest):
@@ -90,7 +92,7 @@ def give_result(session, text):
         session.say(message)
     else:
         session.conversation.messages.append(message)
-        session.show([f"/result for {calls[1]['function']['name']} is next"])
+        note(f"the result of {calls[1]['function']['name']} is next")
 
 
 def leave(session, _rest):

@@ -57,7 +57,7 @@ def test_answers_of_an_engine(chat, tmp_path):
     roles = [message["role"] for message in json.loads(path.read_bytes())["messages"]]
     assert roles == ["system", "user", "assistant", "user", "assistant"]
     lines = [f"/load {path}", "/retry"]
-    assert chat(*CPU, lines=lines) == (0, f"5 messages from {path}\nTokyo.\n", "")
+    assert chat(*CPU, lines=lines) == (0, "Tokyo.\n", f"glm: 5 messages from {path}\n")
 
 
 def test_thoughts_of_an_engine(chat):
@@ -111,6 +111,14 @@ def test_answers_of_a_server(chat):
     }
     assert bodies[1]["chat_template_kwargs"] == {"enable_thinking": True}
     assert bodies[1]["messages"][1] == {"role": "assistant", "content": "\x1b[1mone"}
+
+
+def test_answers_that_hold_no_text(chat):
+    answers = [stream({"reasoning": "hm"}), stream()]
+    with serving(*answers) as (url, _):
+        code, output, notes = chat("--url", url, lines=["a", "b"])
+    assert (code, output) == (0, "")
+    assert notes == "glm: the answer is a thought alone\nglm: the answer is empty\n"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ ENTER, CTRL_C, CTRL_D, TAB, ALT_ENTER, UP = "\r", "\x03", "\x04", "\t", "\x1b\r"
 
 
 def take_terminal():
+    """In the new process: its terminal's keys interrupt it, whatever its parent ignores."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
@@ -70,7 +72,7 @@ class Terminal:
         return came
 
     def press(self, keys):
-        os.write(self.master, keys.encode())
+        os.write(self.master, keys.encode("utf-8", "surrogateescape"))
 
     def say(self, line):
         """Type a line at the prompt, end it, and wait for the prompt after the answer."""
