@@ -17,7 +17,7 @@ from prompt_toolkit.utils import is_dumb_terminal
 from glm_engine.conversation.display import note
 from glm_engine.conversation.reading import is_whole, message_of
 
-PROMPT, CONTINUATION = ">>> ", "... "
+PROMPT, CONTINUATION = ">>> ", "  > "
 HISTORY_FILE = Path("glm") / "chat_history"
 STATE_VARIABLE = "XDG_STATE_HOME"
 LEAVING = "Ctrl-C once more leaves, and so do Ctrl-D and /bye"
