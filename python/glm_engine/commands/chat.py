@@ -6,7 +6,12 @@ from contextlib import closing
 import click
 
 from glm_engine import options
-from glm_engine.conversation.settings import SETTINGS, Settings
+from glm_engine.conversation.settings import (
+    DEFAULT_OF_OTHERS,
+    DEFAULTS,
+    SETTINGS,
+    Settings,
+)
 from glm_engine.errors import BadInputError
 from glm_engine.values import variable
 
@@ -18,7 +23,9 @@ SERVER_OPTIONS = ("served_model", "api_key_file", "patience_seconds")
 def sampling_options(function):
     """Add an option for each value that /set takes."""
     for name, kind in reversed(SETTINGS.items()):
-        function = click.option(f"--{name.replace('_', '-')}", name, type=kind)(function)
+        default = f"[default: {DEFAULTS.get(name, DEFAULT_OF_OTHERS)}]"
+        option = f"--{name.replace('_', '-')}"
+        function = click.option(option, name, type=kind, help=default)(function)
     return function
 
 

@@ -13,11 +13,13 @@ SETTINGS = {
     "top_k": options.NOT_NEGATIVE,
     "min_p": options.Finite(0, 1),
     "repetition_penalty": options.Finite(min=0),
-    "frequency_penalty": options.Finite(),
-    "presence_penalty": options.Finite(),
+    "frequency_penalty": options.Finite(-2, 2),
+    "presence_penalty": options.Finite(-2, 2),
     "seed": options.SEED,
     "max_tokens": options.POSITIVE,
 }
+DEFAULTS = {"seed": "a fresh one for each answer", "max_tokens": "what the context leaves"}
+DEFAULT_OF_OTHERS = "the model's"
 DEFAULT = "default"
 
 

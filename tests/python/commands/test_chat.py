@@ -138,3 +138,10 @@ def test_answers_that_are_not_whole(chat, answer, reason):
     assert line.startswith(f"glm: {url}: /v1/chat/completions: ")
     assert reason in line
     assert line.count("\n") == 1
+
+
+def test_a_server_that_falls_silent_is_given_up(chat):
+    with serving(HEAD + event({"content": "a"}), holds=True) as (url, _):
+        code, output, line = chat("--url", url, "--timeout", 0.5, lines=["a", "b"])
+    assert (code, output) == (2, "a\n")
+    assert line == f"glm: {url}: no answer to /v1/chat/completions in 0.5 s\n"

@@ -24,9 +24,12 @@ def stream(*deltas, reason="stop"):
 
 
 @contextmanager
-def serving(*answers):
-    """Answer the next questions with these bytes; gives the URL and the list of bodies asked."""
-    left, bodies = list(answers), []
+def serving(*answers, holds=False):
+    """Answer the next questions with these bytes; gives the URL and the list of bodies asked.
+
+    holds: no answer ends before the server does.
+    """
+    left, bodies, is_over = list(answers), [], threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -37,6 +40,8 @@ def serving(*answers):
             size = int(self.headers["Content-Length"])
             bodies.append(json.loads(self.rfile.read(size)))
             self.wfile.write(left.pop(0))
+            if holds:
+                is_over.wait()
 
         def log_message(self, *_):
             pass
@@ -47,6 +52,7 @@ def serving(*answers):
     try:
         yield f"http://127.0.0.1:{server.server_port}", bodies
     finally:
+        is_over.set()
         server.shutdown()
         thread.join()
         server.server_close()

@@ -11,6 +11,7 @@ REFUSED = [
     ("temperature", "-1"),
     ("top_p", "1.5"),
     ("top_k", "-1"),
+    ("presence_penalty", "2.1"),
     ("seed", "18446744073709551616"),
     ("max_tokens", "0"),
     ("stop", "a"),
