@@ -16,56 +16,61 @@ from glm_engine.errors import BadInputError
 from glm_engine.values import variable
 
 LONGEST_PATIENCE = 10_000_000.0
-ENGINE_OPTIONS = (*options.ENGINE_NAMES, "model_dir")
-SERVER_OPTIONS = ("served_model", "api_key_file", "patience_seconds")
+ENGINE_OPTIONS = (*options.ENGINE, "model_dir")
+SERVER_OPTIONS = ("served_model", "key_file", "patience_seconds")
 
 
 def sampling_options(function):
     """Add an option for each value that /set takes."""
+    sampling_option = options.grouped("Sampling")
     for name, kind in reversed(SETTINGS.items()):
-        default = f"[default: {DEFAULTS.get(name, DEFAULT_OF_OTHERS)}]"
-        option = f"--{name.replace('_', '-')}"
-        function = click.option(option, name, type=kind, help=default)(function)
+        default = DEFAULTS.get(name, DEFAULT_OF_OTHERS)
+        flag = f"--{name.replace('_', '-')}"
+        function = sampling_option(flag, name, type=kind, show_default=default)(function)
     return function
 
 
 @options.command("chat")
 @options.MODEL
 @click.option("--url", help="Ask the server there, such as http://127.0.0.1:8000, not an engine.")
-@click.option("--served-model", help="Name to ask the server for [default: its first].")
+@click.option("--served-model", show_default="its first", help="Name to ask the server for.")
 @click.option(
-    "--api-key-file",
+    "--key-file",
     type=click.Path(),
-    help="The server's API key [default: GLM_API_KEY, else none].",
+    show_default="GLM_API_KEY, else none",
+    help="File with the server's API key.",
 )
 @click.option(
     "--timeout",
     "patience_seconds",
     type=options.Finite(min=0, min_open=True, max=LONGEST_PATIENCE),
     default=600.0,
-    show_default=True,
     help="Seconds of a server's silence after which an answer is given up.",
 )
 @click.option("--system", help="System message to begin with.")
 @click.option("--tools", "tools_file", type=click.Path(), help="JSON file: OpenAI's list of tools.")
 @click.option(
-    "--think/--no-think", "thinks", default=None, help="Ask for thoughts [default: the model's]."
+    "--think/--no-think",
+    "thinks",
+    default=None,
+    show_default=DEFAULT_OF_OTHERS,
+    help="Ask for thoughts or not.",
 )
 @click.option(
     "--show-thoughts/--hide-thoughts",
     "shows_thoughts",
     default=None,
-    help="Print thoughts [default: in a terminal alone].",
+    show_default="show-thoughts in a terminal alone",
+    help="Print thoughts.",
 )
 @click.option(
     "--history/--no-history",
     "keeps_history",
     default=True,
-    show_default=True,
     help="Keep typed lines in $XDG_STATE_HOME/glm/chat_history.",
 )
 @sampling_options
-@options.engine_options
+@options.engine_options_with(max_batch=1)
 def command(url, system, tools_file, thinks, shows_thoughts, keeps_history, **values):
     """Converse with a model: on an engine of this process, or with --url on a server.
 
@@ -105,21 +110,21 @@ def run_on_engine(model_dir, engine_values, reader, parts):
     from glm_engine.loading import load_engine
 
     text = ModelText(model_dir)
-    chosen = options.make_engine_options(model_dir, engine_values, max_batch=1)
+    chosen = options.make_engine_options(model_dir, engine_values)
     engine, _ = load_engine(chosen)
     with engine:
         converse(EngineBackend(engine, text), reader, parts)
 
 
-def run_at_server(url, reader, parts, served_model, api_key_file, patience_seconds):
+def run_at_server(url, reader, parts, served_model, key_file, patience_seconds):
     from glm_engine.conversation.at_server import ServerBackend
     from glm_engine.load.connection import KEY_VARIABLE, parse_address
     from glm_engine.load.target import chosen_model
 
-    if api_key_file is None:
+    if key_file is None:
         address = parse_address(url, variable(KEY_VARIABLE))
     else:
-        address = parse_address(url, read_key(api_key_file), api_key_file)
+        address = parse_address(url, read_key(key_file), key_file)
     converse(
         ServerBackend(address, chosen_model(address, served_model), patience_seconds), reader, parts
     )

@@ -20,7 +20,7 @@ REFUSED = [
     (["--served-model", "x"], "only with --url: served_model"),
     (["--model", "/nowhere"], "/nowhere: not a folder"),
     (["--tools", "/nowhere"], "/nowhere: cannot be read"),
-    (["--url", NOBODY, "--api-key-file", "/nowhere"], "/nowhere: cannot be read"),
+    (["--url", NOBODY, "--key-file", "/nowhere"], "/nowhere: cannot be read"),
     (["--system", ""], "--system: expected a value"),
     (["--temperature", "nan"], "not a finite number"),
 ]
