@@ -12,6 +12,7 @@ let
     modules.numpy
     modules.orjson
     modules.prometheus-client
+    modules.prompt-toolkit
     modules.pydantic
     modules.rich
     modules.structlog

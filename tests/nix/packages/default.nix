@@ -39,6 +39,7 @@ let
         "openai"
         "orjson"
         "prometheus-client"
+        "prompt-toolkit"
         "psutil"
         "pydantic"
         "pygments"
