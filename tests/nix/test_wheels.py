@@ -109,3 +109,4 @@ def test_libraries_of_the_wheels_are_given_to_the_loader(evaluated, flake):
     assert needed_libraries(Path(getsitepackages()[0])) == patched
     for name in values["libraries"]:
         assert f"-{name}" in values["replit"]["libraries"]
+        assert name in values["replit"]["deps"]
