@@ -15,7 +15,6 @@ let
       HOME = "/build";
       PYTHONPATH = "python";
       buildPhase = ''
-        patchShebangs .
         git init --quiet
         git add .
         ${command}
@@ -28,7 +27,10 @@ in
 {
   inherit (packages) cpu cuda;
   smoke = inCheckout "glm-smoke" "scons smoke";
-  tests = inCheckout "glm-tests" "scons test";
+  tests = inCheckout "glm-tests" ''
+    patchShebangs .
+    scons test
+  '';
   rules = inCheckout "glm-source-rules" "scons check";
   formatting = pkgs.runCommand "glm-nix-formatting" { nativeBuildInputs = [ pkgs.nixfmt ]; } ''
     nixfmt --check ${source}/flake.nix ${source}/nix/*.nix ${source}/replit.nix

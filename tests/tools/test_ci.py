@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORDER = """#!/usr/bin/env bash
+RECORDER = f"#!{shutil.which('bash')}" + """
 mkdir -p "${XDG_CACHE_HOME:?}"
 found=$(ls "$XDG_CACHE_HOME")
 printf -v command '%q ' "$@"
