@@ -124,5 +124,7 @@ def test_other_words_are_refused(word, repl):
     ],
 )
 def test_libraries_of_the_repl_reach_what_it_runs(variables, path, repl):
-    (repl.folder / "tools" / "develop").write_text('#!/bin/sh\necho "$LD_LIBRARY_PATH" >>"$RECORD"\n')
+    (repl.folder / "tools" / "develop").write_text(
+        '#!/bin/sh\necho "$LD_LIBRARY_PATH" >>"$RECORD"\n'
+    )
     assert repl.run("build", **variables)[1] == [path]
