@@ -11,7 +11,9 @@ let
 in
 pkgs.stdenv.mkDerivation {
   pname = "glm-engine-${name}";
-  version = "0.1.0";
+  version = builtins.head (
+    builtins.match ".*VERSION = \"([^\"]*)\".*" (builtins.readFile ../python/glm_engine/version.py)
+  );
   src = source;
 
   nativeBuildInputs = [
