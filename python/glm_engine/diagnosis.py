@@ -30,6 +30,7 @@ PACKAGES = (
     "numpy",
     "orjson",
     "prometheus-client",
+    "prompt-toolkit",
     "pydantic",
     "rich",
     "structlog",
