@@ -15,7 +15,7 @@ SOURCE = """
 #include <string.h>
 int cuInit(unsigned flags) {{ return flags == 0 ? {status} : 1; }}
 int cuDeviceGetCount(int *count) {{ *count = {num_gpus}; return 0; }}
-int cuDriverGetVersion(int *version) {{ *version = 13000; return 0; }}
+int cuDriverGetVersion(int *version) {{ *version = {version}; return 0; }}
 int cuDeviceGetName(char *name, int size, int device) {{
   strncpy(name, "H200", size);
   return device;
@@ -27,11 +27,13 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {{
 """
 
 
-def write_driver(folder: Path, status: int = 0, num_gpus: int = 1, source: str = SOURCE) -> Path:
-    """Compile libcuda.so.1 into `folder`: cuInit gives `status`, and there are `num_gpus`."""
+def write_driver(
+    folder: Path, status: int = 0, num_gpus: int = 1, version: int = 13000, source: str = SOURCE
+) -> Path:
+    """Compile libcuda.so.1 of a CUDA `version` into `folder`: cuInit gives `status`."""
     folder.mkdir(parents=True, exist_ok=True)
     code = folder / "driver.c"
-    code.write_text(source.format(status=status, num_gpus=num_gpus), encoding="utf-8")
+    code.write_text(source.format(status=status, num_gpus=num_gpus, version=version))
     compiler = os.environ.get("CC") or "cc"
     flags = ["-shared", "-fPIC", f"-Wl,-soname,{LIBRARY}"]
     subprocess.run([compiler, *flags, str(code), "-o", str(folder / LIBRARY)], check=True)

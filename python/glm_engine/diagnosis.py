@@ -46,6 +46,7 @@ TOOLS = (
     ("nvcc", None, "--version"),
     ("scons", None, "--version"),
 )
+LEAST_CUDA, TOO_OLD = 13000, "too old, device cuda needs CUDA 13.0, which is driver 580"
 CAPABILITY_ATTRIBUTES = (75, 76)
 CAPABILITIES = {(9, 0): "", (10, 0): ", whose code was compiled and has never run"}
 NVIDIA_LIBRARIES = (
@@ -186,6 +187,8 @@ def nvidia_driver():
     driver.cuDriverGetVersion(ctypes.byref(newest))
     devices = ", ".join(gpu(driver, number) for number in range(found["num_gpus"]))
     detail = f"CUDA {newest.value // 1000}.{newest.value % 1000 // 10}: {devices}"
+    if newest.value < LEAST_CUDA:
+        return Finding(name, False, f"{detail}: {TOO_OLD}", found["driver"])
     return Finding(name, True, f"{detail}: device auto is CUDA", found["driver"])
 
 

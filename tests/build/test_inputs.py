@@ -32,7 +32,8 @@ INPUTS = [name for name in source_files() if name.startswith(FOLDERS) and name.e
 
 def native_sources():
     """The C and C++ sources of the CPU library."""
-    folders = ("native/backends/cpu/", "native/base/", "native/collectives/")
+    parts = ("backends/cpu", "base", "collectives/threads", "portable")
+    folders = tuple(f"native/{part}/" for part in parts)
     return [name for name in INPUTS if name.startswith(folders) and name.endswith((".c", ".cpp"))]
 
 

@@ -11,7 +11,9 @@ ANSWER = "Paris"
 MAX_TOKENS = 8
 TIMED_TOKENS = 64
 BUILD_CUDA = "`tools/develop --with cuda scons engine cuda`, then "
-RUN_ON_CUDA = "`tools/develop --with cuda glm smoke --device cuda`"
+RUN_BUILT = "`tools/develop --with cuda glm smoke --device cuda`"
+INSTALL_CUDA = "the wheel whose version has no +cpu, then "
+RUN_INSTALLED = "`glm smoke --device cuda`"
 
 
 @options.command("smoke")
@@ -55,7 +57,6 @@ def prompt(tokenizer, max_tokens, ignore_eos):
 def unused_gpu():
     """Say that a GPU is here and how to get it; None where there is none."""
     from glm_engine.engine import find_gpus
-    from glm_engine.libraries import find_backend_library
 
     try:
         num_gpus = find_gpus()["num_gpus"]
@@ -63,7 +64,16 @@ def unused_gpu():
         return str(error)
     if not num_gpus:
         return None
-    return f"not used: {'' if find_backend_library('cuda') else BUILD_CUDA}{RUN_ON_CUDA} runs on it"
+    return f"not used: {way_to_cuda()} runs on it"
+
+
+def way_to_cuda():
+    """Return the commands that lead to the GPU, from a wheel or from a checkout."""
+    from glm_engine import layout
+    from glm_engine.libraries import find_backend_library
+
+    first, run = (INSTALL_CUDA, RUN_INSTALLED) if layout.IS_WHEEL else (BUILD_CUDA, RUN_BUILT)
+    return run if find_backend_library("cuda") else first + run
 
 
 def make_report(info, load_seconds, answer, timed):

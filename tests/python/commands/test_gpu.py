@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from glm_engine import layout
+from glm_engine.commands.smoke import way_to_cuda
 from glm_engine.libraries import find_engine_library
 from tests.nvidia_driver import DEVICE_FILES, write_driver
 from tests.python.commands.running import CPU, ENVIRONMENT, glm, glm_json, refused
@@ -25,8 +27,8 @@ def driver(tmp_path, monkeypatch):
         shutil.copy2(built / name, folder)
     monkeypatch.setitem(ENVIRONMENT, "GLM_ENGINE_LIBRARY", str(folder / "engine.so"))
 
-    def write(status, num_gpus=1):
-        path = write_driver(tmp_path / "driver", status, num_gpus)
+    def write(status, num_gpus=1, version=13000):
+        path = write_driver(tmp_path / "driver", status, num_gpus, version)
         monkeypatch.setitem(ENVIRONMENT, "LD_LIBRARY_PATH", str(path.parent))
         return path
 
@@ -74,6 +76,24 @@ def test_doctor_names_the_gpu_and_what_auto_means(driver):
     finding = driver_finding()
     assert (finding["state"], finding["how"]) == ("found", str(path))
     assert finding["detail"] == "CUDA 13.0: H200 (9.0): device auto is CUDA"
+
+
+def test_doctor_names_the_least_driver_where_an_older_one_is(driver):
+    driver(status=0, version=12080)
+    finding = driver_finding()
+    assert finding["state"] == "absent"
+    assert finding["detail"].startswith("CUDA 12.8: H200 (9.0): too old, ")
+    assert finding["detail"].endswith("CUDA 13.0, which is driver 580")
+
+
+@pytest.mark.usefixtures("driver")
+def test_a_wheel_leads_to_the_gpu_without_the_checkouts_tools(monkeypatch):
+    monkeypatch.setenv("GLM_ENGINE_LIBRARY", ENVIRONMENT["GLM_ENGINE_LIBRARY"])
+    monkeypatch.setattr(layout, "IS_WHEEL", True)
+    assert way_to_cuda() == "the wheel whose version has no +cpu, then `glm smoke --device cuda`"
+    library = find_engine_library().path.parent / "libglm_cuda.so"
+    library.write_bytes(b"")
+    assert way_to_cuda() == "`glm smoke --device cuda`"
 
 
 def test_smoke_on_the_cpu_says_in_one_line_how_to_get_the_gpu(driver):
