@@ -11,7 +11,14 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-PARTS = ("flake.nix", "flake.lock", "replit.nix", "nix", "tools/toolchain/locks")
+PARTS = (
+    "flake.nix",
+    "flake.lock",
+    "replit.nix",
+    "nix",
+    "python/glm_engine/version.py",
+    "tools/toolchain/locks",
+)
 USED = re.compile(r"^trace: used (\S+)$", re.M)
 FEATURES = ("--extra-experimental-features", "nix-command flakes", "--offline")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from glm_engine.version import VERSION
 from tests import groups
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,7 +144,7 @@ def test_develop_shell_has_every_tool(name, cuda, evaluated):
 @needs_nix
 def test_run_shell_holds_the_built_engine(evaluated):
     shell = evaluated[0]["shells"]["run"]
-    assert shell["packages"] == ["glm-engine-cpu-0.1.0"]
+    assert shell["packages"] == [f"glm-engine-cpu-{VERSION}"]
 
 
 @needs_nix
@@ -160,8 +161,8 @@ def test_builds_through_scons(evaluated):
 def test_apps_run_the_packages(evaluated):
     programs = evaluated[0]["programs"]
     assert programs["default"] == programs["glm"]
-    assert programs["glm"].endswith("-glm-engine-cpu-0.1.0/bin/glm")
-    assert programs["glm-cuda"].endswith("-glm-engine-cuda-0.1.0/bin/glm")
+    assert programs["glm"].endswith(f"-glm-engine-cpu-{VERSION}/bin/glm")
+    assert programs["glm-cuda"].endswith(f"-glm-engine-cuda-{VERSION}/bin/glm")
 
 
 def test_lock_pins_nixpkgs():
