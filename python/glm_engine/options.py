@@ -3,6 +3,8 @@
 import functools
 import math
 import re
+from dataclasses import dataclass
+from fractions import Fraction
 
 import click
 
@@ -13,6 +15,7 @@ CAPITALS = CHECKOUT / "checkpoints" / "capitals"
 DEVICES = ("auto", "cpu", "cuda")
 LAYOUTS = ("tensor_parallel", "expert_parallel")
 KV_DTYPES = {"float32": 0, "bfloat16": 1, "fp8_e4m3": 2}
+SHARE = re.compile(r"[01]?\.\d{1,9}")
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 MOST, MOST_BYTES = 2**31 - 1, 2**63 - 1
 MOST_CHARACTERS = 40
@@ -68,6 +71,7 @@ class ByteSize(click.ParamType):
     """A number of bytes: 1048576, 512MB, 80GiB."""
 
     name = "size"
+    known = "a size such as 512MB or 80GiB"
 
     def convert(self, value, param, ctx):
         if isinstance(value, int):
@@ -75,12 +79,46 @@ class ByteSize(click.ParamType):
         refuse_long(self, value, f"from 0 to {MOST_BYTES} bytes", param, ctx)
         match = SIZE.fullmatch(value.strip())
         if not match:
-            self.fail(f"{value!r} is not a size such as 512MB or 80GiB", param, ctx)
+            self.fail(f"{value!r} is not {self.known}", param, ctx)
         number, unit, binary = match.groups()
-        size = int(float(number) * (1024 if binary else 1000) ** POWERS[unit.lower()])
+        size = Fraction(number) * (1024 if binary else 1000) ** POWERS[unit.lower()]
         if size > MOST_BYTES:
             self.fail(f"{value!r} is not from 0 to {MOST_BYTES} bytes", param, ctx)
+        if 0 < size < 1:
+            self.fail(f"{value!r} is less than a byte; expected {self.known}", param, ctx)
+        return int(size)
+
+
+class DeviceMemory(ByteSize):
+    """What a device has: a number of bytes above 0."""
+
+    def convert(self, value, param, ctx):
+        size = super().convert(value, param, ctx)
+        if size == 0:
+            self.fail(f"{value!r} leaves nothing; expected {self.known}", param, ctx)
         return size
+
+
+@dataclass(frozen=True)
+class FreeShare:
+    """Whole hundredths of the memory that a device has free."""
+
+    percent: int
+
+
+class MemoryLimit(ByteSize):
+    """A number of bytes, or a share of what is free: 0.9."""
+
+    name = "size|share"
+    known = "a size such as 80GB or 80GiB, nor a share of free memory such as 0.9"
+
+    def convert(self, value, param, ctx):
+        if not isinstance(value, str) or not SHARE.fullmatch(value.strip()):
+            return super().convert(value, param, ctx)
+        percent = 100 * Fraction(value.strip())
+        if percent.denominator != 1 or not 1 <= percent <= 100:
+            self.fail(f"{value!r} is not a share from 0.01 to 1.0 in hundredths", param, ctx)
+        return FreeShare(int(percent))
 
 
 class Finite(click.FloatRange):
@@ -137,9 +175,10 @@ ENGINE = (
     ),
     click.option(
         "--memory-limit",
-        "memory_limit_bytes",
-        type=ByteSize(),
-        help="Bytes a device may use, such as 80GB (CPU: all ranks together).",
+        "memory_limit",
+        type=MemoryLimit(),
+        help="What a device may use: 80GB, 80GiB, or 0.9 of what is free (CPU: all ranks together)"
+        " [default: 0.97 of a GPU, 0.9 on the CPU].",
     ),
     click.option("--prefix-cache/--no-prefix-cache", default=None, help="Reuse equal prefixes."),
     click.option(
@@ -185,7 +224,7 @@ ENGINE_NAMES = (
     "max_step_tokens",
     "prefill_chunk",
     "kv_dtype",
-    "memory_limit_bytes",
+    "memory_limit",
     "prefix_cache",
     "graphs",
     "plan_ahead",
@@ -229,6 +268,10 @@ def make_sampling(values):
 def make_engine_values(values):
     if values["kv_dtype"] is not None:
         values["kv_dtype"] = KV_DTYPES[values["kv_dtype"]]
+    limit = values.pop("memory_limit")
+    is_share = isinstance(limit, FreeShare)
+    values["memory_limit_bytes"] = None if is_share else limit
+    values["memory_limit_percent"] = limit.percent if is_share else None
     return values
 
 

@@ -159,4 +159,23 @@ terra Library:describe(info : &C.glm_device_info, message : &C.glm_message) : in
   return code
 end
 
+terra Library:takes_world_size(world_size : int32) : bool
+  return self:shares_memory() or world_size == 1 or world_size == 2 or world_size == 4 or world_size == 8
+end
+
+terra Library:describe_kind(world_size : int32, memory_bytes : int64, info : &C.glm_device_info, message : &C.glm_message) : int32
+  if not self:takes_world_size(world_size) then
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "world_size is %d; expected 1, 2, 4 or 8 for device %s", world_size, &self.kind[0])
+  end
+  C.memset(info, 0, sizeof(C.glm_device_info))
+  info.struct_size = sizeof(C.glm_device_info)
+  var code = self.backend.device_info(nil, info)
+  if code ~= C.GLM_OK then
+    return status.fail(message, code, "%.800s does not describe its kind of device without opening one", &self.path[0])
+  end
+  info.memory_total_bytes = memory_bytes
+  info.memory_free_bytes = memory_bytes
+  return C.GLM_OK
+end
+
 return device

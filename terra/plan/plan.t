@@ -291,7 +291,10 @@ end
 terra Plan:choose_memory(info : &C.glm_device_info)
   self.memory_available = self.options.memory_limit_bytes
   if self.memory_available == 0 then
-    var hundredths = terralib.select(self.shares_memory, hundredths_of_shared_memory, hundredths_of_own_memory)
+    var hundredths = self.options.memory_limit_percent
+    if hundredths == 0 then
+      hundredths = terralib.select(self.shares_memory, hundredths_of_shared_memory, hundredths_of_own_memory)
+    end
     self.memory_available = info.memory_free_bytes / 100 * hundredths
   end
 end

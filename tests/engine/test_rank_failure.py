@@ -4,20 +4,15 @@ The device library is `failing/backend.c`: the CPU device, of which one operatio
 fails at a chosen call, and which counts its allocations.
 """
 
-import ctypes
 from contextlib import contextmanager
-from functools import cache
 
 import pytest
 
 from glm_engine.engine import Engine, EngineOptions, Request
 from glm_engine.errors import EngineError, Status
-from tests.engine.probes import ROOT
+from tests.engine.failing_device import FOLDER, arm, library
 from tests.reference.capitals import CAPITALS, prompts
 
-FOLDER = ROOT / "build" / "tests" / "failing"
-INNER = ROOT / "build" / "libglm_cpu.so"
-NEVER = 2**31 - 1
 LAYERS = 4
 OPERATIONS = (
     "embed",
@@ -36,20 +31,6 @@ CASES = [
     (2, 0, "sample"),
     (2, 0, "logits"),
 ]
-
-
-@cache
-def library() -> ctypes.CDLL:
-    loaded = ctypes.CDLL(str(FOLDER / "libglm_cpu.so"))
-    text, number = ctypes.c_char_p, ctypes.c_int32
-    loaded.failing_arm.argtypes = [text, number, text, number]
-    loaded.failing_arm.restype = None
-    return loaded
-
-
-def arm(rank: int = 0, operation: str = "", call: int = NEVER) -> None:
-    """Let the operation's call of that number, counted from now, fail on a rank."""
-    library().failing_arm(str(INNER).encode(), rank, operation.encode(), call)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ target triple = "x86_64-pc-linux-gnu"
 %27 = type { %28, i64 }
 %28 = type { ptr, i64, i64 }
 %29 = type { ptr, ptr, %30, i32, i32, i8, i8, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %31, %32, i8, [512 x i8] }
-%30 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32 }
+%30 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64 }
 %31 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %32 = type { i32, i32, i32, i32, i32, i32, i32 }
 %33 = type { i32, ptr, ptr, ptr, ptr, i32, %34, %35, %35, i64, i32, i8, i8, ptr, ptr, ptr, ptr, [2 x %36], i64, i64, i64, i64 }
@@ -161,67 +161,69 @@ target triple = "x86_64-pc-linux-gnu"
 %155 = type { ptr, i32, i32, [8 x i64], ptr, i64, i64, i32, i8, i8, i8 }
 %156 = type { ptr, i64 }
 %157 = type { ptr, i64 }
-%158 = type { i32, i32, i32, i32, ptr }
-%159 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %32 }
-%160 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
-%161 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
-%162 = type { ptr, i64, ptr, ptr }
-%163 = type { ptr, i32, ptr, ptr }
-%164 = type { i32, i32, i32, i64, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, %32 }
-%165 = type { i64, i64, i64, i64, i64, i64, i64 }
-%166 = type { ptr, i32, ptr, ptr }
-%167 = type { ptr, i32, ptr, ptr }
-%168 = type { %166, i64, i8 }
-%169 = type { ptr, i32, i32, i32, ptr, i32, i32 }
-%170 = type { ptr, i32, ptr, ptr }
-%171 = type { ptr, i32, ptr, ptr }
-%172 = type { i64, ptr, i32 }
-%173 = type { i32, i32, i32, i32, i32 }
-%174 = type { i32, i32, i32, i32, i32 }
-%175 = type { i32, float }
-%176 = type { i32, float }
-%177 = type { ptr, i32, i32, i8 }
-%178 = type { i32, i32, [128 x i8], [64 x i8], i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i32, i32 }
-%179 = type { i32, i32, ptr }
-%180 = type { i64, i32, ptr }
-%181 = type { ptr, i32 }
-%182 = type { ptr, ptr, i32 }
-%183 = type { ptr, ptr, i32 }
-%184 = type { double, i32, i32, ptr, ptr }
-%185 = type { ptr, ptr, i64, i64 }
-%186 = type { ptr, ptr, i32, i64 }
-%187 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
-%188 = type { ptr, ptr, ptr, ptr, i32, ptr, ptr }
-%189 = type { ptr, i64, float }
-%190 = type { ptr, i32, i32, ptr }
-%191 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
-%192 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
-%193 = type { ptr, i32, i32, i64, i64 }
-%194 = type { ptr, i32, i32, i64, i32 }
-%195 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
-%196 = type { ptr, i32, i32, i32, i64 }
-%197 = type { { i32 } }
-%198 = type { %199, %200, %11, ptr, i8 }
-%199 = type { ptr, ptr, %38, %39, %45, %48, %34, %35, %35, i64, i8, i8, i8, i8, i8, i8, %5, %49, %49, %49, i32, %50, i32, i64, i64, ptr, %51, i64, i64, i64, i64, %52, %52, %53, i8 }
-%200 = type { i8, i32, i32, %32, ptr, ptr, ptr, i32, i32, i32, i32, i8, %47, [2 x %47], ptr, i32, i32 }
-%201 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
-%202 = type { i32, i32, i32, i32, i32, i32, i32 }
-%203 = type { i32, i32, i32, i32, i32 }
-%204 = type { ptr, i64, i64 }
-%205 = type { %15, %206, %17 }
+%158 = type { ptr, ptr, ptr, ptr, ptr }
+%159 = type { ptr, ptr, ptr, ptr, ptr }
+%160 = type { i32, i32, i32, i32, ptr }
+%161 = type { i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %32 }
+%162 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
+%163 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
+%164 = type { ptr, i64, ptr, ptr }
+%165 = type { ptr, i32, ptr, ptr }
+%166 = type { i32, i32, i32, i64, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, %32 }
+%167 = type { i64, i64, i64, i64, i64, i64, i64 }
+%168 = type { ptr, i32, ptr, ptr }
+%169 = type { ptr, i32, ptr, ptr }
+%170 = type { %168, i64, i8 }
+%171 = type { ptr, i32, i32, i32, ptr, i32, i32 }
+%172 = type { ptr, i32, ptr, ptr }
+%173 = type { ptr, i32, ptr, ptr }
+%174 = type { i64, ptr, i32 }
+%175 = type { i32, i32, i32, i32, i32 }
+%176 = type { i32, i32, i32, i32, i32 }
+%177 = type { i32, float }
+%178 = type { i32, float }
+%179 = type { ptr, i32, i32, i8 }
+%180 = type { i32, i32, [128 x i8], [64 x i8], i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i32, i32 }
+%181 = type { i32, i32, ptr }
+%182 = type { i64, i32, ptr }
+%183 = type { ptr, i32 }
+%184 = type { ptr, ptr, i32 }
+%185 = type { ptr, ptr, i32 }
+%186 = type { double, i32, i32, ptr, ptr }
+%187 = type { ptr, ptr, i64, i64 }
+%188 = type { ptr, ptr, i32, i64 }
+%189 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
+%190 = type { ptr, ptr, ptr, ptr, i32, ptr, ptr }
+%191 = type { ptr, i64, float }
+%192 = type { ptr, i32, i32, ptr }
+%193 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%194 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%195 = type { ptr, i32, i32, i64, i64 }
+%196 = type { ptr, i32, i32, i64, i32 }
+%197 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
+%198 = type { ptr, i32, i32, i32, i64 }
+%199 = type { { i32 } }
+%200 = type { %201, %202, %11, ptr, i8 }
+%201 = type { ptr, ptr, %38, %39, %45, %48, %34, %35, %35, i64, i8, i8, i8, i8, i8, i8, %5, %49, %49, %49, i32, %50, i32, i64, i64, ptr, %51, i64, i64, i64, i64, %52, %52, %53, i8 }
+%202 = type { i8, i32, i32, %32, ptr, ptr, ptr, i32, i32, i32, i32, i8, %47, [2 x %47], ptr, i32, i32 }
+%203 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
+%204 = type { i32, i32, i32, i32, i32, i32, i32 }
+%205 = type { i32, i32, i32, i32, i32 }
 %206 = type { ptr, i64, i64 }
-%207 = type { %61, i64, i64 }
-%208 = type { %61, i64, i64 }
-%209 = type { [2 x i64] }
-%210 = type { ptr, i64 }
-%211 = type { ptr, i64 }
+%207 = type { %15, %208, %17 }
+%208 = type { ptr, i64, i64 }
+%209 = type { %61, i64, i64 }
+%210 = type { %61, i64, i64 }
+%211 = type { [2 x i64] }
 %212 = type { ptr, i64 }
-%213 = type { ptr, ptr, ptr, ptr }
+%213 = type { ptr, i64 }
 %214 = type { ptr, i64 }
-%215 = type { ptr, i64 }
+%215 = type { ptr, ptr, ptr, ptr }
 %216 = type { ptr, i64 }
-%217 = type { i32, i32, i32, i32, i32 }
-%218 = type { i32, i32, i32, i32, i32, i32, i8 }
+%217 = type { ptr, i64 }
+%218 = type { ptr, i64 }
+%219 = type { i32, i32, i32, i32, i32 }
+%220 = type { i32, i32, i32, i32, i32, i32, i8 }
 
 @"$string" = private unnamed_addr constant [2 x i8] c"w\00", align 1
 @"$string.1" = private unnamed_addr constant [29 x i8] c"%s:%d: invariant broken: %s\0A\00", align 1
@@ -673,204 +675,210 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.531" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
 @"$string.532" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
 @"$string.533" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.534" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.535" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.536" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.537" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.538" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.539" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.540" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.541" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.542" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.543" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.544" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.545" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.546" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.549" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.550" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.551" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.552" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.553" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.554" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.555" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.556" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.557" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.558" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.559" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.560" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.561" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.562" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.563" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.564" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.565" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.566" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.567" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.568" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.569" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.570" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.571" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.572" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.573" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.574" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.575" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.576" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.577" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.578" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.579" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.580" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.581" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.582" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.583" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.584" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.585" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.586" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.587" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.588" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.589" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.590" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.591" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.592" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.593" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.594" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.595" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.596" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.597" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.598" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.599" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.600" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.601" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.602" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.603" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.604" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.605" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.606" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.607" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.608" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.609" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.610" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.611" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.612" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.613" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.614" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.615" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.616" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.617" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.618" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.619" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.620" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.621" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.622" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.623" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.624" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.625" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.626" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.627" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.628" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.629" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.630" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.631" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.632" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.633" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.634" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.635" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.636" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.637" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.638" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.639" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.640" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.641" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.642" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.643" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.644" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.645" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.646" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.647" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.648" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.649" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.650" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.651" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.652" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.653" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.654" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.655" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.656" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.657" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.658" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.659" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.660" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.661" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.662" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.663" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.664" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.665" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.666" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.667" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.668" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.669" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.670" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.671" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.672" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.675" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.676" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.677" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.678" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.679" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.680" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.681" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.682" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.683" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.684" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.693" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.694" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.695" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.696" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.697" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.698" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.699" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.700" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.701" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.702" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.703" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.704" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.705" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.706" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.707" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.709" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.710" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.715" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.716" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.717" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.718" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.719" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.720" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.722" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.723" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.724" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.725" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.726" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.729" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.730" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.731" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.752" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.776" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.787" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.789" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.790" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.797" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.798" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.799" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.800" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.801" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.802" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.803" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.825" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.839" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.840" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.841" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.842" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.849" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.851" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.861" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.534" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
+@"$string.535" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.536" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.537" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
+@"$string.538" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.539" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.540" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
+@"$string.541" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.542" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.543" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.544" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.545" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.546" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.547" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.548" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.549" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.550" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.551" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.554" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.555" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.556" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.557" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.558" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.559" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.560" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.561" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.562" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.563" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.564" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.565" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.566" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.567" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.568" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.569" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.570" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.571" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.572" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.573" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.574" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.575" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.576" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.577" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.578" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.579" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.580" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.581" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.582" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.583" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.584" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.585" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.586" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.587" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.588" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.589" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.590" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.591" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.592" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.593" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.594" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.595" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.596" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.597" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.598" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.599" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.600" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.601" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.602" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.603" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.604" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.605" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.606" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.607" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.608" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.609" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.610" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.611" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.612" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.613" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.614" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.615" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.616" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.617" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.618" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.619" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.620" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.621" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.622" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.623" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.624" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.625" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.626" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.627" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.628" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.629" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.630" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.631" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.632" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.633" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.634" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.635" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.636" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.637" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.638" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.639" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.640" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.641" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.642" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.643" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.644" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.645" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.646" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.647" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.648" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.649" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.650" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.651" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.652" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.653" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.654" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.655" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.656" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.657" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.658" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.659" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.660" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.661" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.662" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.663" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.664" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.665" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.666" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.667" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.668" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.669" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.670" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.671" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.672" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.673" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.674" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.675" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.676" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.677" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.680" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.681" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.682" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.683" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.684" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.685" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.686" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.687" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.688" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.689" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.698" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.699" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.700" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.701" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.702" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.703" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.704" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.705" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.706" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.707" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.708" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.709" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.710" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.711" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.712" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.713" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.715" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.716" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.721" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.722" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.723" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.724" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.725" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.726" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.728" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.729" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.730" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.731" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.732" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.735" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.736" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.737" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.758" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.782" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.793" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.795" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.796" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.803" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.804" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.805" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.806" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.807" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.808" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.809" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.831" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.845" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.846" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.847" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.848" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.855" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.857" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.867" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -17610,10 +17618,10 @@ entry:
   %target = alloca ptr, align 8
   store ptr %0, ptr %target, align 8
   %1 = load ptr, ptr %target, align 8
-  %2 = call ptr @memset(ptr %1, i32 0, i64 128)
+  %2 = call ptr @memset(ptr %1, i32 0, i64 136)
   %3 = load ptr, ptr %target, align 8
   %4 = getelementptr %30, ptr %3, i32 0, i32 0
-  store i32 128, ptr %4, align 4
+  store i32 136, ptr %4, align 4
   %5 = load ptr, ptr %target, align 8
   %6 = getelementptr %30, ptr %5, i32 0, i32 3
   store ptr @"$string.115", ptr %6, align 8
@@ -17674,6 +17682,12 @@ entry:
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %30, ptr %43, i32 0, i32 17
   store i64 0, ptr %44, align 8
+  %45 = load ptr, ptr %target, align 8
+  %46 = getelementptr %30, ptr %45, i32 0, i32 25
+  store i32 0, ptr %46, align 4
+  %47 = load ptr, ptr %target, align 8
+  %48 = getelementptr %30, ptr %47, i32 0, i32 26
+  store i64 0, ptr %48, align 8
   ret void
 }
 
@@ -49258,7 +49272,7 @@ merge:                                            ; preds = %else, %dead
   %24 = getelementptr %30, ptr %23, i32 0, i32 0
   %25 = load i32, ptr %24, align 4
   %26 = zext i32 %25 to i64
-  %27 = icmp ne i64 %26, 128
+  %27 = icmp ne i64 %26, 136
   %28 = zext i1 %27 to i8
   %29 = trunc i8 %28 to i1
   br i1 %29, label %then5, label %else6
@@ -49280,7 +49294,7 @@ then9:                                            ; preds = %then5
   %39 = load ptr, ptr %given, align 8
   %40 = getelementptr %30, ptr %39, i32 0, i32 0
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.497", i32 %41, i32 128)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.497", i32 %41, i32 136)
   %43 = load ptr, ptr %target7, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -50888,7 +50902,6 @@ entry:
   %5 = alloca %4, align 8
   %6 = alloca %4, align 8
   %out = alloca %102, align 8
-  %code1 = alloca i32, align 4
   %code = alloca i32, align 4
   %made = alloca %29, align 8
   %info = alloca %8, align 8
@@ -50902,112 +50915,21 @@ entry:
   store ptr %2, ptr %given, align 8
   store ptr %3, ptr %target, align 8
   store ptr %4, ptr %message, align 8
-  %7 = load ptr, ptr %library, align 8
-  %8 = load ptr, ptr %message, align 8
-  %9 = call i32 @"$Library.describe"(ptr %7, ptr %info, ptr %8)
-  store i32 %9, ptr %code, align 4
-  %10 = load i32, ptr %code, align 4
-  %11 = icmp ne i32 %10, 0
-  %12 = zext i1 %11 to i8
-  %13 = trunc i8 %12 to i1
-  br i1 %13, label %then, label %else
+  %7 = load ptr, ptr %source, align 8
+  %8 = load ptr, ptr %library, align 8
+  %9 = load ptr, ptr %given, align 8
+  %10 = load ptr, ptr %message, align 8
+  %11 = call i32 @"$devices.plan"(ptr %made, ptr %info, ptr %7, ptr %8, ptr %9, ptr %10)
+  store i32 %11, ptr %code, align 4
+  %12 = load i32, ptr %code, align 4
+  %13 = icmp ne i32 %12, 0
+  %14 = zext i1 %13 to i8
+  %15 = trunc i8 %14 to i1
+  br i1 %15, label %then, label %else
 
 then:                                             ; preds = %entry
-  %14 = load i32, ptr %code, align 4
-  ret i32 %14
-
-dead:                                             ; No predecessors!
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %dead
-  %15 = load ptr, ptr %source, align 8
-  %16 = load ptr, ptr %library, align 8
-  %17 = getelementptr %7, ptr %16, i32 0, i32 1
-  %18 = load ptr, ptr %17, align 8
-  %19 = load ptr, ptr %library, align 8
-  %20 = call zeroext i1 @"$Library.shares_memory"(ptr %19)
-  %21 = zext i1 %20 to i8
-  %22 = load ptr, ptr %given, align 8
-  %23 = load ptr, ptr %message, align 8
-  %24 = icmp ne i8 %21, 0
-  %25 = call i32 @"$Plan.make"(ptr %made, ptr %15, ptr %18, ptr %info, i1 zeroext %24, ptr %22, ptr %23)
-  store i32 %25, ptr %code1, align 4
-  %26 = load i32, ptr %code1, align 4
-  %27 = icmp ne i32 %26, 0
-  %28 = zext i1 %27 to i8
-  %29 = trunc i8 %28 to i1
-  br i1 %29, label %then3, label %else4
-
-then3:                                            ; preds = %merge
-  %30 = load i32, ptr %code1, align 4
-  ret i32 %30
-
-dead5:                                            ; No predecessors!
-  br label %merge2
-
-else4:                                            ; preds = %merge
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %dead5
-  call void @"$JsonWriter.init"(ptr %out)
-  %31 = load %4, ptr %6, align 1
-  %32 = load ptr, ptr %library, align 8
-  %33 = getelementptr %7, ptr %32, i32 0, i32 2
-  %34 = getelementptr [16 x i8], ptr %33, i32 0, i32 0
-  %35 = getelementptr i8, ptr %34, i64 0
-  call void @"$write_plan"(ptr %out, ptr %made, ptr %35)
-  %36 = load %4, ptr %5, align 1
-  %37 = load ptr, ptr %target, align 8
-  %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$finish"(ptr %out, ptr %37, ptr %38)
-  ret i32 %39
-
-dead6:                                            ; No predecessors!
-  ret i32 undef
-}
-
-define internal i32 @"$Library.describe"(ptr %0, ptr %1, ptr %2) {
-entry:
-  %3 = alloca %4, align 8
-  %4 = alloca %4, align 8
-  %code1 = alloca i32, align 4
-  %code = alloca i32, align 4
-  %handle = alloca ptr, align 8
-  %options = alloca %158, align 8
-  %message = alloca ptr, align 8
-  %info = alloca ptr, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store ptr %1, ptr %info, align 8
-  store ptr %2, ptr %message, align 8
-  %5 = call ptr @memset(ptr %options, i32 0, i64 24)
-  %6 = getelementptr %158, ptr %options, i32 0, i32 0
-  store i32 24, ptr %6, align 4
-  %7 = getelementptr %158, ptr %options, i32 0, i32 2
-  store i32 1, ptr %7, align 4
-  %8 = getelementptr %158, ptr %options, i32 0, i32 3
-  store i32 1, ptr %8, align 4
-  store ptr null, ptr %handle, align 8
-  %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %7, ptr %9, i32 0, i32 1
-  %11 = load ptr, ptr %10, align 8
-  %12 = getelementptr %63, ptr %11, i32 0, i32 7
-  %13 = load ptr, ptr %12, align 8
-  %14 = load ptr, ptr %message, align 8
-  %15 = call i32 %13(ptr %options, ptr %handle, ptr %14)
-  store i32 %15, ptr %code, align 4
   %16 = load i32, ptr %code, align 4
-  %17 = icmp ne i32 %16, 0
-  %18 = zext i1 %17 to i8
-  %19 = trunc i8 %18 to i1
-  br i1 %19, label %then, label %else
-
-then:                                             ; preds = %entry
-  %20 = load i32, ptr %code, align 4
-  ret i32 %20
+  ret i32 %16
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -51016,118 +50938,58 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %21 = load ptr, ptr %info, align 8
-  %22 = call ptr @memset(ptr %21, i32 0, i64 184)
-  %23 = load ptr, ptr %info, align 8
-  %24 = getelementptr %8, ptr %23, i32 0, i32 0
-  store i32 184, ptr %24, align 4
-  %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %7, ptr %25, i32 0, i32 1
-  %27 = load ptr, ptr %26, align 8
-  %28 = getelementptr %63, ptr %27, i32 0, i32 10
-  %29 = load ptr, ptr %28, align 8
-  %30 = load ptr, ptr %handle, align 8
-  %31 = load ptr, ptr %info, align 8
-  %32 = call i32 %29(ptr %30, ptr %31)
-  store i32 %32, ptr %code1, align 4
-  %33 = load i32, ptr %code1, align 4
-  %34 = icmp ne i32 %33, 0
-  %35 = zext i1 %34 to i8
-  %36 = trunc i8 %35 to i1
-  br i1 %36, label %then3, label %else4
+  call void @"$JsonWriter.init"(ptr %out)
+  %17 = load %4, ptr %6, align 1
+  %18 = load ptr, ptr %library, align 8
+  %19 = getelementptr %7, ptr %18, i32 0, i32 2
+  %20 = getelementptr [16 x i8], ptr %19, i32 0, i32 0
+  %21 = getelementptr i8, ptr %20, i64 0
+  call void @"$write_plan"(ptr %out, ptr %made, ptr %21)
+  %22 = load %4, ptr %5, align 1
+  %23 = load ptr, ptr %target, align 8
+  %24 = load ptr, ptr %message, align 8
+  %25 = call i32 @"$finish"(ptr %out, ptr %23, ptr %24)
+  ret i32 %25
 
-then3:                                            ; preds = %merge
-  %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %7, ptr %37, i32 0, i32 1
-  %39 = load ptr, ptr %38, align 8
-  %40 = getelementptr %63, ptr %39, i32 0, i32 9
-  %41 = load ptr, ptr %40, align 8
-  %42 = load ptr, ptr %handle, align 8
-  %43 = load ptr, ptr %message, align 8
-  call void %41(ptr %42, ptr %43)
-  %44 = load %4, ptr %4, align 1
-  br label %merge2
-
-else4:                                            ; preds = %merge
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %then3
-  %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %7, ptr %45, i32 0, i32 1
-  %47 = load ptr, ptr %46, align 8
-  %48 = getelementptr %63, ptr %47, i32 0, i32 8
-  %49 = load ptr, ptr %48, align 8
-  %50 = load ptr, ptr %handle, align 8
-  call void %49(ptr %50)
-  %51 = load %4, ptr %3, align 1
-  %52 = load i32, ptr %code1, align 4
-  ret i32 %52
-
-dead5:                                            ; No predecessors!
+dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Plan.make"(ptr %0, ptr %1, ptr %2, ptr %3, i1 zeroext %4, ptr %5, ptr %6) {
+define internal i32 @"$devices.plan"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) {
 entry:
-  %7 = alloca %4, align 8
-  %shape = alloca %159, align 8
-  %8 = alloca %159, align 8
-  %code24 = alloca i32, align 4
-  %code19 = alloca i32, align 4
-  %code14 = alloca i32, align 4
-  %code9 = alloca i32, align 4
-  %9 = alloca %4, align 8
-  %code4 = alloca i32, align 4
+  %planning = alloca %158, align 8
+  %6 = alloca %158, align 8
+  %7 = alloca %159, align 8
+  %"<structcast>" = alloca %159, align 8
   %code = alloca i32, align 4
+  %checked = alloca %30, align 8
   %message = alloca ptr, align 8
   %given = alloca ptr, align 8
-  %shares_memory = alloca i8, align 1
-  %info = alloca ptr, align 8
-  %backend = alloca ptr, align 8
+  %library = alloca ptr, align 8
   %source = alloca ptr, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store ptr %1, ptr %source, align 8
-  store ptr %2, ptr %backend, align 8
-  store ptr %3, ptr %info, align 8
-  %10 = zext i1 %4 to i8
-  store i8 %10, ptr %shares_memory, align 1
-  store ptr %5, ptr %given, align 8
-  store ptr %6, ptr %message, align 8
-  %11 = load ptr, ptr %self, align 8
-  %12 = call ptr @memset(ptr %11, i32 0, i64 840)
-  %13 = load ptr, ptr %source, align 8
-  %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %29, ptr %14, i32 0, i32 0
-  store ptr %13, ptr %15, align 8
-  %16 = load ptr, ptr %backend, align 8
-  %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %29, ptr %17, i32 0, i32 1
-  store ptr %16, ptr %18, align 8
-  %19 = load i8, ptr %shares_memory, align 1
-  %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %29, ptr %20, i32 0, i32 5
-  store i8 %19, ptr %21, align 1
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %29, ptr %22, i32 0, i32 20
-  store i8 1, ptr %23, align 1
-  %24 = load ptr, ptr %given, align 8
-  %25 = load ptr, ptr %source, align 8
-  %26 = getelementptr %9, ptr %25, i32 0, i32 3
-  %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %29, ptr %27, i32 0, i32 2
-  %29 = load ptr, ptr %message, align 8
-  %30 = call i32 @"$options.resolve"(ptr %24, ptr %26, ptr %28, ptr %29)
-  store i32 %30, ptr %code, align 4
-  %31 = load i32, ptr %code, align 4
-  %32 = icmp ne i32 %31, 0
-  %33 = zext i1 %32 to i8
-  %34 = trunc i8 %33 to i1
-  br i1 %34, label %then, label %else
+  %info = alloca ptr, align 8
+  %made = alloca ptr, align 8
+  store ptr %0, ptr %made, align 8
+  store ptr %1, ptr %info, align 8
+  store ptr %2, ptr %source, align 8
+  store ptr %3, ptr %library, align 8
+  store ptr %4, ptr %given, align 8
+  store ptr %5, ptr %message, align 8
+  %8 = load ptr, ptr %given, align 8
+  %9 = load ptr, ptr %source, align 8
+  %10 = getelementptr %9, ptr %9, i32 0, i32 3
+  %11 = load ptr, ptr %message, align 8
+  %12 = call i32 @"$options.resolve"(ptr %8, ptr %10, ptr %checked, ptr %11)
+  store i32 %12, ptr %code, align 4
+  %13 = load i32, ptr %code, align 4
+  %14 = icmp ne i32 %13, 0
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then, label %else
 
 then:                                             ; preds = %entry
-  %35 = load i32, ptr %code, align 4
-  ret i32 %35
+  %17 = load i32, ptr %code, align 4
+  ret i32 %17
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -51136,178 +50998,64 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %36 = load ptr, ptr %info, align 8
-  %37 = getelementptr %8, ptr %36, i32 0, i32 1
-  %38 = load i32, ptr %37, align 4
-  %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %29, ptr %39, i32 0, i32 3
-  store i32 %38, ptr %40, align 4
-  %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %29, ptr %41, i32 0, i32 2
-  %43 = getelementptr %30, ptr %42, i32 0, i32 15
-  %44 = load i32, ptr %43, align 4
-  %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %29, ptr %45, i32 0, i32 4
-  store i32 %44, ptr %46, align 4
-  %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %29, ptr %47, i32 0, i32 4
-  %49 = load i32, ptr %48, align 4
-  %50 = icmp slt i32 %49, 0
-  %51 = zext i1 %50 to i8
-  %52 = trunc i8 %51 to i1
-  br i1 %52, label %then2, label %else3
+  %18 = load ptr, ptr %made, align 8
+  %19 = load ptr, ptr %info, align 8
+  %20 = load ptr, ptr %source, align 8
+  %21 = load ptr, ptr %library, align 8
+  %22 = load ptr, ptr %given, align 8
+  %23 = getelementptr %159, ptr %7, i32 0, i32 0
+  store ptr %18, ptr %23, align 8
+  %24 = getelementptr %159, ptr %7, i32 0, i32 1
+  store ptr %19, ptr %24, align 8
+  %25 = getelementptr %159, ptr %7, i32 0, i32 2
+  store ptr %20, ptr %25, align 8
+  %26 = getelementptr %159, ptr %7, i32 0, i32 3
+  store ptr %21, ptr %26, align 8
+  %27 = getelementptr %159, ptr %7, i32 0, i32 4
+  store ptr %22, ptr %27, align 8
+  %28 = load %159, ptr %7, align 8
+  store %159 %28, ptr %"<structcast>", align 8
+  %29 = getelementptr %158, ptr %6, i32 0, i32 0
+  %30 = getelementptr %159, ptr %"<structcast>", i32 0, i32 0
+  %31 = load ptr, ptr %30, align 8
+  store ptr %31, ptr %29, align 8
+  %32 = getelementptr %158, ptr %6, i32 0, i32 1
+  %33 = getelementptr %159, ptr %"<structcast>", i32 0, i32 1
+  %34 = load ptr, ptr %33, align 8
+  store ptr %34, ptr %32, align 8
+  %35 = getelementptr %158, ptr %6, i32 0, i32 2
+  %36 = getelementptr %159, ptr %"<structcast>", i32 0, i32 2
+  %37 = load ptr, ptr %36, align 8
+  store ptr %37, ptr %35, align 8
+  %38 = getelementptr %158, ptr %6, i32 0, i32 3
+  %39 = getelementptr %159, ptr %"<structcast>", i32 0, i32 3
+  %40 = load ptr, ptr %39, align 8
+  store ptr %40, ptr %38, align 8
+  %41 = getelementptr %158, ptr %6, i32 0, i32 4
+  %42 = getelementptr %159, ptr %"<structcast>", i32 0, i32 4
+  %43 = load ptr, ptr %42, align 8
+  store ptr %43, ptr %41, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %planning, ptr align 8 %6, i64 40, i1 false)
+  %44 = getelementptr %30, ptr %checked, i32 0, i32 1
+  %45 = load i32, ptr %44, align 4
+  %46 = load ptr, ptr %message, align 8
+  %47 = call i32 @"$Planning.plan_for"(ptr %planning, i32 %45, ptr %46)
+  ret i32 %47
 
-then2:                                            ; preds = %merge
-  %53 = load ptr, ptr %info, align 8
-  %54 = getelementptr %8, ptr %53, i32 0, i32 2
-  %55 = load i32, ptr %54, align 4
-  %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %29, ptr %56, i32 0, i32 4
-  store i32 %55, ptr %57, align 4
-  br label %merge1
-
-else3:                                            ; preds = %merge
-  br label %merge1
-
-merge1:                                           ; preds = %else3, %then2
-  %58 = load ptr, ptr %self, align 8
-  %59 = load ptr, ptr %info, align 8
-  %60 = load ptr, ptr %message, align 8
-  %61 = call i32 @"$Plan.choose_course"(ptr %58, ptr %59, ptr %60)
-  store i32 %61, ptr %code4, align 4
-  %62 = load i32, ptr %code4, align 4
-  %63 = icmp ne i32 %62, 0
-  %64 = zext i1 %63 to i8
-  %65 = trunc i8 %64 to i1
-  br i1 %65, label %then6, label %else7
-
-then6:                                            ; preds = %merge1
-  %66 = load i32, ptr %code4, align 4
-  ret i32 %66
-
-dead8:                                            ; No predecessors!
-  br label %merge5
-
-else7:                                            ; preds = %merge1
-  br label %merge5
-
-merge5:                                           ; preds = %else7, %dead8
-  %67 = load ptr, ptr %self, align 8
-  %68 = load ptr, ptr %info, align 8
-  call void @"$Plan.choose_memory"(ptr %67, ptr %68)
-  %69 = load %4, ptr %9, align 1
-  %70 = load ptr, ptr %self, align 8
-  %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Plan.shape_step"(ptr %70, ptr %71)
-  store i32 %72, ptr %code9, align 4
-  %73 = load i32, ptr %code9, align 4
-  %74 = icmp ne i32 %73, 0
-  %75 = zext i1 %74 to i8
-  %76 = trunc i8 %75 to i1
-  br i1 %76, label %then11, label %else12
-
-then11:                                           ; preds = %merge5
-  %77 = load i32, ptr %code9, align 4
-  ret i32 %77
-
-dead13:                                           ; No predecessors!
-  br label %merge10
-
-else12:                                           ; preds = %merge5
-  br label %merge10
-
-merge10:                                          ; preds = %else12, %dead13
-  %78 = load ptr, ptr %self, align 8
-  %79 = load ptr, ptr %message, align 8
-  %80 = call i32 @"$Plan.measure_weights"(ptr %78, ptr %79)
-  store i32 %80, ptr %code14, align 4
-  %81 = load i32, ptr %code14, align 4
-  %82 = icmp ne i32 %81, 0
-  %83 = zext i1 %82 to i8
-  %84 = trunc i8 %83 to i1
-  br i1 %84, label %then16, label %else17
-
-then16:                                           ; preds = %merge10
-  %85 = load i32, ptr %code14, align 4
-  ret i32 %85
-
-dead18:                                           ; No predecessors!
-  br label %merge15
-
-else17:                                           ; preds = %merge10
-  br label %merge15
-
-merge15:                                          ; preds = %else17, %dead18
-  %86 = load ptr, ptr %self, align 8
-  %87 = load ptr, ptr %message, align 8
-  %88 = call i32 @"$Plan.measure_page"(ptr %86, ptr %87)
-  store i32 %88, ptr %code19, align 4
-  %89 = load i32, ptr %code19, align 4
-  %90 = icmp ne i32 %89, 0
-  %91 = zext i1 %90 to i8
-  %92 = trunc i8 %91 to i1
-  br i1 %92, label %then21, label %else22
-
-then21:                                           ; preds = %merge15
-  %93 = load i32, ptr %code19, align 4
-  ret i32 %93
-
-dead23:                                           ; No predecessors!
-  br label %merge20
-
-else22:                                           ; preds = %merge15
-  br label %merge20
-
-merge20:                                          ; preds = %else22, %dead23
-  %94 = load ptr, ptr %self, align 8
-  %95 = load ptr, ptr %message, align 8
-  %96 = call i32 @"$Plan.shape_workspace"(ptr %94, ptr %95)
-  store i32 %96, ptr %code24, align 4
-  %97 = load i32, ptr %code24, align 4
-  %98 = icmp ne i32 %97, 0
-  %99 = zext i1 %98 to i8
-  %100 = trunc i8 %99 to i1
-  br i1 %100, label %then26, label %else27
-
-then26:                                           ; preds = %merge20
-  %101 = load i32, ptr %code24, align 4
-  ret i32 %101
-
-dead28:                                           ; No predecessors!
-  br label %merge25
-
-else27:                                           ; preds = %merge20
-  br label %merge25
-
-merge25:                                          ; preds = %else27, %dead28
-  %102 = load ptr, ptr %self, align 8
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%159) %8, ptr %102, i32 0)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %8, i64 168, i1 false)
-  %103 = call i64 @"$buffers.bytes"(ptr %shape)
-  %104 = load ptr, ptr %self, align 8
-  %105 = getelementptr %29, ptr %104, i32 0, i32 15
-  store i64 %103, ptr %105, align 8
-  %106 = call i64 @"$buffers.host_bytes"(ptr %shape)
-  %107 = load ptr, ptr %self, align 8
-  %108 = getelementptr %29, ptr %107, i32 0, i32 17
-  store i64 %106, ptr %108, align 8
-  %109 = load ptr, ptr %self, align 8
-  call void @"$Plan.choose_pages"(ptr %109)
-  %110 = load %4, ptr %7, align 1
-  ret i32 0
-
-dead29:                                           ; No predecessors!
+dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
 define internal i32 @"$options.resolve"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
-  %target16 = alloca ptr, align 8
+  %target25 = alloca ptr, align 8
   %5 = alloca %4, align 8
+  %target17 = alloca ptr, align 8
+  %6 = alloca %4, align 8
   %target = alloca ptr, align 8
   %code1 = alloca i32, align 4
-  %6 = alloca %4, align 8
+  %7 = alloca %4, align 8
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %resolved = alloca ptr, align 8
@@ -51317,19 +51065,19 @@ entry:
   store ptr %1, ptr %model, align 8
   store ptr %2, ptr %resolved, align 8
   store ptr %3, ptr %message, align 8
-  %7 = load ptr, ptr %given, align 8
-  %8 = load ptr, ptr %message, align 8
-  %9 = call i32 @"$options.check_struct"(ptr %7, ptr %8)
-  store i32 %9, ptr %code, align 4
-  %10 = load i32, ptr %code, align 4
-  %11 = icmp ne i32 %10, 0
-  %12 = zext i1 %11 to i8
-  %13 = trunc i8 %12 to i1
-  br i1 %13, label %then, label %else
+  %8 = load ptr, ptr %given, align 8
+  %9 = load ptr, ptr %message, align 8
+  %10 = call i32 @"$options.check_struct"(ptr %8, ptr %9)
+  store i32 %10, ptr %code, align 4
+  %11 = load i32, ptr %code, align 4
+  %12 = icmp ne i32 %11, 0
+  %13 = zext i1 %12 to i8
+  %14 = trunc i8 %13 to i1
+  br i1 %14, label %then, label %else
 
 then:                                             ; preds = %entry
-  %14 = load i32, ptr %code, align 4
-  ret i32 %14
+  %15 = load i32, ptr %code, align 4
+  ret i32 %15
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -51338,26 +51086,26 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %15 = load ptr, ptr %given, align 8
-  %16 = load ptr, ptr %resolved, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %15, i64 128, i1 false)
+  %16 = load ptr, ptr %given, align 8
   %17 = load ptr, ptr %resolved, align 8
-  %18 = load ptr, ptr %model, align 8
-  call void @"$options.fill_defaults"(ptr %17, ptr %18)
-  %19 = load %4, ptr %6, align 1
-  %20 = load ptr, ptr %resolved, align 8
-  %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$options.check_ranges"(ptr %20, ptr %21)
-  store i32 %22, ptr %code1, align 4
-  %23 = load i32, ptr %code1, align 4
-  %24 = icmp ne i32 %23, 0
-  %25 = zext i1 %24 to i8
-  %26 = trunc i8 %25 to i1
-  br i1 %26, label %then3, label %else4
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %17, ptr align 8 %16, i64 136, i1 false)
+  %18 = load ptr, ptr %resolved, align 8
+  %19 = load ptr, ptr %model, align 8
+  call void @"$options.fill_defaults"(ptr %18, ptr %19)
+  %20 = load %4, ptr %7, align 1
+  %21 = load ptr, ptr %resolved, align 8
+  %22 = load ptr, ptr %message, align 8
+  %23 = call i32 @"$options.check_ranges"(ptr %21, ptr %22)
+  store i32 %23, ptr %code1, align 4
+  %24 = load i32, ptr %code1, align 4
+  %25 = icmp ne i32 %24, 0
+  %26 = zext i1 %25 to i8
+  %27 = trunc i8 %26 to i1
+  br i1 %27, label %then3, label %else4
 
 then3:                                            ; preds = %merge
-  %27 = load i32, ptr %code1, align 4
-  ret i32 %27
+  %28 = load i32, ptr %code1, align 4
+  ret i32 %28
 
 dead5:                                            ; No predecessors!
   br label %merge2
@@ -51366,47 +51114,47 @@ else4:                                            ; preds = %merge
   br label %merge2
 
 merge2:                                           ; preds = %else4, %dead5
-  %28 = load ptr, ptr %resolved, align 8
-  %29 = getelementptr %30, ptr %28, i32 0, i32 24
-  %30 = load i32, ptr %29, align 4
-  %31 = icmp sgt i32 %30, 0
-  %32 = zext i1 %31 to i8
-  %33 = trunc i8 %32 to i1
-  br i1 %33, label %and.lhs.true, label %else8
+  %29 = load ptr, ptr %resolved, align 8
+  %30 = getelementptr %30, ptr %29, i32 0, i32 24
+  %31 = load i32, ptr %30, align 4
+  %32 = icmp sgt i32 %31, 0
+  %33 = zext i1 %32 to i8
+  %34 = trunc i8 %33 to i1
+  br i1 %34, label %and.lhs.true, label %else8
 
 then7:                                            ; preds = %and.lhs.true
-  %34 = load ptr, ptr %message, align 8
-  store ptr %34, ptr %target, align 8
-  %35 = load ptr, ptr %target, align 8
-  %36 = icmp ne ptr %35, null
-  %37 = zext i1 %36 to i8
-  %38 = trunc i8 %37 to i1
-  br i1 %38, label %then10, label %else11
+  %35 = load ptr, ptr %message, align 8
+  store ptr %35, ptr %target, align 8
+  %36 = load ptr, ptr %target, align 8
+  %37 = icmp ne ptr %36, null
+  %38 = zext i1 %37 to i8
+  %39 = trunc i8 %38 to i1
+  br i1 %39, label %then10, label %else11
 
 and.lhs.true:                                     ; preds = %merge2
-  %39 = load ptr, ptr %resolved, align 8
-  %40 = getelementptr %30, ptr %39, i32 0, i32 23
-  %41 = load i32, ptr %40, align 4
-  %42 = icmp eq i32 %41, 0
-  %43 = zext i1 %42 to i8
-  %44 = trunc i8 %43 to i1
-  br i1 %44, label %then7, label %else8
+  %40 = load ptr, ptr %resolved, align 8
+  %41 = getelementptr %30, ptr %40, i32 0, i32 23
+  %42 = load i32, ptr %41, align 4
+  %43 = icmp eq i32 %42, 0
+  %44 = zext i1 %43 to i8
+  %45 = trunc i8 %44 to i1
+  br i1 %45, label %then7, label %else8
 
 then10:                                           ; preds = %then7
-  %45 = load ptr, ptr %target, align 8
-  %46 = getelementptr %5, ptr %45, i32 0, i32 0
-  %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
-  %48 = getelementptr i8, ptr %47, i64 0
-  %49 = load ptr, ptr %resolved, align 8
-  %50 = getelementptr %30, ptr %49, i32 0, i32 24
-  %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.534", i32 %51)
-  %53 = load ptr, ptr %target, align 8
-  %54 = getelementptr %5, ptr %53, i32 0, i32 0
-  %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
-  %56 = getelementptr i8, ptr %55, i64 0
-  call void @"$printable.clean"(ptr %56, i64 1024)
-  %57 = load %4, ptr %5, align 1
+  %46 = load ptr, ptr %target, align 8
+  %47 = getelementptr %5, ptr %46, i32 0, i32 0
+  %48 = getelementptr [1024 x i8], ptr %47, i32 0, i32 0
+  %49 = getelementptr i8, ptr %48, i64 0
+  %50 = load ptr, ptr %resolved, align 8
+  %51 = getelementptr %30, ptr %50, i32 0, i32 24
+  %52 = load i32, ptr %51, align 4
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.536", i32 %52)
+  %54 = load ptr, ptr %target, align 8
+  %55 = getelementptr %5, ptr %54, i32 0, i32 0
+  %56 = getelementptr [1024 x i8], ptr %55, i32 0, i32 0
+  %57 = getelementptr i8, ptr %56, i64 0
+  call void @"$printable.clean"(ptr %57, i64 1024)
+  %58 = load %4, ptr %6, align 1
   br label %merge9
 
 else11:                                           ; preds = %then7
@@ -51422,73 +51170,126 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %dead12
-  %58 = load ptr, ptr %resolved, align 8
-  %59 = getelementptr %30, ptr %58, i32 0, i32 6
-  %60 = load i32, ptr %59, align 4
-  %61 = load ptr, ptr %model, align 8
-  %62 = getelementptr %11, ptr %61, i32 0, i32 10
-  %63 = load i32, ptr %62, align 4
-  %64 = icmp sgt i32 %60, %63
-  %65 = zext i1 %64 to i8
-  %66 = trunc i8 %65 to i1
-  br i1 %66, label %then14, label %else15
+  %59 = load ptr, ptr %resolved, align 8
+  %60 = getelementptr %30, ptr %59, i32 0, i32 17
+  %61 = load i64, ptr %60, align 8
+  %62 = icmp sgt i64 %61, 0
+  %63 = zext i1 %62 to i8
+  %64 = trunc i8 %63 to i1
+  br i1 %64, label %and.lhs.true16, label %else15
 
-then14:                                           ; preds = %merge6
-  %67 = load ptr, ptr %message, align 8
-  store ptr %67, ptr %target16, align 8
-  %68 = load ptr, ptr %target16, align 8
-  %69 = icmp ne ptr %68, null
-  %70 = zext i1 %69 to i8
-  %71 = trunc i8 %70 to i1
-  br i1 %71, label %then18, label %else19
+then14:                                           ; preds = %and.lhs.true16
+  %65 = load ptr, ptr %message, align 8
+  store ptr %65, ptr %target17, align 8
+  %66 = load ptr, ptr %target17, align 8
+  %67 = icmp ne ptr %66, null
+  %68 = zext i1 %67 to i8
+  %69 = trunc i8 %68 to i1
+  br i1 %69, label %then19, label %else20
 
-then18:                                           ; preds = %then14
-  %72 = load ptr, ptr %target16, align 8
-  %73 = getelementptr %5, ptr %72, i32 0, i32 0
-  %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
-  %75 = getelementptr i8, ptr %74, i64 0
-  %76 = load ptr, ptr %resolved, align 8
-  %77 = getelementptr %30, ptr %76, i32 0, i32 6
-  %78 = load i32, ptr %77, align 4
-  %79 = load ptr, ptr %model, align 8
-  %80 = getelementptr %11, ptr %79, i32 0, i32 10
-  %81 = load i32, ptr %80, align 4
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 1024, ptr @"$string.535", i32 %78, i32 %81)
-  %83 = load ptr, ptr %target16, align 8
-  %84 = getelementptr %5, ptr %83, i32 0, i32 0
-  %85 = getelementptr [1024 x i8], ptr %84, i32 0, i32 0
-  %86 = getelementptr i8, ptr %85, i64 0
-  call void @"$printable.clean"(ptr %86, i64 1024)
-  %87 = load %4, ptr %4, align 1
-  br label %merge17
+and.lhs.true16:                                   ; preds = %merge6
+  %70 = load ptr, ptr %resolved, align 8
+  %71 = getelementptr %30, ptr %70, i32 0, i32 25
+  %72 = load i32, ptr %71, align 4
+  %73 = icmp sgt i32 %72, 0
+  %74 = zext i1 %73 to i8
+  %75 = trunc i8 %74 to i1
+  br i1 %75, label %then14, label %else15
 
-else19:                                           ; preds = %then14
-  br label %merge17
+then19:                                           ; preds = %then14
+  %76 = load ptr, ptr %target17, align 8
+  %77 = getelementptr %5, ptr %76, i32 0, i32 0
+  %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
+  %79 = getelementptr i8, ptr %78, i64 0
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.537")
+  %81 = load ptr, ptr %target17, align 8
+  %82 = getelementptr %5, ptr %81, i32 0, i32 0
+  %83 = getelementptr [1024 x i8], ptr %82, i32 0, i32 0
+  %84 = getelementptr i8, ptr %83, i64 0
+  call void @"$printable.clean"(ptr %84, i64 1024)
+  %85 = load %4, ptr %5, align 1
+  br label %merge18
 
-merge17:                                          ; preds = %else19, %then18
+else20:                                           ; preds = %then14
+  br label %merge18
+
+merge18:                                          ; preds = %else20, %then19
   ret i32 1
 
-dead20:                                           ; No predecessors!
+dead21:                                           ; No predecessors!
   br label %merge13
 
-else15:                                           ; preds = %merge6
+else15:                                           ; preds = %and.lhs.true16, %merge6
   br label %merge13
 
-merge13:                                          ; preds = %else15, %dead20
-  %88 = load ptr, ptr %model, align 8
-  %89 = load ptr, ptr %resolved, align 8
-  %90 = getelementptr %30, ptr %89, i32 0, i32 1
+merge13:                                          ; preds = %else15, %dead21
+  %86 = load ptr, ptr %resolved, align 8
+  %87 = getelementptr %30, ptr %86, i32 0, i32 6
+  %88 = load i32, ptr %87, align 4
+  %89 = load ptr, ptr %model, align 8
+  %90 = getelementptr %11, ptr %89, i32 0, i32 10
   %91 = load i32, ptr %90, align 4
-  %92 = load ptr, ptr %resolved, align 8
-  %93 = getelementptr %30, ptr %92, i32 0, i32 9
-  %94 = load i32, ptr %93, align 4
-  %95 = call i32 @"$layout.resolve_expert_layout"(ptr %88, i32 %91, i32 %94)
-  %96 = load ptr, ptr %resolved, align 8
-  %97 = getelementptr %30, ptr %96, i32 0, i32 9
-  store i32 %95, ptr %97, align 4
+  %92 = icmp sgt i32 %88, %91
+  %93 = zext i1 %92 to i8
+  %94 = trunc i8 %93 to i1
+  br i1 %94, label %then23, label %else24
+
+then23:                                           ; preds = %merge13
+  %95 = load ptr, ptr %message, align 8
+  store ptr %95, ptr %target25, align 8
+  %96 = load ptr, ptr %target25, align 8
+  %97 = icmp ne ptr %96, null
+  %98 = zext i1 %97 to i8
+  %99 = trunc i8 %98 to i1
+  br i1 %99, label %then27, label %else28
+
+then27:                                           ; preds = %then23
+  %100 = load ptr, ptr %target25, align 8
+  %101 = getelementptr %5, ptr %100, i32 0, i32 0
+  %102 = getelementptr [1024 x i8], ptr %101, i32 0, i32 0
+  %103 = getelementptr i8, ptr %102, i64 0
+  %104 = load ptr, ptr %resolved, align 8
+  %105 = getelementptr %30, ptr %104, i32 0, i32 6
+  %106 = load i32, ptr %105, align 4
+  %107 = load ptr, ptr %model, align 8
+  %108 = getelementptr %11, ptr %107, i32 0, i32 10
+  %109 = load i32, ptr %108, align 4
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.538", i32 %106, i32 %109)
+  %111 = load ptr, ptr %target25, align 8
+  %112 = getelementptr %5, ptr %111, i32 0, i32 0
+  %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
+  %114 = getelementptr i8, ptr %113, i64 0
+  call void @"$printable.clean"(ptr %114, i64 1024)
+  %115 = load %4, ptr %4, align 1
+  br label %merge26
+
+else28:                                           ; preds = %then23
+  br label %merge26
+
+merge26:                                          ; preds = %else28, %then27
+  ret i32 1
+
+dead29:                                           ; No predecessors!
+  br label %merge22
+
+else24:                                           ; preds = %merge13
+  br label %merge22
+
+merge22:                                          ; preds = %else24, %dead29
+  %116 = load ptr, ptr %model, align 8
+  %117 = load ptr, ptr %resolved, align 8
+  %118 = getelementptr %30, ptr %117, i32 0, i32 1
+  %119 = load i32, ptr %118, align 4
+  %120 = load ptr, ptr %resolved, align 8
+  %121 = getelementptr %30, ptr %120, i32 0, i32 9
+  %122 = load i32, ptr %121, align 4
+  %123 = call i32 @"$layout.resolve_expert_layout"(ptr %116, i32 %119, i32 %122)
+  %124 = load ptr, ptr %resolved, align 8
+  %125 = getelementptr %30, ptr %124, i32 0, i32 9
+  store i32 %123, ptr %125, align 4
   ret i32 0
 
-dead21:                                           ; No predecessors!
+dead30:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -51799,7 +51600,7 @@ else45:                                           ; preds = %merge40
 
 merge43:                                          ; preds = %else45, %then44
   %139 = load ptr, ptr %target, align 8
-  %140 = getelementptr %30, ptr %139, i32 0, i32 16
+  %140 = getelementptr %30, ptr %139, i32 0, i32 25
   %141 = load i32, ptr %140, align 4
   %142 = icmp eq i32 %141, 0
   %143 = zext i1 %142 to i8
@@ -51808,106 +51609,146 @@ merge43:                                          ; preds = %else45, %then44
 
 then47:                                           ; preds = %merge43
   %145 = load ptr, ptr %target, align 8
-  %146 = getelementptr %30, ptr %145, i32 0, i32 5
-  %147 = load i32, ptr %146, align 4
-  %148 = load ptr, ptr %target, align 8
-  %149 = getelementptr %30, ptr %148, i32 0, i32 16
-  store i32 %147, ptr %149, align 4
+  %146 = getelementptr %30, ptr %145, i32 0, i32 25
+  store i32 0, ptr %146, align 4
   br label %merge46
 
 else48:                                           ; preds = %merge43
   br label %merge46
 
 merge46:                                          ; preds = %else48, %then47
+  %147 = load ptr, ptr %target, align 8
+  %148 = getelementptr %30, ptr %147, i32 0, i32 26
+  %149 = load i64, ptr %148, align 8
+  %150 = icmp eq i64 %149, 0
+  %151 = zext i1 %150 to i8
+  %152 = trunc i8 %151 to i1
+  br i1 %152, label %then50, label %else51
+
+then50:                                           ; preds = %merge46
+  %153 = load ptr, ptr %target, align 8
+  %154 = getelementptr %30, ptr %153, i32 0, i32 26
+  store i64 0, ptr %154, align 8
+  br label %merge49
+
+else51:                                           ; preds = %merge46
+  br label %merge49
+
+merge49:                                          ; preds = %else51, %then50
+  %155 = load ptr, ptr %target, align 8
+  %156 = getelementptr %30, ptr %155, i32 0, i32 16
+  %157 = load i32, ptr %156, align 4
+  %158 = icmp eq i32 %157, 0
+  %159 = zext i1 %158 to i8
+  %160 = trunc i8 %159 to i1
+  br i1 %160, label %then53, label %else54
+
+then53:                                           ; preds = %merge49
+  %161 = load ptr, ptr %target, align 8
+  %162 = getelementptr %30, ptr %161, i32 0, i32 5
+  %163 = load i32, ptr %162, align 4
+  %164 = load ptr, ptr %target, align 8
+  %165 = getelementptr %30, ptr %164, i32 0, i32 16
+  store i32 %163, ptr %165, align 4
+  br label %merge52
+
+else54:                                           ; preds = %merge49
+  br label %merge52
+
+merge52:                                          ; preds = %else54, %then53
   ret void
 }
 
 define internal i32 @"$options.check_ranges"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %target161 = alloca ptr, align 8
+  %target179 = alloca ptr, align 8
   %3 = alloca %4, align 8
-  %target152 = alloca ptr, align 8
+  %target170 = alloca ptr, align 8
   %4 = alloca %4, align 8
-  %target143 = alloca ptr, align 8
+  %target161 = alloca ptr, align 8
   %5 = alloca %4, align 8
-  %target134 = alloca ptr, align 8
+  %target152 = alloca ptr, align 8
   %6 = alloca %4, align 8
-  %target125 = alloca ptr, align 8
+  %target143 = alloca ptr, align 8
   %7 = alloca %4, align 8
-  %target116 = alloca ptr, align 8
+  %target134 = alloca ptr, align 8
   %8 = alloca %4, align 8
-  %target107 = alloca ptr, align 8
+  %target125 = alloca ptr, align 8
   %9 = alloca %4, align 8
-  %target98 = alloca ptr, align 8
+  %target116 = alloca ptr, align 8
   %10 = alloca %4, align 8
-  %target89 = alloca ptr, align 8
+  %target107 = alloca ptr, align 8
   %11 = alloca %4, align 8
-  %target80 = alloca ptr, align 8
+  %target98 = alloca ptr, align 8
   %12 = alloca %4, align 8
-  %target71 = alloca ptr, align 8
+  %target89 = alloca ptr, align 8
   %13 = alloca %4, align 8
-  %target62 = alloca ptr, align 8
+  %target80 = alloca ptr, align 8
   %14 = alloca %4, align 8
-  %target53 = alloca ptr, align 8
+  %target71 = alloca ptr, align 8
   %15 = alloca %4, align 8
-  %target44 = alloca ptr, align 8
+  %target62 = alloca ptr, align 8
   %16 = alloca %4, align 8
-  %target35 = alloca ptr, align 8
+  %target53 = alloca ptr, align 8
   %17 = alloca %4, align 8
-  %target26 = alloca ptr, align 8
+  %target44 = alloca ptr, align 8
   %18 = alloca %4, align 8
-  %target17 = alloca ptr, align 8
+  %target35 = alloca ptr, align 8
   %19 = alloca %4, align 8
-  %target8 = alloca ptr, align 8
+  %target26 = alloca ptr, align 8
   %20 = alloca %4, align 8
+  %target17 = alloca ptr, align 8
+  %21 = alloca %4, align 8
+  %target8 = alloca ptr, align 8
+  %22 = alloca %4, align 8
   %target = alloca ptr, align 8
   %message = alloca ptr, align 8
   %given = alloca ptr, align 8
   store ptr %0, ptr %given, align 8
   store ptr %1, ptr %message, align 8
-  %21 = load ptr, ptr %given, align 8
-  %22 = getelementptr %30, ptr %21, i32 0, i32 1
-  %23 = load i32, ptr %22, align 4
-  %24 = icmp slt i32 %23, 1
-  %25 = zext i1 %24 to i8
-  %26 = trunc i8 %25 to i1
-  br i1 %26, label %then, label %or.lhs.false
+  %23 = load ptr, ptr %given, align 8
+  %24 = getelementptr %30, ptr %23, i32 0, i32 1
+  %25 = load i32, ptr %24, align 4
+  %26 = icmp slt i32 %25, 1
+  %27 = zext i1 %26 to i8
+  %28 = trunc i8 %27 to i1
+  br i1 %28, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  %27 = load ptr, ptr %message, align 8
-  store ptr %27, ptr %target, align 8
-  %28 = load ptr, ptr %target, align 8
-  %29 = icmp ne ptr %28, null
-  %30 = zext i1 %29 to i8
-  %31 = trunc i8 %30 to i1
-  br i1 %31, label %then2, label %else3
+  %29 = load ptr, ptr %message, align 8
+  store ptr %29, ptr %target, align 8
+  %30 = load ptr, ptr %target, align 8
+  %31 = icmp ne ptr %30, null
+  %32 = zext i1 %31 to i8
+  %33 = trunc i8 %32 to i1
+  br i1 %33, label %then2, label %else3
 
 or.lhs.false:                                     ; preds = %entry
-  %32 = load ptr, ptr %given, align 8
-  %33 = getelementptr %30, ptr %32, i32 0, i32 1
-  %34 = load i32, ptr %33, align 4
-  %35 = icmp sgt i32 %34, 64
-  %36 = zext i1 %35 to i8
-  %37 = trunc i8 %36 to i1
-  br i1 %37, label %then, label %else
+  %34 = load ptr, ptr %given, align 8
+  %35 = getelementptr %30, ptr %34, i32 0, i32 1
+  %36 = load i32, ptr %35, align 4
+  %37 = icmp sgt i32 %36, 64
+  %38 = zext i1 %37 to i8
+  %39 = trunc i8 %38 to i1
+  br i1 %39, label %then, label %else
 
 then2:                                            ; preds = %then
-  %38 = load ptr, ptr %target, align 8
-  %39 = getelementptr %5, ptr %38, i32 0, i32 0
-  %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
-  %41 = getelementptr i8, ptr %40, i64 0
-  %42 = load ptr, ptr %given, align 8
-  %43 = getelementptr %30, ptr %42, i32 0, i32 1
-  %44 = load i32, ptr %43, align 4
-  %45 = sext i32 %44 to i64
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.515", i64 %45, i64 1, i64 64)
-  %47 = load ptr, ptr %target, align 8
-  %48 = getelementptr %5, ptr %47, i32 0, i32 0
-  %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
-  %50 = getelementptr i8, ptr %49, i64 0
-  call void @"$printable.clean"(ptr %50, i64 1024)
-  %51 = load %4, ptr %20, align 1
+  %40 = load ptr, ptr %target, align 8
+  %41 = getelementptr %5, ptr %40, i32 0, i32 0
+  %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
+  %43 = getelementptr i8, ptr %42, i64 0
+  %44 = load ptr, ptr %given, align 8
+  %45 = getelementptr %30, ptr %44, i32 0, i32 1
+  %46 = load i32, ptr %45, align 4
+  %47 = sext i32 %46 to i64
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.515", i64 %47, i64 1, i64 64)
+  %49 = load ptr, ptr %target, align 8
+  %50 = getelementptr %5, ptr %49, i32 0, i32 0
+  %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
+  %52 = getelementptr i8, ptr %51, i64 0
+  call void @"$printable.clean"(ptr %52, i64 1024)
+  %53 = load %4, ptr %22, align 1
   br label %merge1
 
 else3:                                            ; preds = %then
@@ -51923,48 +51764,48 @@ else:                                             ; preds = %or.lhs.false
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %52 = load ptr, ptr %given, align 8
-  %53 = getelementptr %30, ptr %52, i32 0, i32 5
-  %54 = load i32, ptr %53, align 4
-  %55 = icmp slt i32 %54, 1
-  %56 = zext i1 %55 to i8
-  %57 = trunc i8 %56 to i1
-  br i1 %57, label %then5, label %or.lhs.false7
+  %54 = load ptr, ptr %given, align 8
+  %55 = getelementptr %30, ptr %54, i32 0, i32 5
+  %56 = load i32, ptr %55, align 4
+  %57 = icmp slt i32 %56, 1
+  %58 = zext i1 %57 to i8
+  %59 = trunc i8 %58 to i1
+  br i1 %59, label %then5, label %or.lhs.false7
 
 then5:                                            ; preds = %or.lhs.false7, %merge
-  %58 = load ptr, ptr %message, align 8
-  store ptr %58, ptr %target8, align 8
-  %59 = load ptr, ptr %target8, align 8
-  %60 = icmp ne ptr %59, null
-  %61 = zext i1 %60 to i8
-  %62 = trunc i8 %61 to i1
-  br i1 %62, label %then10, label %else11
+  %60 = load ptr, ptr %message, align 8
+  store ptr %60, ptr %target8, align 8
+  %61 = load ptr, ptr %target8, align 8
+  %62 = icmp ne ptr %61, null
+  %63 = zext i1 %62 to i8
+  %64 = trunc i8 %63 to i1
+  br i1 %64, label %then10, label %else11
 
 or.lhs.false7:                                    ; preds = %merge
-  %63 = load ptr, ptr %given, align 8
-  %64 = getelementptr %30, ptr %63, i32 0, i32 5
-  %65 = load i32, ptr %64, align 4
-  %66 = icmp sgt i32 %65, 65536
-  %67 = zext i1 %66 to i8
-  %68 = trunc i8 %67 to i1
-  br i1 %68, label %then5, label %else6
+  %65 = load ptr, ptr %given, align 8
+  %66 = getelementptr %30, ptr %65, i32 0, i32 5
+  %67 = load i32, ptr %66, align 4
+  %68 = icmp sgt i32 %67, 65536
+  %69 = zext i1 %68 to i8
+  %70 = trunc i8 %69 to i1
+  br i1 %70, label %then5, label %else6
 
 then10:                                           ; preds = %then5
-  %69 = load ptr, ptr %target8, align 8
-  %70 = getelementptr %5, ptr %69, i32 0, i32 0
-  %71 = getelementptr [1024 x i8], ptr %70, i32 0, i32 0
-  %72 = getelementptr i8, ptr %71, i64 0
-  %73 = load ptr, ptr %given, align 8
-  %74 = getelementptr %30, ptr %73, i32 0, i32 5
-  %75 = load i32, ptr %74, align 4
-  %76 = sext i32 %75 to i64
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %72, i64 1024, ptr @"$string.516", i64 %76, i64 1, i64 65536)
-  %78 = load ptr, ptr %target8, align 8
-  %79 = getelementptr %5, ptr %78, i32 0, i32 0
-  %80 = getelementptr [1024 x i8], ptr %79, i32 0, i32 0
-  %81 = getelementptr i8, ptr %80, i64 0
-  call void @"$printable.clean"(ptr %81, i64 1024)
-  %82 = load %4, ptr %19, align 1
+  %71 = load ptr, ptr %target8, align 8
+  %72 = getelementptr %5, ptr %71, i32 0, i32 0
+  %73 = getelementptr [1024 x i8], ptr %72, i32 0, i32 0
+  %74 = getelementptr i8, ptr %73, i64 0
+  %75 = load ptr, ptr %given, align 8
+  %76 = getelementptr %30, ptr %75, i32 0, i32 5
+  %77 = load i32, ptr %76, align 4
+  %78 = sext i32 %77 to i64
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %74, i64 1024, ptr @"$string.516", i64 %78, i64 1, i64 65536)
+  %80 = load ptr, ptr %target8, align 8
+  %81 = getelementptr %5, ptr %80, i32 0, i32 0
+  %82 = getelementptr [1024 x i8], ptr %81, i32 0, i32 0
+  %83 = getelementptr i8, ptr %82, i64 0
+  call void @"$printable.clean"(ptr %83, i64 1024)
+  %84 = load %4, ptr %21, align 1
   br label %merge9
 
 else11:                                           ; preds = %then5
@@ -51980,48 +51821,48 @@ else6:                                            ; preds = %or.lhs.false7
   br label %merge4
 
 merge4:                                           ; preds = %else6, %dead12
-  %83 = load ptr, ptr %given, align 8
-  %84 = getelementptr %30, ptr %83, i32 0, i32 6
-  %85 = load i32, ptr %84, align 4
-  %86 = icmp slt i32 %85, 1
-  %87 = zext i1 %86 to i8
-  %88 = trunc i8 %87 to i1
-  br i1 %88, label %then14, label %or.lhs.false16
+  %85 = load ptr, ptr %given, align 8
+  %86 = getelementptr %30, ptr %85, i32 0, i32 6
+  %87 = load i32, ptr %86, align 4
+  %88 = icmp slt i32 %87, 1
+  %89 = zext i1 %88 to i8
+  %90 = trunc i8 %89 to i1
+  br i1 %90, label %then14, label %or.lhs.false16
 
 then14:                                           ; preds = %or.lhs.false16, %merge4
-  %89 = load ptr, ptr %message, align 8
-  store ptr %89, ptr %target17, align 8
-  %90 = load ptr, ptr %target17, align 8
-  %91 = icmp ne ptr %90, null
-  %92 = zext i1 %91 to i8
-  %93 = trunc i8 %92 to i1
-  br i1 %93, label %then19, label %else20
+  %91 = load ptr, ptr %message, align 8
+  store ptr %91, ptr %target17, align 8
+  %92 = load ptr, ptr %target17, align 8
+  %93 = icmp ne ptr %92, null
+  %94 = zext i1 %93 to i8
+  %95 = trunc i8 %94 to i1
+  br i1 %95, label %then19, label %else20
 
 or.lhs.false16:                                   ; preds = %merge4
-  %94 = load ptr, ptr %given, align 8
-  %95 = getelementptr %30, ptr %94, i32 0, i32 6
-  %96 = load i32, ptr %95, align 4
-  %97 = icmp sgt i32 %96, 67108864
-  %98 = zext i1 %97 to i8
-  %99 = trunc i8 %98 to i1
-  br i1 %99, label %then14, label %else15
+  %96 = load ptr, ptr %given, align 8
+  %97 = getelementptr %30, ptr %96, i32 0, i32 6
+  %98 = load i32, ptr %97, align 4
+  %99 = icmp sgt i32 %98, 67108864
+  %100 = zext i1 %99 to i8
+  %101 = trunc i8 %100 to i1
+  br i1 %101, label %then14, label %else15
 
 then19:                                           ; preds = %then14
-  %100 = load ptr, ptr %target17, align 8
-  %101 = getelementptr %5, ptr %100, i32 0, i32 0
-  %102 = getelementptr [1024 x i8], ptr %101, i32 0, i32 0
-  %103 = getelementptr i8, ptr %102, i64 0
-  %104 = load ptr, ptr %given, align 8
-  %105 = getelementptr %30, ptr %104, i32 0, i32 6
-  %106 = load i32, ptr %105, align 4
-  %107 = sext i32 %106 to i64
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.517", i64 %107, i64 1, i64 67108864)
-  %109 = load ptr, ptr %target17, align 8
-  %110 = getelementptr %5, ptr %109, i32 0, i32 0
-  %111 = getelementptr [1024 x i8], ptr %110, i32 0, i32 0
-  %112 = getelementptr i8, ptr %111, i64 0
-  call void @"$printable.clean"(ptr %112, i64 1024)
-  %113 = load %4, ptr %18, align 1
+  %102 = load ptr, ptr %target17, align 8
+  %103 = getelementptr %5, ptr %102, i32 0, i32 0
+  %104 = getelementptr [1024 x i8], ptr %103, i32 0, i32 0
+  %105 = getelementptr i8, ptr %104, i64 0
+  %106 = load ptr, ptr %given, align 8
+  %107 = getelementptr %30, ptr %106, i32 0, i32 6
+  %108 = load i32, ptr %107, align 4
+  %109 = sext i32 %108 to i64
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %105, i64 1024, ptr @"$string.517", i64 %109, i64 1, i64 67108864)
+  %111 = load ptr, ptr %target17, align 8
+  %112 = getelementptr %5, ptr %111, i32 0, i32 0
+  %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
+  %114 = getelementptr i8, ptr %113, i64 0
+  call void @"$printable.clean"(ptr %114, i64 1024)
+  %115 = load %4, ptr %20, align 1
   br label %merge18
 
 else20:                                           ; preds = %then14
@@ -52037,48 +51878,48 @@ else15:                                           ; preds = %or.lhs.false16
   br label %merge13
 
 merge13:                                          ; preds = %else15, %dead21
-  %114 = load ptr, ptr %given, align 8
-  %115 = getelementptr %30, ptr %114, i32 0, i32 7
-  %116 = load i32, ptr %115, align 4
-  %117 = icmp slt i32 %116, 1
-  %118 = zext i1 %117 to i8
-  %119 = trunc i8 %118 to i1
-  br i1 %119, label %then23, label %or.lhs.false25
+  %116 = load ptr, ptr %given, align 8
+  %117 = getelementptr %30, ptr %116, i32 0, i32 7
+  %118 = load i32, ptr %117, align 4
+  %119 = icmp slt i32 %118, 1
+  %120 = zext i1 %119 to i8
+  %121 = trunc i8 %120 to i1
+  br i1 %121, label %then23, label %or.lhs.false25
 
 then23:                                           ; preds = %or.lhs.false25, %merge13
-  %120 = load ptr, ptr %message, align 8
-  store ptr %120, ptr %target26, align 8
-  %121 = load ptr, ptr %target26, align 8
-  %122 = icmp ne ptr %121, null
-  %123 = zext i1 %122 to i8
-  %124 = trunc i8 %123 to i1
-  br i1 %124, label %then28, label %else29
+  %122 = load ptr, ptr %message, align 8
+  store ptr %122, ptr %target26, align 8
+  %123 = load ptr, ptr %target26, align 8
+  %124 = icmp ne ptr %123, null
+  %125 = zext i1 %124 to i8
+  %126 = trunc i8 %125 to i1
+  br i1 %126, label %then28, label %else29
 
 or.lhs.false25:                                   ; preds = %merge13
-  %125 = load ptr, ptr %given, align 8
-  %126 = getelementptr %30, ptr %125, i32 0, i32 7
-  %127 = load i32, ptr %126, align 4
-  %128 = icmp sgt i32 %127, 65536
-  %129 = zext i1 %128 to i8
-  %130 = trunc i8 %129 to i1
-  br i1 %130, label %then23, label %else24
+  %127 = load ptr, ptr %given, align 8
+  %128 = getelementptr %30, ptr %127, i32 0, i32 7
+  %129 = load i32, ptr %128, align 4
+  %130 = icmp sgt i32 %129, 65536
+  %131 = zext i1 %130 to i8
+  %132 = trunc i8 %131 to i1
+  br i1 %132, label %then23, label %else24
 
 then28:                                           ; preds = %then23
-  %131 = load ptr, ptr %target26, align 8
-  %132 = getelementptr %5, ptr %131, i32 0, i32 0
-  %133 = getelementptr [1024 x i8], ptr %132, i32 0, i32 0
-  %134 = getelementptr i8, ptr %133, i64 0
-  %135 = load ptr, ptr %given, align 8
-  %136 = getelementptr %30, ptr %135, i32 0, i32 7
-  %137 = load i32, ptr %136, align 4
-  %138 = sext i32 %137 to i64
-  %139 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 1024, ptr @"$string.518", i64 %138, i64 1, i64 65536)
-  %140 = load ptr, ptr %target26, align 8
-  %141 = getelementptr %5, ptr %140, i32 0, i32 0
-  %142 = getelementptr [1024 x i8], ptr %141, i32 0, i32 0
-  %143 = getelementptr i8, ptr %142, i64 0
-  call void @"$printable.clean"(ptr %143, i64 1024)
-  %144 = load %4, ptr %17, align 1
+  %133 = load ptr, ptr %target26, align 8
+  %134 = getelementptr %5, ptr %133, i32 0, i32 0
+  %135 = getelementptr [1024 x i8], ptr %134, i32 0, i32 0
+  %136 = getelementptr i8, ptr %135, i64 0
+  %137 = load ptr, ptr %given, align 8
+  %138 = getelementptr %30, ptr %137, i32 0, i32 7
+  %139 = load i32, ptr %138, align 4
+  %140 = sext i32 %139 to i64
+  %141 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %136, i64 1024, ptr @"$string.518", i64 %140, i64 1, i64 65536)
+  %142 = load ptr, ptr %target26, align 8
+  %143 = getelementptr %5, ptr %142, i32 0, i32 0
+  %144 = getelementptr [1024 x i8], ptr %143, i32 0, i32 0
+  %145 = getelementptr i8, ptr %144, i64 0
+  call void @"$printable.clean"(ptr %145, i64 1024)
+  %146 = load %4, ptr %19, align 1
   br label %merge27
 
 else29:                                           ; preds = %then23
@@ -52094,48 +51935,48 @@ else24:                                           ; preds = %or.lhs.false25
   br label %merge22
 
 merge22:                                          ; preds = %else24, %dead30
-  %145 = load ptr, ptr %given, align 8
-  %146 = getelementptr %30, ptr %145, i32 0, i32 8
-  %147 = load i32, ptr %146, align 4
-  %148 = icmp slt i32 %147, 0
-  %149 = zext i1 %148 to i8
-  %150 = trunc i8 %149 to i1
-  br i1 %150, label %then32, label %or.lhs.false34
+  %147 = load ptr, ptr %given, align 8
+  %148 = getelementptr %30, ptr %147, i32 0, i32 8
+  %149 = load i32, ptr %148, align 4
+  %150 = icmp slt i32 %149, 0
+  %151 = zext i1 %150 to i8
+  %152 = trunc i8 %151 to i1
+  br i1 %152, label %then32, label %or.lhs.false34
 
 then32:                                           ; preds = %or.lhs.false34, %merge22
-  %151 = load ptr, ptr %message, align 8
-  store ptr %151, ptr %target35, align 8
-  %152 = load ptr, ptr %target35, align 8
-  %153 = icmp ne ptr %152, null
-  %154 = zext i1 %153 to i8
-  %155 = trunc i8 %154 to i1
-  br i1 %155, label %then37, label %else38
+  %153 = load ptr, ptr %message, align 8
+  store ptr %153, ptr %target35, align 8
+  %154 = load ptr, ptr %target35, align 8
+  %155 = icmp ne ptr %154, null
+  %156 = zext i1 %155 to i8
+  %157 = trunc i8 %156 to i1
+  br i1 %157, label %then37, label %else38
 
 or.lhs.false34:                                   ; preds = %merge22
-  %156 = load ptr, ptr %given, align 8
-  %157 = getelementptr %30, ptr %156, i32 0, i32 8
-  %158 = load i32, ptr %157, align 4
-  %159 = icmp sgt i32 %158, 1073741824
-  %160 = zext i1 %159 to i8
-  %161 = trunc i8 %160 to i1
-  br i1 %161, label %then32, label %else33
+  %158 = load ptr, ptr %given, align 8
+  %159 = getelementptr %30, ptr %158, i32 0, i32 8
+  %160 = load i32, ptr %159, align 4
+  %161 = icmp sgt i32 %160, 1073741824
+  %162 = zext i1 %161 to i8
+  %163 = trunc i8 %162 to i1
+  br i1 %163, label %then32, label %else33
 
 then37:                                           ; preds = %then32
-  %162 = load ptr, ptr %target35, align 8
-  %163 = getelementptr %5, ptr %162, i32 0, i32 0
-  %164 = getelementptr [1024 x i8], ptr %163, i32 0, i32 0
-  %165 = getelementptr i8, ptr %164, i64 0
-  %166 = load ptr, ptr %given, align 8
-  %167 = getelementptr %30, ptr %166, i32 0, i32 8
-  %168 = load i32, ptr %167, align 4
-  %169 = sext i32 %168 to i64
-  %170 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %165, i64 1024, ptr @"$string.519", i64 %169, i64 0, i64 1073741824)
-  %171 = load ptr, ptr %target35, align 8
-  %172 = getelementptr %5, ptr %171, i32 0, i32 0
-  %173 = getelementptr [1024 x i8], ptr %172, i32 0, i32 0
-  %174 = getelementptr i8, ptr %173, i64 0
-  call void @"$printable.clean"(ptr %174, i64 1024)
-  %175 = load %4, ptr %16, align 1
+  %164 = load ptr, ptr %target35, align 8
+  %165 = getelementptr %5, ptr %164, i32 0, i32 0
+  %166 = getelementptr [1024 x i8], ptr %165, i32 0, i32 0
+  %167 = getelementptr i8, ptr %166, i64 0
+  %168 = load ptr, ptr %given, align 8
+  %169 = getelementptr %30, ptr %168, i32 0, i32 8
+  %170 = load i32, ptr %169, align 4
+  %171 = sext i32 %170 to i64
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %167, i64 1024, ptr @"$string.519", i64 %171, i64 0, i64 1073741824)
+  %173 = load ptr, ptr %target35, align 8
+  %174 = getelementptr %5, ptr %173, i32 0, i32 0
+  %175 = getelementptr [1024 x i8], ptr %174, i32 0, i32 0
+  %176 = getelementptr i8, ptr %175, i64 0
+  call void @"$printable.clean"(ptr %176, i64 1024)
+  %177 = load %4, ptr %18, align 1
   br label %merge36
 
 else38:                                           ; preds = %then32
@@ -52151,48 +51992,48 @@ else33:                                           ; preds = %or.lhs.false34
   br label %merge31
 
 merge31:                                          ; preds = %else33, %dead39
-  %176 = load ptr, ptr %given, align 8
-  %177 = getelementptr %30, ptr %176, i32 0, i32 9
-  %178 = load i32, ptr %177, align 4
-  %179 = icmp slt i32 %178, 0
-  %180 = zext i1 %179 to i8
-  %181 = trunc i8 %180 to i1
-  br i1 %181, label %then41, label %or.lhs.false43
+  %178 = load ptr, ptr %given, align 8
+  %179 = getelementptr %30, ptr %178, i32 0, i32 9
+  %180 = load i32, ptr %179, align 4
+  %181 = icmp slt i32 %180, 0
+  %182 = zext i1 %181 to i8
+  %183 = trunc i8 %182 to i1
+  br i1 %183, label %then41, label %or.lhs.false43
 
 then41:                                           ; preds = %or.lhs.false43, %merge31
-  %182 = load ptr, ptr %message, align 8
-  store ptr %182, ptr %target44, align 8
-  %183 = load ptr, ptr %target44, align 8
-  %184 = icmp ne ptr %183, null
-  %185 = zext i1 %184 to i8
-  %186 = trunc i8 %185 to i1
-  br i1 %186, label %then46, label %else47
+  %184 = load ptr, ptr %message, align 8
+  store ptr %184, ptr %target44, align 8
+  %185 = load ptr, ptr %target44, align 8
+  %186 = icmp ne ptr %185, null
+  %187 = zext i1 %186 to i8
+  %188 = trunc i8 %187 to i1
+  br i1 %188, label %then46, label %else47
 
 or.lhs.false43:                                   ; preds = %merge31
-  %187 = load ptr, ptr %given, align 8
-  %188 = getelementptr %30, ptr %187, i32 0, i32 9
-  %189 = load i32, ptr %188, align 4
-  %190 = icmp sgt i32 %189, 2
-  %191 = zext i1 %190 to i8
-  %192 = trunc i8 %191 to i1
-  br i1 %192, label %then41, label %else42
+  %189 = load ptr, ptr %given, align 8
+  %190 = getelementptr %30, ptr %189, i32 0, i32 9
+  %191 = load i32, ptr %190, align 4
+  %192 = icmp sgt i32 %191, 2
+  %193 = zext i1 %192 to i8
+  %194 = trunc i8 %193 to i1
+  br i1 %194, label %then41, label %else42
 
 then46:                                           ; preds = %then41
-  %193 = load ptr, ptr %target44, align 8
-  %194 = getelementptr %5, ptr %193, i32 0, i32 0
-  %195 = getelementptr [1024 x i8], ptr %194, i32 0, i32 0
-  %196 = getelementptr i8, ptr %195, i64 0
-  %197 = load ptr, ptr %given, align 8
-  %198 = getelementptr %30, ptr %197, i32 0, i32 9
-  %199 = load i32, ptr %198, align 4
-  %200 = sext i32 %199 to i64
-  %201 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %196, i64 1024, ptr @"$string.520", i64 %200, i64 0, i64 2)
-  %202 = load ptr, ptr %target44, align 8
-  %203 = getelementptr %5, ptr %202, i32 0, i32 0
-  %204 = getelementptr [1024 x i8], ptr %203, i32 0, i32 0
-  %205 = getelementptr i8, ptr %204, i64 0
-  call void @"$printable.clean"(ptr %205, i64 1024)
-  %206 = load %4, ptr %15, align 1
+  %195 = load ptr, ptr %target44, align 8
+  %196 = getelementptr %5, ptr %195, i32 0, i32 0
+  %197 = getelementptr [1024 x i8], ptr %196, i32 0, i32 0
+  %198 = getelementptr i8, ptr %197, i64 0
+  %199 = load ptr, ptr %given, align 8
+  %200 = getelementptr %30, ptr %199, i32 0, i32 9
+  %201 = load i32, ptr %200, align 4
+  %202 = sext i32 %201 to i64
+  %203 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %198, i64 1024, ptr @"$string.520", i64 %202, i64 0, i64 2)
+  %204 = load ptr, ptr %target44, align 8
+  %205 = getelementptr %5, ptr %204, i32 0, i32 0
+  %206 = getelementptr [1024 x i8], ptr %205, i32 0, i32 0
+  %207 = getelementptr i8, ptr %206, i64 0
+  call void @"$printable.clean"(ptr %207, i64 1024)
+  %208 = load %4, ptr %17, align 1
   br label %merge45
 
 else47:                                           ; preds = %then41
@@ -52208,48 +52049,48 @@ else42:                                           ; preds = %or.lhs.false43
   br label %merge40
 
 merge40:                                          ; preds = %else42, %dead48
-  %207 = load ptr, ptr %given, align 8
-  %208 = getelementptr %30, ptr %207, i32 0, i32 10
-  %209 = load i32, ptr %208, align 4
-  %210 = icmp slt i32 %209, 0
-  %211 = zext i1 %210 to i8
-  %212 = trunc i8 %211 to i1
-  br i1 %212, label %then50, label %or.lhs.false52
+  %209 = load ptr, ptr %given, align 8
+  %210 = getelementptr %30, ptr %209, i32 0, i32 10
+  %211 = load i32, ptr %210, align 4
+  %212 = icmp slt i32 %211, 0
+  %213 = zext i1 %212 to i8
+  %214 = trunc i8 %213 to i1
+  br i1 %214, label %then50, label %or.lhs.false52
 
 then50:                                           ; preds = %or.lhs.false52, %merge40
-  %213 = load ptr, ptr %message, align 8
-  store ptr %213, ptr %target53, align 8
-  %214 = load ptr, ptr %target53, align 8
-  %215 = icmp ne ptr %214, null
-  %216 = zext i1 %215 to i8
-  %217 = trunc i8 %216 to i1
-  br i1 %217, label %then55, label %else56
+  %215 = load ptr, ptr %message, align 8
+  store ptr %215, ptr %target53, align 8
+  %216 = load ptr, ptr %target53, align 8
+  %217 = icmp ne ptr %216, null
+  %218 = zext i1 %217 to i8
+  %219 = trunc i8 %218 to i1
+  br i1 %219, label %then55, label %else56
 
 or.lhs.false52:                                   ; preds = %merge40
-  %218 = load ptr, ptr %given, align 8
-  %219 = getelementptr %30, ptr %218, i32 0, i32 10
-  %220 = load i32, ptr %219, align 4
-  %221 = icmp sgt i32 %220, 4096
-  %222 = zext i1 %221 to i8
-  %223 = trunc i8 %222 to i1
-  br i1 %223, label %then50, label %else51
+  %220 = load ptr, ptr %given, align 8
+  %221 = getelementptr %30, ptr %220, i32 0, i32 10
+  %222 = load i32, ptr %221, align 4
+  %223 = icmp sgt i32 %222, 4096
+  %224 = zext i1 %223 to i8
+  %225 = trunc i8 %224 to i1
+  br i1 %225, label %then50, label %else51
 
 then55:                                           ; preds = %then50
-  %224 = load ptr, ptr %target53, align 8
-  %225 = getelementptr %5, ptr %224, i32 0, i32 0
-  %226 = getelementptr [1024 x i8], ptr %225, i32 0, i32 0
-  %227 = getelementptr i8, ptr %226, i64 0
-  %228 = load ptr, ptr %given, align 8
-  %229 = getelementptr %30, ptr %228, i32 0, i32 10
-  %230 = load i32, ptr %229, align 4
-  %231 = sext i32 %230 to i64
-  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %227, i64 1024, ptr @"$string.521", i64 %231, i64 0, i64 4096)
-  %233 = load ptr, ptr %target53, align 8
-  %234 = getelementptr %5, ptr %233, i32 0, i32 0
-  %235 = getelementptr [1024 x i8], ptr %234, i32 0, i32 0
-  %236 = getelementptr i8, ptr %235, i64 0
-  call void @"$printable.clean"(ptr %236, i64 1024)
-  %237 = load %4, ptr %14, align 1
+  %226 = load ptr, ptr %target53, align 8
+  %227 = getelementptr %5, ptr %226, i32 0, i32 0
+  %228 = getelementptr [1024 x i8], ptr %227, i32 0, i32 0
+  %229 = getelementptr i8, ptr %228, i64 0
+  %230 = load ptr, ptr %given, align 8
+  %231 = getelementptr %30, ptr %230, i32 0, i32 10
+  %232 = load i32, ptr %231, align 4
+  %233 = sext i32 %232 to i64
+  %234 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %229, i64 1024, ptr @"$string.521", i64 %233, i64 0, i64 4096)
+  %235 = load ptr, ptr %target53, align 8
+  %236 = getelementptr %5, ptr %235, i32 0, i32 0
+  %237 = getelementptr [1024 x i8], ptr %236, i32 0, i32 0
+  %238 = getelementptr i8, ptr %237, i64 0
+  call void @"$printable.clean"(ptr %238, i64 1024)
+  %239 = load %4, ptr %16, align 1
   br label %merge54
 
 else56:                                           ; preds = %then50
@@ -52265,48 +52106,48 @@ else51:                                           ; preds = %or.lhs.false52
   br label %merge49
 
 merge49:                                          ; preds = %else51, %dead57
-  %238 = load ptr, ptr %given, align 8
-  %239 = getelementptr %30, ptr %238, i32 0, i32 11
-  %240 = load i32, ptr %239, align 4
-  %241 = icmp slt i32 %240, 1
-  %242 = zext i1 %241 to i8
-  %243 = trunc i8 %242 to i1
-  br i1 %243, label %then59, label %or.lhs.false61
+  %240 = load ptr, ptr %given, align 8
+  %241 = getelementptr %30, ptr %240, i32 0, i32 11
+  %242 = load i32, ptr %241, align 4
+  %243 = icmp slt i32 %242, 1
+  %244 = zext i1 %243 to i8
+  %245 = trunc i8 %244 to i1
+  br i1 %245, label %then59, label %or.lhs.false61
 
 then59:                                           ; preds = %or.lhs.false61, %merge49
-  %244 = load ptr, ptr %message, align 8
-  store ptr %244, ptr %target62, align 8
-  %245 = load ptr, ptr %target62, align 8
-  %246 = icmp ne ptr %245, null
-  %247 = zext i1 %246 to i8
-  %248 = trunc i8 %247 to i1
-  br i1 %248, label %then64, label %else65
+  %246 = load ptr, ptr %message, align 8
+  store ptr %246, ptr %target62, align 8
+  %247 = load ptr, ptr %target62, align 8
+  %248 = icmp ne ptr %247, null
+  %249 = zext i1 %248 to i8
+  %250 = trunc i8 %249 to i1
+  br i1 %250, label %then64, label %else65
 
 or.lhs.false61:                                   ; preds = %merge49
-  %249 = load ptr, ptr %given, align 8
-  %250 = getelementptr %30, ptr %249, i32 0, i32 11
-  %251 = load i32, ptr %250, align 4
-  %252 = icmp sgt i32 %251, 1048576
-  %253 = zext i1 %252 to i8
-  %254 = trunc i8 %253 to i1
-  br i1 %254, label %then59, label %else60
+  %251 = load ptr, ptr %given, align 8
+  %252 = getelementptr %30, ptr %251, i32 0, i32 11
+  %253 = load i32, ptr %252, align 4
+  %254 = icmp sgt i32 %253, 1048576
+  %255 = zext i1 %254 to i8
+  %256 = trunc i8 %255 to i1
+  br i1 %256, label %then59, label %else60
 
 then64:                                           ; preds = %then59
-  %255 = load ptr, ptr %target62, align 8
-  %256 = getelementptr %5, ptr %255, i32 0, i32 0
-  %257 = getelementptr [1024 x i8], ptr %256, i32 0, i32 0
-  %258 = getelementptr i8, ptr %257, i64 0
-  %259 = load ptr, ptr %given, align 8
-  %260 = getelementptr %30, ptr %259, i32 0, i32 11
-  %261 = load i32, ptr %260, align 4
-  %262 = sext i32 %261 to i64
-  %263 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %258, i64 1024, ptr @"$string.522", i64 %262, i64 1, i64 1048576)
-  %264 = load ptr, ptr %target62, align 8
-  %265 = getelementptr %5, ptr %264, i32 0, i32 0
-  %266 = getelementptr [1024 x i8], ptr %265, i32 0, i32 0
-  %267 = getelementptr i8, ptr %266, i64 0
-  call void @"$printable.clean"(ptr %267, i64 1024)
-  %268 = load %4, ptr %13, align 1
+  %257 = load ptr, ptr %target62, align 8
+  %258 = getelementptr %5, ptr %257, i32 0, i32 0
+  %259 = getelementptr [1024 x i8], ptr %258, i32 0, i32 0
+  %260 = getelementptr i8, ptr %259, i64 0
+  %261 = load ptr, ptr %given, align 8
+  %262 = getelementptr %30, ptr %261, i32 0, i32 11
+  %263 = load i32, ptr %262, align 4
+  %264 = sext i32 %263 to i64
+  %265 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %260, i64 1024, ptr @"$string.522", i64 %264, i64 1, i64 1048576)
+  %266 = load ptr, ptr %target62, align 8
+  %267 = getelementptr %5, ptr %266, i32 0, i32 0
+  %268 = getelementptr [1024 x i8], ptr %267, i32 0, i32 0
+  %269 = getelementptr i8, ptr %268, i64 0
+  call void @"$printable.clean"(ptr %269, i64 1024)
+  %270 = load %4, ptr %15, align 1
   br label %merge63
 
 else65:                                           ; preds = %then59
@@ -52322,48 +52163,48 @@ else60:                                           ; preds = %or.lhs.false61
   br label %merge58
 
 merge58:                                          ; preds = %else60, %dead66
-  %269 = load ptr, ptr %given, align 8
-  %270 = getelementptr %30, ptr %269, i32 0, i32 12
-  %271 = load i32, ptr %270, align 4
-  %272 = icmp slt i32 %271, 0
-  %273 = zext i1 %272 to i8
-  %274 = trunc i8 %273 to i1
-  br i1 %274, label %then68, label %or.lhs.false70
+  %271 = load ptr, ptr %given, align 8
+  %272 = getelementptr %30, ptr %271, i32 0, i32 12
+  %273 = load i32, ptr %272, align 4
+  %274 = icmp slt i32 %273, 0
+  %275 = zext i1 %274 to i8
+  %276 = trunc i8 %275 to i1
+  br i1 %276, label %then68, label %or.lhs.false70
 
 then68:                                           ; preds = %or.lhs.false70, %merge58
-  %275 = load ptr, ptr %message, align 8
-  store ptr %275, ptr %target71, align 8
-  %276 = load ptr, ptr %target71, align 8
-  %277 = icmp ne ptr %276, null
-  %278 = zext i1 %277 to i8
-  %279 = trunc i8 %278 to i1
-  br i1 %279, label %then73, label %else74
+  %277 = load ptr, ptr %message, align 8
+  store ptr %277, ptr %target71, align 8
+  %278 = load ptr, ptr %target71, align 8
+  %279 = icmp ne ptr %278, null
+  %280 = zext i1 %279 to i8
+  %281 = trunc i8 %280 to i1
+  br i1 %281, label %then73, label %else74
 
 or.lhs.false70:                                   ; preds = %merge58
-  %280 = load ptr, ptr %given, align 8
-  %281 = getelementptr %30, ptr %280, i32 0, i32 12
-  %282 = load i32, ptr %281, align 4
-  %283 = icmp sgt i32 %282, 67108864
-  %284 = zext i1 %283 to i8
-  %285 = trunc i8 %284 to i1
-  br i1 %285, label %then68, label %else69
+  %282 = load ptr, ptr %given, align 8
+  %283 = getelementptr %30, ptr %282, i32 0, i32 12
+  %284 = load i32, ptr %283, align 4
+  %285 = icmp sgt i32 %284, 67108864
+  %286 = zext i1 %285 to i8
+  %287 = trunc i8 %286 to i1
+  br i1 %287, label %then68, label %else69
 
 then73:                                           ; preds = %then68
-  %286 = load ptr, ptr %target71, align 8
-  %287 = getelementptr %5, ptr %286, i32 0, i32 0
-  %288 = getelementptr [1024 x i8], ptr %287, i32 0, i32 0
-  %289 = getelementptr i8, ptr %288, i64 0
-  %290 = load ptr, ptr %given, align 8
-  %291 = getelementptr %30, ptr %290, i32 0, i32 12
-  %292 = load i32, ptr %291, align 4
-  %293 = sext i32 %292 to i64
-  %294 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %289, i64 1024, ptr @"$string.523", i64 %293, i64 0, i64 67108864)
-  %295 = load ptr, ptr %target71, align 8
-  %296 = getelementptr %5, ptr %295, i32 0, i32 0
-  %297 = getelementptr [1024 x i8], ptr %296, i32 0, i32 0
-  %298 = getelementptr i8, ptr %297, i64 0
-  call void @"$printable.clean"(ptr %298, i64 1024)
-  %299 = load %4, ptr %12, align 1
+  %288 = load ptr, ptr %target71, align 8
+  %289 = getelementptr %5, ptr %288, i32 0, i32 0
+  %290 = getelementptr [1024 x i8], ptr %289, i32 0, i32 0
+  %291 = getelementptr i8, ptr %290, i64 0
+  %292 = load ptr, ptr %given, align 8
+  %293 = getelementptr %30, ptr %292, i32 0, i32 12
+  %294 = load i32, ptr %293, align 4
+  %295 = sext i32 %294 to i64
+  %296 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %291, i64 1024, ptr @"$string.523", i64 %295, i64 0, i64 67108864)
+  %297 = load ptr, ptr %target71, align 8
+  %298 = getelementptr %5, ptr %297, i32 0, i32 0
+  %299 = getelementptr [1024 x i8], ptr %298, i32 0, i32 0
+  %300 = getelementptr i8, ptr %299, i64 0
+  call void @"$printable.clean"(ptr %300, i64 1024)
+  %301 = load %4, ptr %14, align 1
   br label %merge72
 
 else74:                                           ; preds = %then68
@@ -52379,48 +52220,48 @@ else69:                                           ; preds = %or.lhs.false70
   br label %merge67
 
 merge67:                                          ; preds = %else69, %dead75
-  %300 = load ptr, ptr %given, align 8
-  %301 = getelementptr %30, ptr %300, i32 0, i32 13
-  %302 = load i32, ptr %301, align 4
-  %303 = icmp slt i32 %302, 1
-  %304 = zext i1 %303 to i8
-  %305 = trunc i8 %304 to i1
-  br i1 %305, label %then77, label %or.lhs.false79
+  %302 = load ptr, ptr %given, align 8
+  %303 = getelementptr %30, ptr %302, i32 0, i32 13
+  %304 = load i32, ptr %303, align 4
+  %305 = icmp slt i32 %304, 1
+  %306 = zext i1 %305 to i8
+  %307 = trunc i8 %306 to i1
+  br i1 %307, label %then77, label %or.lhs.false79
 
 then77:                                           ; preds = %or.lhs.false79, %merge67
-  %306 = load ptr, ptr %message, align 8
-  store ptr %306, ptr %target80, align 8
-  %307 = load ptr, ptr %target80, align 8
-  %308 = icmp ne ptr %307, null
-  %309 = zext i1 %308 to i8
-  %310 = trunc i8 %309 to i1
-  br i1 %310, label %then82, label %else83
+  %308 = load ptr, ptr %message, align 8
+  store ptr %308, ptr %target80, align 8
+  %309 = load ptr, ptr %target80, align 8
+  %310 = icmp ne ptr %309, null
+  %311 = zext i1 %310 to i8
+  %312 = trunc i8 %311 to i1
+  br i1 %312, label %then82, label %else83
 
 or.lhs.false79:                                   ; preds = %merge67
-  %311 = load ptr, ptr %given, align 8
-  %312 = getelementptr %30, ptr %311, i32 0, i32 13
-  %313 = load i32, ptr %312, align 4
-  %314 = icmp sgt i32 %313, 16777216
-  %315 = zext i1 %314 to i8
-  %316 = trunc i8 %315 to i1
-  br i1 %316, label %then77, label %else78
+  %313 = load ptr, ptr %given, align 8
+  %314 = getelementptr %30, ptr %313, i32 0, i32 13
+  %315 = load i32, ptr %314, align 4
+  %316 = icmp sgt i32 %315, 16777216
+  %317 = zext i1 %316 to i8
+  %318 = trunc i8 %317 to i1
+  br i1 %318, label %then77, label %else78
 
 then82:                                           ; preds = %then77
-  %317 = load ptr, ptr %target80, align 8
-  %318 = getelementptr %5, ptr %317, i32 0, i32 0
-  %319 = getelementptr [1024 x i8], ptr %318, i32 0, i32 0
-  %320 = getelementptr i8, ptr %319, i64 0
-  %321 = load ptr, ptr %given, align 8
-  %322 = getelementptr %30, ptr %321, i32 0, i32 13
-  %323 = load i32, ptr %322, align 4
-  %324 = sext i32 %323 to i64
-  %325 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %320, i64 1024, ptr @"$string.524", i64 %324, i64 1, i64 16777216)
-  %326 = load ptr, ptr %target80, align 8
-  %327 = getelementptr %5, ptr %326, i32 0, i32 0
-  %328 = getelementptr [1024 x i8], ptr %327, i32 0, i32 0
-  %329 = getelementptr i8, ptr %328, i64 0
-  call void @"$printable.clean"(ptr %329, i64 1024)
-  %330 = load %4, ptr %11, align 1
+  %319 = load ptr, ptr %target80, align 8
+  %320 = getelementptr %5, ptr %319, i32 0, i32 0
+  %321 = getelementptr [1024 x i8], ptr %320, i32 0, i32 0
+  %322 = getelementptr i8, ptr %321, i64 0
+  %323 = load ptr, ptr %given, align 8
+  %324 = getelementptr %30, ptr %323, i32 0, i32 13
+  %325 = load i32, ptr %324, align 4
+  %326 = sext i32 %325 to i64
+  %327 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %322, i64 1024, ptr @"$string.524", i64 %326, i64 1, i64 16777216)
+  %328 = load ptr, ptr %target80, align 8
+  %329 = getelementptr %5, ptr %328, i32 0, i32 0
+  %330 = getelementptr [1024 x i8], ptr %329, i32 0, i32 0
+  %331 = getelementptr i8, ptr %330, i64 0
+  call void @"$printable.clean"(ptr %331, i64 1024)
+  %332 = load %4, ptr %13, align 1
   br label %merge81
 
 else83:                                           ; preds = %then77
@@ -52436,48 +52277,48 @@ else78:                                           ; preds = %or.lhs.false79
   br label %merge76
 
 merge76:                                          ; preds = %else78, %dead84
-  %331 = load ptr, ptr %given, align 8
-  %332 = getelementptr %30, ptr %331, i32 0, i32 14
-  %333 = load i32, ptr %332, align 4
-  %334 = icmp slt i32 %333, 0
-  %335 = zext i1 %334 to i8
-  %336 = trunc i8 %335 to i1
-  br i1 %336, label %then86, label %or.lhs.false88
+  %333 = load ptr, ptr %given, align 8
+  %334 = getelementptr %30, ptr %333, i32 0, i32 14
+  %335 = load i32, ptr %334, align 4
+  %336 = icmp slt i32 %335, 0
+  %337 = zext i1 %336 to i8
+  %338 = trunc i8 %337 to i1
+  br i1 %338, label %then86, label %or.lhs.false88
 
 then86:                                           ; preds = %or.lhs.false88, %merge76
-  %337 = load ptr, ptr %message, align 8
-  store ptr %337, ptr %target89, align 8
-  %338 = load ptr, ptr %target89, align 8
-  %339 = icmp ne ptr %338, null
-  %340 = zext i1 %339 to i8
-  %341 = trunc i8 %340 to i1
-  br i1 %341, label %then91, label %else92
+  %339 = load ptr, ptr %message, align 8
+  store ptr %339, ptr %target89, align 8
+  %340 = load ptr, ptr %target89, align 8
+  %341 = icmp ne ptr %340, null
+  %342 = zext i1 %341 to i8
+  %343 = trunc i8 %342 to i1
+  br i1 %343, label %then91, label %else92
 
 or.lhs.false88:                                   ; preds = %merge76
-  %342 = load ptr, ptr %given, align 8
-  %343 = getelementptr %30, ptr %342, i32 0, i32 14
-  %344 = load i32, ptr %343, align 4
-  %345 = icmp sgt i32 %344, 1
-  %346 = zext i1 %345 to i8
-  %347 = trunc i8 %346 to i1
-  br i1 %347, label %then86, label %else87
+  %344 = load ptr, ptr %given, align 8
+  %345 = getelementptr %30, ptr %344, i32 0, i32 14
+  %346 = load i32, ptr %345, align 4
+  %347 = icmp sgt i32 %346, 1
+  %348 = zext i1 %347 to i8
+  %349 = trunc i8 %348 to i1
+  br i1 %349, label %then86, label %else87
 
 then91:                                           ; preds = %then86
-  %348 = load ptr, ptr %target89, align 8
-  %349 = getelementptr %5, ptr %348, i32 0, i32 0
-  %350 = getelementptr [1024 x i8], ptr %349, i32 0, i32 0
-  %351 = getelementptr i8, ptr %350, i64 0
-  %352 = load ptr, ptr %given, align 8
-  %353 = getelementptr %30, ptr %352, i32 0, i32 14
-  %354 = load i32, ptr %353, align 4
-  %355 = sext i32 %354 to i64
-  %356 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %351, i64 1024, ptr @"$string.525", i64 %355, i64 0, i64 1)
-  %357 = load ptr, ptr %target89, align 8
-  %358 = getelementptr %5, ptr %357, i32 0, i32 0
-  %359 = getelementptr [1024 x i8], ptr %358, i32 0, i32 0
-  %360 = getelementptr i8, ptr %359, i64 0
-  call void @"$printable.clean"(ptr %360, i64 1024)
-  %361 = load %4, ptr %10, align 1
+  %350 = load ptr, ptr %target89, align 8
+  %351 = getelementptr %5, ptr %350, i32 0, i32 0
+  %352 = getelementptr [1024 x i8], ptr %351, i32 0, i32 0
+  %353 = getelementptr i8, ptr %352, i64 0
+  %354 = load ptr, ptr %given, align 8
+  %355 = getelementptr %30, ptr %354, i32 0, i32 14
+  %356 = load i32, ptr %355, align 4
+  %357 = sext i32 %356 to i64
+  %358 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %353, i64 1024, ptr @"$string.525", i64 %357, i64 0, i64 1)
+  %359 = load ptr, ptr %target89, align 8
+  %360 = getelementptr %5, ptr %359, i32 0, i32 0
+  %361 = getelementptr [1024 x i8], ptr %360, i32 0, i32 0
+  %362 = getelementptr i8, ptr %361, i64 0
+  call void @"$printable.clean"(ptr %362, i64 1024)
+  %363 = load %4, ptr %12, align 1
   br label %merge90
 
 else92:                                           ; preds = %then86
@@ -52493,48 +52334,48 @@ else87:                                           ; preds = %or.lhs.false88
   br label %merge85
 
 merge85:                                          ; preds = %else87, %dead93
-  %362 = load ptr, ptr %given, align 8
-  %363 = getelementptr %30, ptr %362, i32 0, i32 15
-  %364 = load i32, ptr %363, align 4
-  %365 = icmp slt i32 %364, -1
-  %366 = zext i1 %365 to i8
-  %367 = trunc i8 %366 to i1
-  br i1 %367, label %then95, label %or.lhs.false97
+  %364 = load ptr, ptr %given, align 8
+  %365 = getelementptr %30, ptr %364, i32 0, i32 15
+  %366 = load i32, ptr %365, align 4
+  %367 = icmp slt i32 %366, -1
+  %368 = zext i1 %367 to i8
+  %369 = trunc i8 %368 to i1
+  br i1 %369, label %then95, label %or.lhs.false97
 
 then95:                                           ; preds = %or.lhs.false97, %merge85
-  %368 = load ptr, ptr %message, align 8
-  store ptr %368, ptr %target98, align 8
-  %369 = load ptr, ptr %target98, align 8
-  %370 = icmp ne ptr %369, null
-  %371 = zext i1 %370 to i8
-  %372 = trunc i8 %371 to i1
-  br i1 %372, label %then100, label %else101
+  %370 = load ptr, ptr %message, align 8
+  store ptr %370, ptr %target98, align 8
+  %371 = load ptr, ptr %target98, align 8
+  %372 = icmp ne ptr %371, null
+  %373 = zext i1 %372 to i8
+  %374 = trunc i8 %373 to i1
+  br i1 %374, label %then100, label %else101
 
 or.lhs.false97:                                   ; preds = %merge85
-  %373 = load ptr, ptr %given, align 8
-  %374 = getelementptr %30, ptr %373, i32 0, i32 15
-  %375 = load i32, ptr %374, align 4
-  %376 = icmp sgt i32 %375, 2
-  %377 = zext i1 %376 to i8
-  %378 = trunc i8 %377 to i1
-  br i1 %378, label %then95, label %else96
+  %375 = load ptr, ptr %given, align 8
+  %376 = getelementptr %30, ptr %375, i32 0, i32 15
+  %377 = load i32, ptr %376, align 4
+  %378 = icmp sgt i32 %377, 2
+  %379 = zext i1 %378 to i8
+  %380 = trunc i8 %379 to i1
+  br i1 %380, label %then95, label %else96
 
 then100:                                          ; preds = %then95
-  %379 = load ptr, ptr %target98, align 8
-  %380 = getelementptr %5, ptr %379, i32 0, i32 0
-  %381 = getelementptr [1024 x i8], ptr %380, i32 0, i32 0
-  %382 = getelementptr i8, ptr %381, i64 0
-  %383 = load ptr, ptr %given, align 8
-  %384 = getelementptr %30, ptr %383, i32 0, i32 15
-  %385 = load i32, ptr %384, align 4
-  %386 = sext i32 %385 to i64
-  %387 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %382, i64 1024, ptr @"$string.526", i64 %386, i64 -1, i64 2)
-  %388 = load ptr, ptr %target98, align 8
-  %389 = getelementptr %5, ptr %388, i32 0, i32 0
-  %390 = getelementptr [1024 x i8], ptr %389, i32 0, i32 0
-  %391 = getelementptr i8, ptr %390, i64 0
-  call void @"$printable.clean"(ptr %391, i64 1024)
-  %392 = load %4, ptr %9, align 1
+  %381 = load ptr, ptr %target98, align 8
+  %382 = getelementptr %5, ptr %381, i32 0, i32 0
+  %383 = getelementptr [1024 x i8], ptr %382, i32 0, i32 0
+  %384 = getelementptr i8, ptr %383, i64 0
+  %385 = load ptr, ptr %given, align 8
+  %386 = getelementptr %30, ptr %385, i32 0, i32 15
+  %387 = load i32, ptr %386, align 4
+  %388 = sext i32 %387 to i64
+  %389 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %384, i64 1024, ptr @"$string.526", i64 %388, i64 -1, i64 2)
+  %390 = load ptr, ptr %target98, align 8
+  %391 = getelementptr %5, ptr %390, i32 0, i32 0
+  %392 = getelementptr [1024 x i8], ptr %391, i32 0, i32 0
+  %393 = getelementptr i8, ptr %392, i64 0
+  call void @"$printable.clean"(ptr %393, i64 1024)
+  %394 = load %4, ptr %11, align 1
   br label %merge99
 
 else101:                                          ; preds = %then95
@@ -52550,48 +52391,48 @@ else96:                                           ; preds = %or.lhs.false97
   br label %merge94
 
 merge94:                                          ; preds = %else96, %dead102
-  %393 = load ptr, ptr %given, align 8
-  %394 = getelementptr %30, ptr %393, i32 0, i32 16
-  %395 = load i32, ptr %394, align 4
-  %396 = icmp slt i32 %395, 0
-  %397 = zext i1 %396 to i8
-  %398 = trunc i8 %397 to i1
-  br i1 %398, label %then104, label %or.lhs.false106
+  %395 = load ptr, ptr %given, align 8
+  %396 = getelementptr %30, ptr %395, i32 0, i32 16
+  %397 = load i32, ptr %396, align 4
+  %398 = icmp slt i32 %397, 0
+  %399 = zext i1 %398 to i8
+  %400 = trunc i8 %399 to i1
+  br i1 %400, label %then104, label %or.lhs.false106
 
 then104:                                          ; preds = %or.lhs.false106, %merge94
-  %399 = load ptr, ptr %message, align 8
-  store ptr %399, ptr %target107, align 8
-  %400 = load ptr, ptr %target107, align 8
-  %401 = icmp ne ptr %400, null
-  %402 = zext i1 %401 to i8
-  %403 = trunc i8 %402 to i1
-  br i1 %403, label %then109, label %else110
+  %401 = load ptr, ptr %message, align 8
+  store ptr %401, ptr %target107, align 8
+  %402 = load ptr, ptr %target107, align 8
+  %403 = icmp ne ptr %402, null
+  %404 = zext i1 %403 to i8
+  %405 = trunc i8 %404 to i1
+  br i1 %405, label %then109, label %else110
 
 or.lhs.false106:                                  ; preds = %merge94
-  %404 = load ptr, ptr %given, align 8
-  %405 = getelementptr %30, ptr %404, i32 0, i32 16
-  %406 = load i32, ptr %405, align 4
-  %407 = icmp sgt i32 %406, 65536
-  %408 = zext i1 %407 to i8
-  %409 = trunc i8 %408 to i1
-  br i1 %409, label %then104, label %else105
+  %406 = load ptr, ptr %given, align 8
+  %407 = getelementptr %30, ptr %406, i32 0, i32 16
+  %408 = load i32, ptr %407, align 4
+  %409 = icmp sgt i32 %408, 65536
+  %410 = zext i1 %409 to i8
+  %411 = trunc i8 %410 to i1
+  br i1 %411, label %then104, label %else105
 
 then109:                                          ; preds = %then104
-  %410 = load ptr, ptr %target107, align 8
-  %411 = getelementptr %5, ptr %410, i32 0, i32 0
-  %412 = getelementptr [1024 x i8], ptr %411, i32 0, i32 0
-  %413 = getelementptr i8, ptr %412, i64 0
-  %414 = load ptr, ptr %given, align 8
-  %415 = getelementptr %30, ptr %414, i32 0, i32 16
-  %416 = load i32, ptr %415, align 4
-  %417 = sext i32 %416 to i64
-  %418 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %413, i64 1024, ptr @"$string.527", i64 %417, i64 0, i64 65536)
-  %419 = load ptr, ptr %target107, align 8
-  %420 = getelementptr %5, ptr %419, i32 0, i32 0
-  %421 = getelementptr [1024 x i8], ptr %420, i32 0, i32 0
-  %422 = getelementptr i8, ptr %421, i64 0
-  call void @"$printable.clean"(ptr %422, i64 1024)
-  %423 = load %4, ptr %8, align 1
+  %412 = load ptr, ptr %target107, align 8
+  %413 = getelementptr %5, ptr %412, i32 0, i32 0
+  %414 = getelementptr [1024 x i8], ptr %413, i32 0, i32 0
+  %415 = getelementptr i8, ptr %414, i64 0
+  %416 = load ptr, ptr %given, align 8
+  %417 = getelementptr %30, ptr %416, i32 0, i32 16
+  %418 = load i32, ptr %417, align 4
+  %419 = sext i32 %418 to i64
+  %420 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %415, i64 1024, ptr @"$string.527", i64 %419, i64 0, i64 65536)
+  %421 = load ptr, ptr %target107, align 8
+  %422 = getelementptr %5, ptr %421, i32 0, i32 0
+  %423 = getelementptr [1024 x i8], ptr %422, i32 0, i32 0
+  %424 = getelementptr i8, ptr %423, i64 0
+  call void @"$printable.clean"(ptr %424, i64 1024)
+  %425 = load %4, ptr %10, align 1
   br label %merge108
 
 else110:                                          ; preds = %then104
@@ -52607,48 +52448,48 @@ else105:                                          ; preds = %or.lhs.false106
   br label %merge103
 
 merge103:                                         ; preds = %else105, %dead111
-  %424 = load ptr, ptr %given, align 8
-  %425 = getelementptr %30, ptr %424, i32 0, i32 20
-  %426 = load i32, ptr %425, align 4
-  %427 = icmp slt i32 %426, -1
-  %428 = zext i1 %427 to i8
-  %429 = trunc i8 %428 to i1
-  br i1 %429, label %then113, label %or.lhs.false115
+  %426 = load ptr, ptr %given, align 8
+  %427 = getelementptr %30, ptr %426, i32 0, i32 20
+  %428 = load i32, ptr %427, align 4
+  %429 = icmp slt i32 %428, -1
+  %430 = zext i1 %429 to i8
+  %431 = trunc i8 %430 to i1
+  br i1 %431, label %then113, label %or.lhs.false115
 
 then113:                                          ; preds = %or.lhs.false115, %merge103
-  %430 = load ptr, ptr %message, align 8
-  store ptr %430, ptr %target116, align 8
-  %431 = load ptr, ptr %target116, align 8
-  %432 = icmp ne ptr %431, null
-  %433 = zext i1 %432 to i8
-  %434 = trunc i8 %433 to i1
-  br i1 %434, label %then118, label %else119
+  %432 = load ptr, ptr %message, align 8
+  store ptr %432, ptr %target116, align 8
+  %433 = load ptr, ptr %target116, align 8
+  %434 = icmp ne ptr %433, null
+  %435 = zext i1 %434 to i8
+  %436 = trunc i8 %435 to i1
+  br i1 %436, label %then118, label %else119
 
 or.lhs.false115:                                  ; preds = %merge103
-  %435 = load ptr, ptr %given, align 8
-  %436 = getelementptr %30, ptr %435, i32 0, i32 20
-  %437 = load i32, ptr %436, align 4
-  %438 = icmp sgt i32 %437, 1
-  %439 = zext i1 %438 to i8
-  %440 = trunc i8 %439 to i1
-  br i1 %440, label %then113, label %else114
+  %437 = load ptr, ptr %given, align 8
+  %438 = getelementptr %30, ptr %437, i32 0, i32 20
+  %439 = load i32, ptr %438, align 4
+  %440 = icmp sgt i32 %439, 1
+  %441 = zext i1 %440 to i8
+  %442 = trunc i8 %441 to i1
+  br i1 %442, label %then113, label %else114
 
 then118:                                          ; preds = %then113
-  %441 = load ptr, ptr %target116, align 8
-  %442 = getelementptr %5, ptr %441, i32 0, i32 0
-  %443 = getelementptr [1024 x i8], ptr %442, i32 0, i32 0
-  %444 = getelementptr i8, ptr %443, i64 0
-  %445 = load ptr, ptr %given, align 8
-  %446 = getelementptr %30, ptr %445, i32 0, i32 20
-  %447 = load i32, ptr %446, align 4
-  %448 = sext i32 %447 to i64
-  %449 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %444, i64 1024, ptr @"$string.528", i64 %448, i64 -1, i64 1)
-  %450 = load ptr, ptr %target116, align 8
-  %451 = getelementptr %5, ptr %450, i32 0, i32 0
-  %452 = getelementptr [1024 x i8], ptr %451, i32 0, i32 0
-  %453 = getelementptr i8, ptr %452, i64 0
-  call void @"$printable.clean"(ptr %453, i64 1024)
-  %454 = load %4, ptr %7, align 1
+  %443 = load ptr, ptr %target116, align 8
+  %444 = getelementptr %5, ptr %443, i32 0, i32 0
+  %445 = getelementptr [1024 x i8], ptr %444, i32 0, i32 0
+  %446 = getelementptr i8, ptr %445, i64 0
+  %447 = load ptr, ptr %given, align 8
+  %448 = getelementptr %30, ptr %447, i32 0, i32 20
+  %449 = load i32, ptr %448, align 4
+  %450 = sext i32 %449 to i64
+  %451 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %446, i64 1024, ptr @"$string.528", i64 %450, i64 -1, i64 1)
+  %452 = load ptr, ptr %target116, align 8
+  %453 = getelementptr %5, ptr %452, i32 0, i32 0
+  %454 = getelementptr [1024 x i8], ptr %453, i32 0, i32 0
+  %455 = getelementptr i8, ptr %454, i64 0
+  call void @"$printable.clean"(ptr %455, i64 1024)
+  %456 = load %4, ptr %9, align 1
   br label %merge117
 
 else119:                                          ; preds = %then113
@@ -52664,48 +52505,48 @@ else114:                                          ; preds = %or.lhs.false115
   br label %merge112
 
 merge112:                                         ; preds = %else114, %dead120
-  %455 = load ptr, ptr %given, align 8
-  %456 = getelementptr %30, ptr %455, i32 0, i32 21
-  %457 = load i32, ptr %456, align 4
-  %458 = icmp slt i32 %457, -1
-  %459 = zext i1 %458 to i8
-  %460 = trunc i8 %459 to i1
-  br i1 %460, label %then122, label %or.lhs.false124
+  %457 = load ptr, ptr %given, align 8
+  %458 = getelementptr %30, ptr %457, i32 0, i32 21
+  %459 = load i32, ptr %458, align 4
+  %460 = icmp slt i32 %459, -1
+  %461 = zext i1 %460 to i8
+  %462 = trunc i8 %461 to i1
+  br i1 %462, label %then122, label %or.lhs.false124
 
 then122:                                          ; preds = %or.lhs.false124, %merge112
-  %461 = load ptr, ptr %message, align 8
-  store ptr %461, ptr %target125, align 8
-  %462 = load ptr, ptr %target125, align 8
-  %463 = icmp ne ptr %462, null
-  %464 = zext i1 %463 to i8
-  %465 = trunc i8 %464 to i1
-  br i1 %465, label %then127, label %else128
+  %463 = load ptr, ptr %message, align 8
+  store ptr %463, ptr %target125, align 8
+  %464 = load ptr, ptr %target125, align 8
+  %465 = icmp ne ptr %464, null
+  %466 = zext i1 %465 to i8
+  %467 = trunc i8 %466 to i1
+  br i1 %467, label %then127, label %else128
 
 or.lhs.false124:                                  ; preds = %merge112
-  %466 = load ptr, ptr %given, align 8
-  %467 = getelementptr %30, ptr %466, i32 0, i32 21
-  %468 = load i32, ptr %467, align 4
-  %469 = icmp sgt i32 %468, 1
-  %470 = zext i1 %469 to i8
-  %471 = trunc i8 %470 to i1
-  br i1 %471, label %then122, label %else123
+  %468 = load ptr, ptr %given, align 8
+  %469 = getelementptr %30, ptr %468, i32 0, i32 21
+  %470 = load i32, ptr %469, align 4
+  %471 = icmp sgt i32 %470, 1
+  %472 = zext i1 %471 to i8
+  %473 = trunc i8 %472 to i1
+  br i1 %473, label %then122, label %else123
 
 then127:                                          ; preds = %then122
-  %472 = load ptr, ptr %target125, align 8
-  %473 = getelementptr %5, ptr %472, i32 0, i32 0
-  %474 = getelementptr [1024 x i8], ptr %473, i32 0, i32 0
-  %475 = getelementptr i8, ptr %474, i64 0
-  %476 = load ptr, ptr %given, align 8
-  %477 = getelementptr %30, ptr %476, i32 0, i32 21
-  %478 = load i32, ptr %477, align 4
-  %479 = sext i32 %478 to i64
-  %480 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %475, i64 1024, ptr @"$string.529", i64 %479, i64 -1, i64 1)
-  %481 = load ptr, ptr %target125, align 8
-  %482 = getelementptr %5, ptr %481, i32 0, i32 0
-  %483 = getelementptr [1024 x i8], ptr %482, i32 0, i32 0
-  %484 = getelementptr i8, ptr %483, i64 0
-  call void @"$printable.clean"(ptr %484, i64 1024)
-  %485 = load %4, ptr %6, align 1
+  %474 = load ptr, ptr %target125, align 8
+  %475 = getelementptr %5, ptr %474, i32 0, i32 0
+  %476 = getelementptr [1024 x i8], ptr %475, i32 0, i32 0
+  %477 = getelementptr i8, ptr %476, i64 0
+  %478 = load ptr, ptr %given, align 8
+  %479 = getelementptr %30, ptr %478, i32 0, i32 21
+  %480 = load i32, ptr %479, align 4
+  %481 = sext i32 %480 to i64
+  %482 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %477, i64 1024, ptr @"$string.529", i64 %481, i64 -1, i64 1)
+  %483 = load ptr, ptr %target125, align 8
+  %484 = getelementptr %5, ptr %483, i32 0, i32 0
+  %485 = getelementptr [1024 x i8], ptr %484, i32 0, i32 0
+  %486 = getelementptr i8, ptr %485, i64 0
+  call void @"$printable.clean"(ptr %486, i64 1024)
+  %487 = load %4, ptr %8, align 1
   br label %merge126
 
 else128:                                          ; preds = %then122
@@ -52721,48 +52562,48 @@ else123:                                          ; preds = %or.lhs.false124
   br label %merge121
 
 merge121:                                         ; preds = %else123, %dead129
-  %486 = load ptr, ptr %given, align 8
-  %487 = getelementptr %30, ptr %486, i32 0, i32 22
-  %488 = load i32, ptr %487, align 4
-  %489 = icmp slt i32 %488, 0
-  %490 = zext i1 %489 to i8
-  %491 = trunc i8 %490 to i1
-  br i1 %491, label %then131, label %or.lhs.false133
+  %488 = load ptr, ptr %given, align 8
+  %489 = getelementptr %30, ptr %488, i32 0, i32 22
+  %490 = load i32, ptr %489, align 4
+  %491 = icmp slt i32 %490, 0
+  %492 = zext i1 %491 to i8
+  %493 = trunc i8 %492 to i1
+  br i1 %493, label %then131, label %or.lhs.false133
 
 then131:                                          ; preds = %or.lhs.false133, %merge121
-  %492 = load ptr, ptr %message, align 8
-  store ptr %492, ptr %target134, align 8
-  %493 = load ptr, ptr %target134, align 8
-  %494 = icmp ne ptr %493, null
-  %495 = zext i1 %494 to i8
-  %496 = trunc i8 %495 to i1
-  br i1 %496, label %then136, label %else137
+  %494 = load ptr, ptr %message, align 8
+  store ptr %494, ptr %target134, align 8
+  %495 = load ptr, ptr %target134, align 8
+  %496 = icmp ne ptr %495, null
+  %497 = zext i1 %496 to i8
+  %498 = trunc i8 %497 to i1
+  br i1 %498, label %then136, label %else137
 
 or.lhs.false133:                                  ; preds = %merge121
-  %497 = load ptr, ptr %given, align 8
-  %498 = getelementptr %30, ptr %497, i32 0, i32 22
-  %499 = load i32, ptr %498, align 4
-  %500 = icmp sgt i32 %499, 1
-  %501 = zext i1 %500 to i8
-  %502 = trunc i8 %501 to i1
-  br i1 %502, label %then131, label %else132
+  %499 = load ptr, ptr %given, align 8
+  %500 = getelementptr %30, ptr %499, i32 0, i32 22
+  %501 = load i32, ptr %500, align 4
+  %502 = icmp sgt i32 %501, 1
+  %503 = zext i1 %502 to i8
+  %504 = trunc i8 %503 to i1
+  br i1 %504, label %then131, label %else132
 
 then136:                                          ; preds = %then131
-  %503 = load ptr, ptr %target134, align 8
-  %504 = getelementptr %5, ptr %503, i32 0, i32 0
-  %505 = getelementptr [1024 x i8], ptr %504, i32 0, i32 0
-  %506 = getelementptr i8, ptr %505, i64 0
-  %507 = load ptr, ptr %given, align 8
-  %508 = getelementptr %30, ptr %507, i32 0, i32 22
-  %509 = load i32, ptr %508, align 4
-  %510 = sext i32 %509 to i64
-  %511 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %506, i64 1024, ptr @"$string.530", i64 %510, i64 0, i64 1)
-  %512 = load ptr, ptr %target134, align 8
-  %513 = getelementptr %5, ptr %512, i32 0, i32 0
-  %514 = getelementptr [1024 x i8], ptr %513, i32 0, i32 0
-  %515 = getelementptr i8, ptr %514, i64 0
-  call void @"$printable.clean"(ptr %515, i64 1024)
-  %516 = load %4, ptr %5, align 1
+  %505 = load ptr, ptr %target134, align 8
+  %506 = getelementptr %5, ptr %505, i32 0, i32 0
+  %507 = getelementptr [1024 x i8], ptr %506, i32 0, i32 0
+  %508 = getelementptr i8, ptr %507, i64 0
+  %509 = load ptr, ptr %given, align 8
+  %510 = getelementptr %30, ptr %509, i32 0, i32 22
+  %511 = load i32, ptr %510, align 4
+  %512 = sext i32 %511 to i64
+  %513 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %508, i64 1024, ptr @"$string.530", i64 %512, i64 0, i64 1)
+  %514 = load ptr, ptr %target134, align 8
+  %515 = getelementptr %5, ptr %514, i32 0, i32 0
+  %516 = getelementptr [1024 x i8], ptr %515, i32 0, i32 0
+  %517 = getelementptr i8, ptr %516, i64 0
+  call void @"$printable.clean"(ptr %517, i64 1024)
+  %518 = load %4, ptr %7, align 1
   br label %merge135
 
 else137:                                          ; preds = %then131
@@ -52778,48 +52619,48 @@ else132:                                          ; preds = %or.lhs.false133
   br label %merge130
 
 merge130:                                         ; preds = %else132, %dead138
-  %517 = load ptr, ptr %given, align 8
-  %518 = getelementptr %30, ptr %517, i32 0, i32 23
-  %519 = load i32, ptr %518, align 4
-  %520 = icmp slt i32 %519, 0
-  %521 = zext i1 %520 to i8
-  %522 = trunc i8 %521 to i1
-  br i1 %522, label %then140, label %or.lhs.false142
+  %519 = load ptr, ptr %given, align 8
+  %520 = getelementptr %30, ptr %519, i32 0, i32 23
+  %521 = load i32, ptr %520, align 4
+  %522 = icmp slt i32 %521, 0
+  %523 = zext i1 %522 to i8
+  %524 = trunc i8 %523 to i1
+  br i1 %524, label %then140, label %or.lhs.false142
 
 then140:                                          ; preds = %or.lhs.false142, %merge130
-  %523 = load ptr, ptr %message, align 8
-  store ptr %523, ptr %target143, align 8
-  %524 = load ptr, ptr %target143, align 8
-  %525 = icmp ne ptr %524, null
-  %526 = zext i1 %525 to i8
-  %527 = trunc i8 %526 to i1
-  br i1 %527, label %then145, label %else146
+  %525 = load ptr, ptr %message, align 8
+  store ptr %525, ptr %target143, align 8
+  %526 = load ptr, ptr %target143, align 8
+  %527 = icmp ne ptr %526, null
+  %528 = zext i1 %527 to i8
+  %529 = trunc i8 %528 to i1
+  br i1 %529, label %then145, label %else146
 
 or.lhs.false142:                                  ; preds = %merge130
-  %528 = load ptr, ptr %given, align 8
-  %529 = getelementptr %30, ptr %528, i32 0, i32 23
-  %530 = load i32, ptr %529, align 4
-  %531 = icmp sgt i32 %530, 1
-  %532 = zext i1 %531 to i8
-  %533 = trunc i8 %532 to i1
-  br i1 %533, label %then140, label %else141
+  %530 = load ptr, ptr %given, align 8
+  %531 = getelementptr %30, ptr %530, i32 0, i32 23
+  %532 = load i32, ptr %531, align 4
+  %533 = icmp sgt i32 %532, 1
+  %534 = zext i1 %533 to i8
+  %535 = trunc i8 %534 to i1
+  br i1 %535, label %then140, label %else141
 
 then145:                                          ; preds = %then140
-  %534 = load ptr, ptr %target143, align 8
-  %535 = getelementptr %5, ptr %534, i32 0, i32 0
-  %536 = getelementptr [1024 x i8], ptr %535, i32 0, i32 0
-  %537 = getelementptr i8, ptr %536, i64 0
-  %538 = load ptr, ptr %given, align 8
-  %539 = getelementptr %30, ptr %538, i32 0, i32 23
-  %540 = load i32, ptr %539, align 4
-  %541 = sext i32 %540 to i64
-  %542 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %537, i64 1024, ptr @"$string.531", i64 %541, i64 0, i64 1)
-  %543 = load ptr, ptr %target143, align 8
-  %544 = getelementptr %5, ptr %543, i32 0, i32 0
-  %545 = getelementptr [1024 x i8], ptr %544, i32 0, i32 0
-  %546 = getelementptr i8, ptr %545, i64 0
-  call void @"$printable.clean"(ptr %546, i64 1024)
-  %547 = load %4, ptr %4, align 1
+  %536 = load ptr, ptr %target143, align 8
+  %537 = getelementptr %5, ptr %536, i32 0, i32 0
+  %538 = getelementptr [1024 x i8], ptr %537, i32 0, i32 0
+  %539 = getelementptr i8, ptr %538, i64 0
+  %540 = load ptr, ptr %given, align 8
+  %541 = getelementptr %30, ptr %540, i32 0, i32 23
+  %542 = load i32, ptr %541, align 4
+  %543 = sext i32 %542 to i64
+  %544 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %539, i64 1024, ptr @"$string.531", i64 %543, i64 0, i64 1)
+  %545 = load ptr, ptr %target143, align 8
+  %546 = getelementptr %5, ptr %545, i32 0, i32 0
+  %547 = getelementptr [1024 x i8], ptr %546, i32 0, i32 0
+  %548 = getelementptr i8, ptr %547, i64 0
+  call void @"$printable.clean"(ptr %548, i64 1024)
+  %549 = load %4, ptr %6, align 1
   br label %merge144
 
 else146:                                          ; preds = %then140
@@ -52835,48 +52676,48 @@ else141:                                          ; preds = %or.lhs.false142
   br label %merge139
 
 merge139:                                         ; preds = %else141, %dead147
-  %548 = load ptr, ptr %given, align 8
-  %549 = getelementptr %30, ptr %548, i32 0, i32 24
-  %550 = load i32, ptr %549, align 4
-  %551 = icmp slt i32 %550, 0
-  %552 = zext i1 %551 to i8
-  %553 = trunc i8 %552 to i1
-  br i1 %553, label %then149, label %or.lhs.false151
+  %550 = load ptr, ptr %given, align 8
+  %551 = getelementptr %30, ptr %550, i32 0, i32 24
+  %552 = load i32, ptr %551, align 4
+  %553 = icmp slt i32 %552, 0
+  %554 = zext i1 %553 to i8
+  %555 = trunc i8 %554 to i1
+  br i1 %555, label %then149, label %or.lhs.false151
 
 then149:                                          ; preds = %or.lhs.false151, %merge139
-  %554 = load ptr, ptr %message, align 8
-  store ptr %554, ptr %target152, align 8
-  %555 = load ptr, ptr %target152, align 8
-  %556 = icmp ne ptr %555, null
-  %557 = zext i1 %556 to i8
-  %558 = trunc i8 %557 to i1
-  br i1 %558, label %then154, label %else155
+  %556 = load ptr, ptr %message, align 8
+  store ptr %556, ptr %target152, align 8
+  %557 = load ptr, ptr %target152, align 8
+  %558 = icmp ne ptr %557, null
+  %559 = zext i1 %558 to i8
+  %560 = trunc i8 %559 to i1
+  br i1 %560, label %then154, label %else155
 
 or.lhs.false151:                                  ; preds = %merge139
-  %559 = load ptr, ptr %given, align 8
-  %560 = getelementptr %30, ptr %559, i32 0, i32 24
-  %561 = load i32, ptr %560, align 4
-  %562 = icmp sgt i32 %561, 65536
-  %563 = zext i1 %562 to i8
-  %564 = trunc i8 %563 to i1
-  br i1 %564, label %then149, label %else150
+  %561 = load ptr, ptr %given, align 8
+  %562 = getelementptr %30, ptr %561, i32 0, i32 24
+  %563 = load i32, ptr %562, align 4
+  %564 = icmp sgt i32 %563, 65536
+  %565 = zext i1 %564 to i8
+  %566 = trunc i8 %565 to i1
+  br i1 %566, label %then149, label %else150
 
 then154:                                          ; preds = %then149
-  %565 = load ptr, ptr %target152, align 8
-  %566 = getelementptr %5, ptr %565, i32 0, i32 0
-  %567 = getelementptr [1024 x i8], ptr %566, i32 0, i32 0
-  %568 = getelementptr i8, ptr %567, i64 0
-  %569 = load ptr, ptr %given, align 8
-  %570 = getelementptr %30, ptr %569, i32 0, i32 24
-  %571 = load i32, ptr %570, align 4
-  %572 = sext i32 %571 to i64
-  %573 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %568, i64 1024, ptr @"$string.532", i64 %572, i64 0, i64 65536)
-  %574 = load ptr, ptr %target152, align 8
-  %575 = getelementptr %5, ptr %574, i32 0, i32 0
-  %576 = getelementptr [1024 x i8], ptr %575, i32 0, i32 0
-  %577 = getelementptr i8, ptr %576, i64 0
-  call void @"$printable.clean"(ptr %577, i64 1024)
-  %578 = load %4, ptr %3, align 1
+  %567 = load ptr, ptr %target152, align 8
+  %568 = getelementptr %5, ptr %567, i32 0, i32 0
+  %569 = getelementptr [1024 x i8], ptr %568, i32 0, i32 0
+  %570 = getelementptr i8, ptr %569, i64 0
+  %571 = load ptr, ptr %given, align 8
+  %572 = getelementptr %30, ptr %571, i32 0, i32 24
+  %573 = load i32, ptr %572, align 4
+  %574 = sext i32 %573 to i64
+  %575 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %570, i64 1024, ptr @"$string.532", i64 %574, i64 0, i64 65536)
+  %576 = load ptr, ptr %target152, align 8
+  %577 = getelementptr %5, ptr %576, i32 0, i32 0
+  %578 = getelementptr [1024 x i8], ptr %577, i32 0, i32 0
+  %579 = getelementptr i8, ptr %578, i64 0
+  call void @"$printable.clean"(ptr %579, i64 1024)
+  %580 = load %4, ptr %5, align 1
   br label %merge153
 
 else155:                                          ; preds = %then149
@@ -52892,48 +52733,48 @@ else150:                                          ; preds = %or.lhs.false151
   br label %merge148
 
 merge148:                                         ; preds = %else150, %dead156
-  %579 = load ptr, ptr %given, align 8
-  %580 = getelementptr %30, ptr %579, i32 0, i32 17
-  %581 = load i64, ptr %580, align 8
-  %582 = icmp slt i64 %581, 0
-  %583 = zext i1 %582 to i8
-  %584 = trunc i8 %583 to i1
-  br i1 %584, label %then158, label %or.lhs.false160
+  %581 = load ptr, ptr %given, align 8
+  %582 = getelementptr %30, ptr %581, i32 0, i32 17
+  %583 = load i64, ptr %582, align 8
+  %584 = icmp slt i64 %583, 0
+  %585 = zext i1 %584 to i8
+  %586 = trunc i8 %585 to i1
+  br i1 %586, label %then158, label %or.lhs.false160
 
 then158:                                          ; preds = %or.lhs.false160, %merge148
-  %585 = load ptr, ptr %message, align 8
-  store ptr %585, ptr %target161, align 8
-  %586 = load ptr, ptr %target161, align 8
-  %587 = icmp ne ptr %586, null
-  %588 = zext i1 %587 to i8
-  %589 = trunc i8 %588 to i1
-  br i1 %589, label %then163, label %else164
+  %587 = load ptr, ptr %message, align 8
+  store ptr %587, ptr %target161, align 8
+  %588 = load ptr, ptr %target161, align 8
+  %589 = icmp ne ptr %588, null
+  %590 = zext i1 %589 to i8
+  %591 = trunc i8 %590 to i1
+  br i1 %591, label %then163, label %else164
 
 or.lhs.false160:                                  ; preds = %merge148
-  %590 = load ptr, ptr %given, align 8
-  %591 = getelementptr %30, ptr %590, i32 0, i32 17
-  %592 = load i64, ptr %591, align 8
-  %593 = sitofp i64 %592 to double
-  %594 = fcmp ogt double %593, 0x43B0000000000000
-  %595 = zext i1 %594 to i8
-  %596 = trunc i8 %595 to i1
-  br i1 %596, label %then158, label %else159
+  %592 = load ptr, ptr %given, align 8
+  %593 = getelementptr %30, ptr %592, i32 0, i32 17
+  %594 = load i64, ptr %593, align 8
+  %595 = sitofp i64 %594 to double
+  %596 = fcmp ogt double %595, 0x43B0000000000000
+  %597 = zext i1 %596 to i8
+  %598 = trunc i8 %597 to i1
+  br i1 %598, label %then158, label %else159
 
 then163:                                          ; preds = %then158
-  %597 = load ptr, ptr %target161, align 8
-  %598 = getelementptr %5, ptr %597, i32 0, i32 0
-  %599 = getelementptr [1024 x i8], ptr %598, i32 0, i32 0
-  %600 = getelementptr i8, ptr %599, i64 0
-  %601 = load ptr, ptr %given, align 8
-  %602 = getelementptr %30, ptr %601, i32 0, i32 17
-  %603 = load i64, ptr %602, align 8
-  %604 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %600, i64 1024, ptr @"$string.533", i64 %603, i64 0, i64 1152921504606846976)
-  %605 = load ptr, ptr %target161, align 8
-  %606 = getelementptr %5, ptr %605, i32 0, i32 0
-  %607 = getelementptr [1024 x i8], ptr %606, i32 0, i32 0
-  %608 = getelementptr i8, ptr %607, i64 0
-  call void @"$printable.clean"(ptr %608, i64 1024)
-  %609 = load %4, ptr %2, align 1
+  %599 = load ptr, ptr %target161, align 8
+  %600 = getelementptr %5, ptr %599, i32 0, i32 0
+  %601 = getelementptr [1024 x i8], ptr %600, i32 0, i32 0
+  %602 = getelementptr i8, ptr %601, i64 0
+  %603 = load ptr, ptr %given, align 8
+  %604 = getelementptr %30, ptr %603, i32 0, i32 17
+  %605 = load i64, ptr %604, align 8
+  %606 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %602, i64 1024, ptr @"$string.533", i64 %605, i64 0, i64 1152921504606846976)
+  %607 = load ptr, ptr %target161, align 8
+  %608 = getelementptr %5, ptr %607, i32 0, i32 0
+  %609 = getelementptr [1024 x i8], ptr %608, i32 0, i32 0
+  %610 = getelementptr i8, ptr %609, i64 0
+  call void @"$printable.clean"(ptr %610, i64 1024)
+  %611 = load %4, ptr %4, align 1
   br label %merge162
 
 else164:                                          ; preds = %then158
@@ -52949,9 +52790,123 @@ else159:                                          ; preds = %or.lhs.false160
   br label %merge157
 
 merge157:                                         ; preds = %else159, %dead165
+  %612 = load ptr, ptr %given, align 8
+  %613 = getelementptr %30, ptr %612, i32 0, i32 25
+  %614 = load i32, ptr %613, align 4
+  %615 = icmp slt i32 %614, 0
+  %616 = zext i1 %615 to i8
+  %617 = trunc i8 %616 to i1
+  br i1 %617, label %then167, label %or.lhs.false169
+
+then167:                                          ; preds = %or.lhs.false169, %merge157
+  %618 = load ptr, ptr %message, align 8
+  store ptr %618, ptr %target170, align 8
+  %619 = load ptr, ptr %target170, align 8
+  %620 = icmp ne ptr %619, null
+  %621 = zext i1 %620 to i8
+  %622 = trunc i8 %621 to i1
+  br i1 %622, label %then172, label %else173
+
+or.lhs.false169:                                  ; preds = %merge157
+  %623 = load ptr, ptr %given, align 8
+  %624 = getelementptr %30, ptr %623, i32 0, i32 25
+  %625 = load i32, ptr %624, align 4
+  %626 = icmp sgt i32 %625, 100
+  %627 = zext i1 %626 to i8
+  %628 = trunc i8 %627 to i1
+  br i1 %628, label %then167, label %else168
+
+then172:                                          ; preds = %then167
+  %629 = load ptr, ptr %target170, align 8
+  %630 = getelementptr %5, ptr %629, i32 0, i32 0
+  %631 = getelementptr [1024 x i8], ptr %630, i32 0, i32 0
+  %632 = getelementptr i8, ptr %631, i64 0
+  %633 = load ptr, ptr %given, align 8
+  %634 = getelementptr %30, ptr %633, i32 0, i32 25
+  %635 = load i32, ptr %634, align 4
+  %636 = sext i32 %635 to i64
+  %637 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %632, i64 1024, ptr @"$string.534", i64 %636, i64 0, i64 100)
+  %638 = load ptr, ptr %target170, align 8
+  %639 = getelementptr %5, ptr %638, i32 0, i32 0
+  %640 = getelementptr [1024 x i8], ptr %639, i32 0, i32 0
+  %641 = getelementptr i8, ptr %640, i64 0
+  call void @"$printable.clean"(ptr %641, i64 1024)
+  %642 = load %4, ptr %3, align 1
+  br label %merge171
+
+else173:                                          ; preds = %then167
+  br label %merge171
+
+merge171:                                         ; preds = %else173, %then172
+  ret i32 1
+
+dead174:                                          ; No predecessors!
+  br label %merge166
+
+else168:                                          ; preds = %or.lhs.false169
+  br label %merge166
+
+merge166:                                         ; preds = %else168, %dead174
+  %643 = load ptr, ptr %given, align 8
+  %644 = getelementptr %30, ptr %643, i32 0, i32 26
+  %645 = load i64, ptr %644, align 8
+  %646 = icmp slt i64 %645, 0
+  %647 = zext i1 %646 to i8
+  %648 = trunc i8 %647 to i1
+  br i1 %648, label %then176, label %or.lhs.false178
+
+then176:                                          ; preds = %or.lhs.false178, %merge166
+  %649 = load ptr, ptr %message, align 8
+  store ptr %649, ptr %target179, align 8
+  %650 = load ptr, ptr %target179, align 8
+  %651 = icmp ne ptr %650, null
+  %652 = zext i1 %651 to i8
+  %653 = trunc i8 %652 to i1
+  br i1 %653, label %then181, label %else182
+
+or.lhs.false178:                                  ; preds = %merge166
+  %654 = load ptr, ptr %given, align 8
+  %655 = getelementptr %30, ptr %654, i32 0, i32 26
+  %656 = load i64, ptr %655, align 8
+  %657 = sitofp i64 %656 to double
+  %658 = fcmp ogt double %657, 0x43B0000000000000
+  %659 = zext i1 %658 to i8
+  %660 = trunc i8 %659 to i1
+  br i1 %660, label %then176, label %else177
+
+then181:                                          ; preds = %then176
+  %661 = load ptr, ptr %target179, align 8
+  %662 = getelementptr %5, ptr %661, i32 0, i32 0
+  %663 = getelementptr [1024 x i8], ptr %662, i32 0, i32 0
+  %664 = getelementptr i8, ptr %663, i64 0
+  %665 = load ptr, ptr %given, align 8
+  %666 = getelementptr %30, ptr %665, i32 0, i32 26
+  %667 = load i64, ptr %666, align 8
+  %668 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %664, i64 1024, ptr @"$string.535", i64 %667, i64 0, i64 1152921504606846976)
+  %669 = load ptr, ptr %target179, align 8
+  %670 = getelementptr %5, ptr %669, i32 0, i32 0
+  %671 = getelementptr [1024 x i8], ptr %670, i32 0, i32 0
+  %672 = getelementptr i8, ptr %671, i64 0
+  call void @"$printable.clean"(ptr %672, i64 1024)
+  %673 = load %4, ptr %2, align 1
+  br label %merge180
+
+else182:                                          ; preds = %then176
+  br label %merge180
+
+merge180:                                         ; preds = %else182, %then181
+  ret i32 1
+
+dead183:                                          ; No predecessors!
+  br label %merge175
+
+else177:                                          ; preds = %or.lhs.false178
+  br label %merge175
+
+merge175:                                         ; preds = %else177, %dead183
   ret i32 0
 
-dead166:                                          ; No predecessors!
+dead184:                                          ; No predecessors!
   ret i32 undef
 }
 
@@ -53003,12 +52958,676 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
+define internal i32 @"$Planning.plan_for"(ptr %0, i32 %1, ptr %2) {
+entry:
+  %code = alloca i32, align 4
+  %message = alloca ptr, align 8
+  %world_size = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i32 %1, ptr %world_size, align 4
+  store ptr %2, ptr %message, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = load i32, ptr %world_size, align 4
+  %5 = load ptr, ptr %message, align 8
+  %6 = call i32 @"$Planning.describe"(ptr %3, i32 %4, ptr %5)
+  store i32 %6, ptr %code, align 4
+  %7 = load i32, ptr %code, align 4
+  %8 = icmp ne i32 %7, 0
+  %9 = zext i1 %8 to i8
+  %10 = trunc i8 %9 to i1
+  br i1 %10, label %then, label %else
+
+then:                                             ; preds = %entry
+  %11 = load i32, ptr %code, align 4
+  ret i32 %11
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %12 = load ptr, ptr %self, align 8
+  %13 = load i32, ptr %world_size, align 4
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %158, ptr %14, i32 0, i32 0
+  %16 = load ptr, ptr %15, align 8
+  %17 = load ptr, ptr %message, align 8
+  %18 = call i32 @"$Planning.make"(ptr %12, i32 %13, ptr %16, ptr %17)
+  ret i32 %18
+
+dead1:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Planning.describe"(ptr %0, i32 %1, ptr %2) {
+entry:
+  %message = alloca ptr, align 8
+  %world_size = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i32 %1, ptr %world_size, align 4
+  store ptr %2, ptr %message, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %158, ptr %3, i32 0, i32 4
+  %5 = load ptr, ptr %4, align 8
+  %6 = getelementptr %30, ptr %5, i32 0, i32 26
+  %7 = load i64, ptr %6, align 8
+  %8 = icmp sgt i64 %7, 0
+  %9 = zext i1 %8 to i8
+  %10 = trunc i8 %9 to i1
+  br i1 %10, label %then, label %else
+
+then:                                             ; preds = %entry
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %158, ptr %11, i32 0, i32 3
+  %13 = load ptr, ptr %12, align 8
+  %14 = load i32, ptr %world_size, align 4
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %158, ptr %15, i32 0, i32 4
+  %17 = load ptr, ptr %16, align 8
+  %18 = getelementptr %30, ptr %17, i32 0, i32 26
+  %19 = load i64, ptr %18, align 8
+  %20 = load ptr, ptr %self, align 8
+  %21 = getelementptr %158, ptr %20, i32 0, i32 1
+  %22 = load ptr, ptr %21, align 8
+  %23 = load ptr, ptr %message, align 8
+  %24 = call i32 @"$Library.describe_kind"(ptr %13, i32 %14, i64 %19, ptr %22, ptr %23)
+  ret i32 %24
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %158, ptr %25, i32 0, i32 3
+  %27 = load ptr, ptr %26, align 8
+  %28 = load ptr, ptr %self, align 8
+  %29 = getelementptr %158, ptr %28, i32 0, i32 1
+  %30 = load ptr, ptr %29, align 8
+  %31 = load ptr, ptr %message, align 8
+  %32 = call i32 @"$Library.describe"(ptr %27, ptr %30, ptr %31)
+  ret i32 %32
+
+dead1:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Library.describe_kind"(ptr %0, i32 %1, i64 %2, ptr %3, ptr %4) {
+entry:
+  %5 = alloca %4, align 8
+  %target7 = alloca ptr, align 8
+  %code = alloca i32, align 4
+  %6 = alloca %4, align 8
+  %target = alloca ptr, align 8
+  %message = alloca ptr, align 8
+  %info = alloca ptr, align 8
+  %memory_bytes = alloca i64, align 8
+  %world_size = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i32 %1, ptr %world_size, align 4
+  store i64 %2, ptr %memory_bytes, align 8
+  store ptr %3, ptr %info, align 8
+  store ptr %4, ptr %message, align 8
+  %7 = load ptr, ptr %self, align 8
+  %8 = load i32, ptr %world_size, align 4
+  %9 = call zeroext i1 @"$Library.takes_world_size"(ptr %7, i32 %8)
+  %10 = zext i1 %9 to i8
+  %11 = trunc i8 %10 to i1
+  br i1 %11, label %else, label %then
+
+then:                                             ; preds = %entry
+  %12 = load ptr, ptr %message, align 8
+  store ptr %12, ptr %target, align 8
+  %13 = load ptr, ptr %target, align 8
+  %14 = icmp ne ptr %13, null
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then2, label %else3
+
+then2:                                            ; preds = %then
+  %17 = load ptr, ptr %target, align 8
+  %18 = getelementptr %5, ptr %17, i32 0, i32 0
+  %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
+  %20 = getelementptr i8, ptr %19, i64 0
+  %21 = load i32, ptr %world_size, align 4
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %7, ptr %22, i32 0, i32 2
+  %24 = getelementptr [16 x i8], ptr %23, i32 0, i32 0
+  %25 = getelementptr i8, ptr %24, i64 0
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.539", i32 %21, ptr %25)
+  %27 = load ptr, ptr %target, align 8
+  %28 = getelementptr %5, ptr %27, i32 0, i32 0
+  %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
+  %30 = getelementptr i8, ptr %29, i64 0
+  call void @"$printable.clean"(ptr %30, i64 1024)
+  %31 = load %4, ptr %6, align 1
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  ret i32 1
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %32 = load ptr, ptr %info, align 8
+  %33 = call ptr @memset(ptr %32, i32 0, i64 184)
+  %34 = load ptr, ptr %info, align 8
+  %35 = getelementptr %8, ptr %34, i32 0, i32 0
+  store i32 184, ptr %35, align 4
+  %36 = load ptr, ptr %self, align 8
+  %37 = getelementptr %7, ptr %36, i32 0, i32 1
+  %38 = load ptr, ptr %37, align 8
+  %39 = getelementptr %63, ptr %38, i32 0, i32 10
+  %40 = load ptr, ptr %39, align 8
+  %41 = load ptr, ptr %info, align 8
+  %42 = call i32 %40(ptr null, ptr %41)
+  store i32 %42, ptr %code, align 4
+  %43 = load i32, ptr %code, align 4
+  %44 = icmp ne i32 %43, 0
+  %45 = zext i1 %44 to i8
+  %46 = trunc i8 %45 to i1
+  br i1 %46, label %then5, label %else6
+
+then5:                                            ; preds = %merge
+  %47 = load ptr, ptr %message, align 8
+  store ptr %47, ptr %target7, align 8
+  %48 = load ptr, ptr %target7, align 8
+  %49 = icmp ne ptr %48, null
+  %50 = zext i1 %49 to i8
+  %51 = trunc i8 %50 to i1
+  br i1 %51, label %then9, label %else10
+
+then9:                                            ; preds = %then5
+  %52 = load ptr, ptr %target7, align 8
+  %53 = getelementptr %5, ptr %52, i32 0, i32 0
+  %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
+  %55 = getelementptr i8, ptr %54, i64 0
+  %56 = load ptr, ptr %self, align 8
+  %57 = getelementptr %7, ptr %56, i32 0, i32 3
+  %58 = getelementptr [4096 x i8], ptr %57, i32 0, i32 0
+  %59 = getelementptr i8, ptr %58, i64 0
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.540", ptr %59)
+  %61 = load ptr, ptr %target7, align 8
+  %62 = getelementptr %5, ptr %61, i32 0, i32 0
+  %63 = getelementptr [1024 x i8], ptr %62, i32 0, i32 0
+  %64 = getelementptr i8, ptr %63, i64 0
+  call void @"$printable.clean"(ptr %64, i64 1024)
+  %65 = load %4, ptr %5, align 1
+  br label %merge8
+
+else10:                                           ; preds = %then5
+  br label %merge8
+
+merge8:                                           ; preds = %else10, %then9
+  %66 = load i32, ptr %code, align 4
+  ret i32 %66
+
+dead11:                                           ; No predecessors!
+  br label %merge4
+
+else6:                                            ; preds = %merge
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %dead11
+  %67 = load i64, ptr %memory_bytes, align 8
+  %68 = load ptr, ptr %info, align 8
+  %69 = getelementptr %8, ptr %68, i32 0, i32 4
+  store i64 %67, ptr %69, align 8
+  %70 = load i64, ptr %memory_bytes, align 8
+  %71 = load ptr, ptr %info, align 8
+  %72 = getelementptr %8, ptr %71, i32 0, i32 5
+  store i64 %70, ptr %72, align 8
+  ret i32 0
+
+dead12:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define internal zeroext i1 @"$Library.takes_world_size"(ptr %0, i32 %1) {
+entry:
+  %world_size = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i32 %1, ptr %world_size, align 4
+  %2 = load ptr, ptr %self, align 8
+  %3 = call zeroext i1 @"$Library.shares_memory"(ptr %2)
+  %4 = zext i1 %3 to i8
+  %5 = trunc i8 %4 to i1
+  br i1 %5, label %or.end, label %or.lhs.false2
+
+or.rhs:                                           ; preds = %or.lhs.false
+  %6 = load i32, ptr %world_size, align 4
+  %7 = icmp eq i32 %6, 8
+  %8 = zext i1 %7 to i8
+  %9 = trunc i8 %8 to i1
+  br label %or.end
+
+or.end:                                           ; preds = %or.rhs, %or.lhs.false, %or.lhs.false1, %or.lhs.false2, %entry
+  %10 = phi i1 [ true, %or.lhs.false ], [ true, %or.lhs.false1 ], [ true, %or.lhs.false2 ], [ true, %entry ], [ %9, %or.rhs ]
+  %11 = zext i1 %10 to i8
+  %12 = icmp ne i8 %11, 0
+  ret i1 %12
+
+or.lhs.false:                                     ; preds = %or.lhs.false1
+  %13 = load i32, ptr %world_size, align 4
+  %14 = icmp eq i32 %13, 4
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %or.end, label %or.rhs
+
+or.lhs.false1:                                    ; preds = %or.lhs.false2
+  %17 = load i32, ptr %world_size, align 4
+  %18 = icmp eq i32 %17, 2
+  %19 = zext i1 %18 to i8
+  %20 = trunc i8 %19 to i1
+  br i1 %20, label %or.end, label %or.lhs.false
+
+or.lhs.false2:                                    ; preds = %entry
+  %21 = load i32, ptr %world_size, align 4
+  %22 = icmp eq i32 %21, 1
+  %23 = zext i1 %22 to i8
+  %24 = trunc i8 %23 to i1
+  br i1 %24, label %or.end, label %or.lhs.false1
+
+dead:                                             ; No predecessors!
+  ret i1 undef
+}
+
+define internal i32 @"$Library.describe"(ptr %0, ptr %1, ptr %2) {
+entry:
+  %3 = alloca %4, align 8
+  %4 = alloca %4, align 8
+  %code1 = alloca i32, align 4
+  %code = alloca i32, align 4
+  %handle = alloca ptr, align 8
+  %options = alloca %160, align 8
+  %message = alloca ptr, align 8
+  %info = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %info, align 8
+  store ptr %2, ptr %message, align 8
+  %5 = call ptr @memset(ptr %options, i32 0, i64 24)
+  %6 = getelementptr %160, ptr %options, i32 0, i32 0
+  store i32 24, ptr %6, align 4
+  %7 = getelementptr %160, ptr %options, i32 0, i32 2
+  store i32 1, ptr %7, align 4
+  %8 = getelementptr %160, ptr %options, i32 0, i32 3
+  store i32 1, ptr %8, align 4
+  store ptr null, ptr %handle, align 8
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %7, ptr %9, i32 0, i32 1
+  %11 = load ptr, ptr %10, align 8
+  %12 = getelementptr %63, ptr %11, i32 0, i32 7
+  %13 = load ptr, ptr %12, align 8
+  %14 = load ptr, ptr %message, align 8
+  %15 = call i32 %13(ptr %options, ptr %handle, ptr %14)
+  store i32 %15, ptr %code, align 4
+  %16 = load i32, ptr %code, align 4
+  %17 = icmp ne i32 %16, 0
+  %18 = zext i1 %17 to i8
+  %19 = trunc i8 %18 to i1
+  br i1 %19, label %then, label %else
+
+then:                                             ; preds = %entry
+  %20 = load i32, ptr %code, align 4
+  ret i32 %20
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %21 = load ptr, ptr %info, align 8
+  %22 = call ptr @memset(ptr %21, i32 0, i64 184)
+  %23 = load ptr, ptr %info, align 8
+  %24 = getelementptr %8, ptr %23, i32 0, i32 0
+  store i32 184, ptr %24, align 4
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %7, ptr %25, i32 0, i32 1
+  %27 = load ptr, ptr %26, align 8
+  %28 = getelementptr %63, ptr %27, i32 0, i32 10
+  %29 = load ptr, ptr %28, align 8
+  %30 = load ptr, ptr %handle, align 8
+  %31 = load ptr, ptr %info, align 8
+  %32 = call i32 %29(ptr %30, ptr %31)
+  store i32 %32, ptr %code1, align 4
+  %33 = load i32, ptr %code1, align 4
+  %34 = icmp ne i32 %33, 0
+  %35 = zext i1 %34 to i8
+  %36 = trunc i8 %35 to i1
+  br i1 %36, label %then3, label %else4
+
+then3:                                            ; preds = %merge
+  %37 = load ptr, ptr %self, align 8
+  %38 = getelementptr %7, ptr %37, i32 0, i32 1
+  %39 = load ptr, ptr %38, align 8
+  %40 = getelementptr %63, ptr %39, i32 0, i32 9
+  %41 = load ptr, ptr %40, align 8
+  %42 = load ptr, ptr %handle, align 8
+  %43 = load ptr, ptr %message, align 8
+  call void %41(ptr %42, ptr %43)
+  %44 = load %4, ptr %4, align 1
+  br label %merge2
+
+else4:                                            ; preds = %merge
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %then3
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %7, ptr %45, i32 0, i32 1
+  %47 = load ptr, ptr %46, align 8
+  %48 = getelementptr %63, ptr %47, i32 0, i32 8
+  %49 = load ptr, ptr %48, align 8
+  %50 = load ptr, ptr %handle, align 8
+  call void %49(ptr %50)
+  %51 = load %4, ptr %3, align 1
+  %52 = load i32, ptr %code1, align 4
+  ret i32 %52
+
+dead5:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Planning.make"(ptr %0, i32 %1, ptr %2, ptr %3) {
+entry:
+  %wanted = alloca %30, align 8
+  %message = alloca ptr, align 8
+  %made = alloca ptr, align 8
+  %world_size = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i32 %1, ptr %world_size, align 4
+  store ptr %2, ptr %made, align 8
+  store ptr %3, ptr %message, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %158, ptr %4, i32 0, i32 4
+  %6 = load ptr, ptr %5, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %wanted, ptr align 8 %6, i64 136, i1 false)
+  %7 = load i32, ptr %world_size, align 4
+  %8 = getelementptr %30, ptr %wanted, i32 0, i32 1
+  store i32 %7, ptr %8, align 4
+  %9 = load ptr, ptr %made, align 8
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %158, ptr %10, i32 0, i32 2
+  %12 = load ptr, ptr %11, align 8
+  %13 = load ptr, ptr %self, align 8
+  %14 = getelementptr %158, ptr %13, i32 0, i32 3
+  %15 = load ptr, ptr %14, align 8
+  %16 = getelementptr %7, ptr %15, i32 0, i32 1
+  %17 = load ptr, ptr %16, align 8
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %158, ptr %18, i32 0, i32 1
+  %20 = load ptr, ptr %19, align 8
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %158, ptr %21, i32 0, i32 3
+  %23 = load ptr, ptr %22, align 8
+  %24 = call zeroext i1 @"$Library.shares_memory"(ptr %23)
+  %25 = zext i1 %24 to i8
+  %26 = load ptr, ptr %message, align 8
+  %27 = icmp ne i8 %25, 0
+  %28 = call i32 @"$Plan.make"(ptr %9, ptr %12, ptr %17, ptr %20, i1 zeroext %27, ptr %wanted, ptr %26)
+  ret i32 %28
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$Plan.make"(ptr %0, ptr %1, ptr %2, ptr %3, i1 zeroext %4, ptr %5, ptr %6) {
+entry:
+  %7 = alloca %4, align 8
+  %shape = alloca %161, align 8
+  %8 = alloca %161, align 8
+  %code24 = alloca i32, align 4
+  %code19 = alloca i32, align 4
+  %code14 = alloca i32, align 4
+  %code9 = alloca i32, align 4
+  %9 = alloca %4, align 8
+  %code4 = alloca i32, align 4
+  %code = alloca i32, align 4
+  %message = alloca ptr, align 8
+  %given = alloca ptr, align 8
+  %shares_memory = alloca i8, align 1
+  %info = alloca ptr, align 8
+  %backend = alloca ptr, align 8
+  %source = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %source, align 8
+  store ptr %2, ptr %backend, align 8
+  store ptr %3, ptr %info, align 8
+  %10 = zext i1 %4 to i8
+  store i8 %10, ptr %shares_memory, align 1
+  store ptr %5, ptr %given, align 8
+  store ptr %6, ptr %message, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = call ptr @memset(ptr %11, i32 0, i64 848)
+  %13 = load ptr, ptr %source, align 8
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %29, ptr %14, i32 0, i32 0
+  store ptr %13, ptr %15, align 8
+  %16 = load ptr, ptr %backend, align 8
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %29, ptr %17, i32 0, i32 1
+  store ptr %16, ptr %18, align 8
+  %19 = load i8, ptr %shares_memory, align 1
+  %20 = load ptr, ptr %self, align 8
+  %21 = getelementptr %29, ptr %20, i32 0, i32 5
+  store i8 %19, ptr %21, align 1
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %29, ptr %22, i32 0, i32 20
+  store i8 1, ptr %23, align 1
+  %24 = load ptr, ptr %given, align 8
+  %25 = load ptr, ptr %source, align 8
+  %26 = getelementptr %9, ptr %25, i32 0, i32 3
+  %27 = load ptr, ptr %self, align 8
+  %28 = getelementptr %29, ptr %27, i32 0, i32 2
+  %29 = load ptr, ptr %message, align 8
+  %30 = call i32 @"$options.resolve"(ptr %24, ptr %26, ptr %28, ptr %29)
+  store i32 %30, ptr %code, align 4
+  %31 = load i32, ptr %code, align 4
+  %32 = icmp ne i32 %31, 0
+  %33 = zext i1 %32 to i8
+  %34 = trunc i8 %33 to i1
+  br i1 %34, label %then, label %else
+
+then:                                             ; preds = %entry
+  %35 = load i32, ptr %code, align 4
+  ret i32 %35
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %36 = load ptr, ptr %info, align 8
+  %37 = getelementptr %8, ptr %36, i32 0, i32 1
+  %38 = load i32, ptr %37, align 4
+  %39 = load ptr, ptr %self, align 8
+  %40 = getelementptr %29, ptr %39, i32 0, i32 3
+  store i32 %38, ptr %40, align 4
+  %41 = load ptr, ptr %self, align 8
+  %42 = getelementptr %29, ptr %41, i32 0, i32 2
+  %43 = getelementptr %30, ptr %42, i32 0, i32 15
+  %44 = load i32, ptr %43, align 4
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %29, ptr %45, i32 0, i32 4
+  store i32 %44, ptr %46, align 4
+  %47 = load ptr, ptr %self, align 8
+  %48 = getelementptr %29, ptr %47, i32 0, i32 4
+  %49 = load i32, ptr %48, align 4
+  %50 = icmp slt i32 %49, 0
+  %51 = zext i1 %50 to i8
+  %52 = trunc i8 %51 to i1
+  br i1 %52, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %53 = load ptr, ptr %info, align 8
+  %54 = getelementptr %8, ptr %53, i32 0, i32 2
+  %55 = load i32, ptr %54, align 4
+  %56 = load ptr, ptr %self, align 8
+  %57 = getelementptr %29, ptr %56, i32 0, i32 4
+  store i32 %55, ptr %57, align 4
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  %58 = load ptr, ptr %self, align 8
+  %59 = load ptr, ptr %info, align 8
+  %60 = load ptr, ptr %message, align 8
+  %61 = call i32 @"$Plan.choose_course"(ptr %58, ptr %59, ptr %60)
+  store i32 %61, ptr %code4, align 4
+  %62 = load i32, ptr %code4, align 4
+  %63 = icmp ne i32 %62, 0
+  %64 = zext i1 %63 to i8
+  %65 = trunc i8 %64 to i1
+  br i1 %65, label %then6, label %else7
+
+then6:                                            ; preds = %merge1
+  %66 = load i32, ptr %code4, align 4
+  ret i32 %66
+
+dead8:                                            ; No predecessors!
+  br label %merge5
+
+else7:                                            ; preds = %merge1
+  br label %merge5
+
+merge5:                                           ; preds = %else7, %dead8
+  %67 = load ptr, ptr %self, align 8
+  %68 = load ptr, ptr %info, align 8
+  call void @"$Plan.choose_memory"(ptr %67, ptr %68)
+  %69 = load %4, ptr %9, align 1
+  %70 = load ptr, ptr %self, align 8
+  %71 = load ptr, ptr %message, align 8
+  %72 = call i32 @"$Plan.shape_step"(ptr %70, ptr %71)
+  store i32 %72, ptr %code9, align 4
+  %73 = load i32, ptr %code9, align 4
+  %74 = icmp ne i32 %73, 0
+  %75 = zext i1 %74 to i8
+  %76 = trunc i8 %75 to i1
+  br i1 %76, label %then11, label %else12
+
+then11:                                           ; preds = %merge5
+  %77 = load i32, ptr %code9, align 4
+  ret i32 %77
+
+dead13:                                           ; No predecessors!
+  br label %merge10
+
+else12:                                           ; preds = %merge5
+  br label %merge10
+
+merge10:                                          ; preds = %else12, %dead13
+  %78 = load ptr, ptr %self, align 8
+  %79 = load ptr, ptr %message, align 8
+  %80 = call i32 @"$Plan.measure_weights"(ptr %78, ptr %79)
+  store i32 %80, ptr %code14, align 4
+  %81 = load i32, ptr %code14, align 4
+  %82 = icmp ne i32 %81, 0
+  %83 = zext i1 %82 to i8
+  %84 = trunc i8 %83 to i1
+  br i1 %84, label %then16, label %else17
+
+then16:                                           ; preds = %merge10
+  %85 = load i32, ptr %code14, align 4
+  ret i32 %85
+
+dead18:                                           ; No predecessors!
+  br label %merge15
+
+else17:                                           ; preds = %merge10
+  br label %merge15
+
+merge15:                                          ; preds = %else17, %dead18
+  %86 = load ptr, ptr %self, align 8
+  %87 = load ptr, ptr %message, align 8
+  %88 = call i32 @"$Plan.measure_page"(ptr %86, ptr %87)
+  store i32 %88, ptr %code19, align 4
+  %89 = load i32, ptr %code19, align 4
+  %90 = icmp ne i32 %89, 0
+  %91 = zext i1 %90 to i8
+  %92 = trunc i8 %91 to i1
+  br i1 %92, label %then21, label %else22
+
+then21:                                           ; preds = %merge15
+  %93 = load i32, ptr %code19, align 4
+  ret i32 %93
+
+dead23:                                           ; No predecessors!
+  br label %merge20
+
+else22:                                           ; preds = %merge15
+  br label %merge20
+
+merge20:                                          ; preds = %else22, %dead23
+  %94 = load ptr, ptr %self, align 8
+  %95 = load ptr, ptr %message, align 8
+  %96 = call i32 @"$Plan.shape_workspace"(ptr %94, ptr %95)
+  store i32 %96, ptr %code24, align 4
+  %97 = load i32, ptr %code24, align 4
+  %98 = icmp ne i32 %97, 0
+  %99 = zext i1 %98 to i8
+  %100 = trunc i8 %99 to i1
+  br i1 %100, label %then26, label %else27
+
+then26:                                           ; preds = %merge20
+  %101 = load i32, ptr %code24, align 4
+  ret i32 %101
+
+dead28:                                           ; No predecessors!
+  br label %merge25
+
+else27:                                           ; preds = %merge20
+  br label %merge25
+
+merge25:                                          ; preds = %else27, %dead28
+  %102 = load ptr, ptr %self, align 8
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%161) %8, ptr %102, i32 0)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %8, i64 168, i1 false)
+  %103 = call i64 @"$buffers.bytes"(ptr %shape)
+  %104 = load ptr, ptr %self, align 8
+  %105 = getelementptr %29, ptr %104, i32 0, i32 15
+  store i64 %103, ptr %105, align 8
+  %106 = call i64 @"$buffers.host_bytes"(ptr %shape)
+  %107 = load ptr, ptr %self, align 8
+  %108 = getelementptr %29, ptr %107, i32 0, i32 17
+  store i64 %106, ptr %108, align 8
+  %109 = load ptr, ptr %self, align 8
+  call void @"$Plan.choose_pages"(ptr %109)
+  %110 = load %4, ptr %7, align 1
+  ret i32 0
+
+dead29:                                           ; No predecessors!
+  ret i32 undef
+}
+
 define internal i32 @"$Plan.choose_course"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target13 = alloca ptr, align 8
-  %layout = alloca %160, align 8
-  %4 = alloca %160, align 8
+  %layout = alloca %162, align 8
+  %4 = alloca %162, align 8
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
   %o = alloca ptr, align 8
@@ -53056,7 +53675,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %8, ptr %29, i32 0, i32 10
   %31 = getelementptr [128 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.536", ptr %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.541", ptr %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -53102,7 +53721,7 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
   %54 = getelementptr %29, ptr %53, i32 0, i32 6
   store i8 %52, ptr %54, align 1
   %55 = load ptr, ptr %self, align 8
-  call void @"$Plan.layout"(ptr noalias sret(%160) %4, ptr %55, i32 0)
+  call void @"$Plan.layout"(ptr noalias sret(%162) %4, ptr %55, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %4, i64 40, i1 false)
   %56 = load ptr, ptr %info, align 8
   %57 = getelementptr %8, ptr %56, i32 0, i32 9
@@ -53216,7 +53835,7 @@ then15:                                           ; preds = %then10
   %132 = load ptr, ptr %info, align 8
   %133 = getelementptr %8, ptr %132, i32 0, i32 7
   %134 = load i32, ptr %133, align 4
-  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 1024, ptr @"$string.537", i32 %127, ptr %131, i32 %134)
+  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 1024, ptr @"$string.542", i32 %127, ptr %131, i32 %134)
   %136 = load ptr, ptr %target13, align 8
   %137 = getelementptr %5, ptr %136, i32 0, i32 0
   %138 = getelementptr [1024 x i8], ptr %137, i32 0, i32 0
@@ -53244,11 +53863,11 @@ dead18:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Plan.layout"(ptr noalias sret(%160) %0, ptr %1, i32 %2) {
+define internal void @"$Plan.layout"(ptr noalias sret(%162) %0, ptr %1, i32 %2) {
 entry:
-  %3 = alloca %160, align 8
-  %4 = alloca %161, align 8
-  %"<structcast>" = alloca %161, align 8
+  %3 = alloca %162, align 8
+  %4 = alloca %163, align 8
+  %"<structcast>" = alloca %163, align 8
   %rank = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
@@ -53296,54 +53915,54 @@ and.rhs:                                          ; preds = %entry
 and.end:                                          ; preds = %and.rhs, %entry
   %40 = phi i1 [ false, %entry ], [ %39, %and.rhs ]
   %41 = zext i1 %40 to i8
-  %42 = getelementptr %161, ptr %4, i32 0, i32 0
+  %42 = getelementptr %163, ptr %4, i32 0, i32 0
   store ptr %8, ptr %42, align 8
-  %43 = getelementptr %161, ptr %4, i32 0, i32 1
+  %43 = getelementptr %163, ptr %4, i32 0, i32 1
   store ptr %12, ptr %43, align 8
-  %44 = getelementptr %161, ptr %4, i32 0, i32 2
+  %44 = getelementptr %163, ptr %4, i32 0, i32 2
   store ptr %15, ptr %44, align 8
-  %45 = getelementptr %161, ptr %4, i32 0, i32 3
+  %45 = getelementptr %163, ptr %4, i32 0, i32 3
   store i32 %19, ptr %45, align 4
-  %46 = getelementptr %161, ptr %4, i32 0, i32 4
+  %46 = getelementptr %163, ptr %4, i32 0, i32 4
   store i32 %20, ptr %46, align 4
-  %47 = getelementptr %161, ptr %4, i32 0, i32 5
+  %47 = getelementptr %163, ptr %4, i32 0, i32 5
   store i32 %24, ptr %47, align 4
-  %48 = getelementptr %161, ptr %4, i32 0, i32 6
+  %48 = getelementptr %163, ptr %4, i32 0, i32 6
   store i8 %27, ptr %48, align 1
-  %49 = getelementptr %161, ptr %4, i32 0, i32 7
+  %49 = getelementptr %163, ptr %4, i32 0, i32 7
   store i8 %41, ptr %49, align 1
-  %50 = load %161, ptr %4, align 8
-  store %161 %50, ptr %"<structcast>", align 8
-  %51 = getelementptr %160, ptr %3, i32 0, i32 0
-  %52 = getelementptr %161, ptr %"<structcast>", i32 0, i32 0
+  %50 = load %163, ptr %4, align 8
+  store %163 %50, ptr %"<structcast>", align 8
+  %51 = getelementptr %162, ptr %3, i32 0, i32 0
+  %52 = getelementptr %163, ptr %"<structcast>", i32 0, i32 0
   %53 = load ptr, ptr %52, align 8
   store ptr %53, ptr %51, align 8
-  %54 = getelementptr %160, ptr %3, i32 0, i32 1
-  %55 = getelementptr %161, ptr %"<structcast>", i32 0, i32 1
+  %54 = getelementptr %162, ptr %3, i32 0, i32 1
+  %55 = getelementptr %163, ptr %"<structcast>", i32 0, i32 1
   %56 = load ptr, ptr %55, align 8
   store ptr %56, ptr %54, align 8
-  %57 = getelementptr %160, ptr %3, i32 0, i32 2
-  %58 = getelementptr %161, ptr %"<structcast>", i32 0, i32 2
+  %57 = getelementptr %162, ptr %3, i32 0, i32 2
+  %58 = getelementptr %163, ptr %"<structcast>", i32 0, i32 2
   %59 = load ptr, ptr %58, align 8
   store ptr %59, ptr %57, align 8
-  %60 = getelementptr %160, ptr %3, i32 0, i32 3
-  %61 = getelementptr %161, ptr %"<structcast>", i32 0, i32 3
+  %60 = getelementptr %162, ptr %3, i32 0, i32 3
+  %61 = getelementptr %163, ptr %"<structcast>", i32 0, i32 3
   %62 = load i32, ptr %61, align 4
   store i32 %62, ptr %60, align 4
-  %63 = getelementptr %160, ptr %3, i32 0, i32 4
-  %64 = getelementptr %161, ptr %"<structcast>", i32 0, i32 4
+  %63 = getelementptr %162, ptr %3, i32 0, i32 4
+  %64 = getelementptr %163, ptr %"<structcast>", i32 0, i32 4
   %65 = load i32, ptr %64, align 4
   store i32 %65, ptr %63, align 4
-  %66 = getelementptr %160, ptr %3, i32 0, i32 5
-  %67 = getelementptr %161, ptr %"<structcast>", i32 0, i32 5
+  %66 = getelementptr %162, ptr %3, i32 0, i32 5
+  %67 = getelementptr %163, ptr %"<structcast>", i32 0, i32 5
   %68 = load i32, ptr %67, align 4
   store i32 %68, ptr %66, align 4
-  %69 = getelementptr %160, ptr %3, i32 0, i32 6
-  %70 = getelementptr %161, ptr %"<structcast>", i32 0, i32 6
+  %69 = getelementptr %162, ptr %3, i32 0, i32 6
+  %70 = getelementptr %163, ptr %"<structcast>", i32 0, i32 6
   %71 = load i8, ptr %70, align 1
   store i8 %71, ptr %69, align 1
-  %72 = getelementptr %160, ptr %3, i32 0, i32 7
-  %73 = getelementptr %161, ptr %"<structcast>", i32 0, i32 7
+  %72 = getelementptr %162, ptr %3, i32 0, i32 7
+  %73 = getelementptr %163, ptr %"<structcast>", i32 0, i32 7
   %74 = load i8, ptr %73, align 1
   store i8 %74, ptr %72, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %3, i64 40, i1 false)
@@ -53359,11 +53978,11 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %160, ptr %1, i32 0, i32 0
+  %2 = getelementptr %162, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   store ptr %3, ptr %c, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %160, ptr %4, i32 0, i32 3
+  %5 = getelementptr %162, ptr %4, i32 0, i32 3
   %6 = load i32, ptr %5, align 4
   %7 = icmp eq i32 %6, 1
   %8 = zext i1 %7 to i8
@@ -53450,27 +54069,45 @@ entry:
 
 then:                                             ; preds = %entry
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %29, ptr %14, i32 0, i32 5
-  %16 = load i8, ptr %15, align 1
-  %17 = trunc i8 %16 to i1
-  %18 = select i1 %17, i32 90, i32 97
-  store i32 %18, ptr %hundredths, align 4
-  %19 = load ptr, ptr %info, align 8
-  %20 = getelementptr %8, ptr %19, i32 0, i32 5
-  %21 = load i64, ptr %20, align 8
-  %22 = sdiv i64 %21, 100
-  %23 = load i32, ptr %hundredths, align 4
-  %24 = sext i32 %23 to i64
-  %25 = mul i64 %22, %24
-  %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %29, ptr %26, i32 0, i32 9
-  store i64 %25, ptr %27, align 8
+  %15 = getelementptr %29, ptr %14, i32 0, i32 2
+  %16 = getelementptr %30, ptr %15, i32 0, i32 25
+  %17 = load i32, ptr %16, align 4
+  store i32 %17, ptr %hundredths, align 4
+  %18 = load i32, ptr %hundredths, align 4
+  %19 = icmp eq i32 %18, 0
+  %20 = zext i1 %19 to i8
+  %21 = trunc i8 %20 to i1
+  br i1 %21, label %then2, label %else3
+
+then2:                                            ; preds = %then
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %29, ptr %22, i32 0, i32 5
+  %24 = load i8, ptr %23, align 1
+  %25 = trunc i8 %24 to i1
+  %26 = select i1 %25, i32 90, i32 97
+  store i32 %26, ptr %hundredths, align 4
+  br label %merge1
+
+else3:                                            ; preds = %then
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  %27 = load ptr, ptr %info, align 8
+  %28 = getelementptr %8, ptr %27, i32 0, i32 5
+  %29 = load i64, ptr %28, align 8
+  %30 = sdiv i64 %29, 100
+  %31 = load i32, ptr %hundredths, align 4
+  %32 = sext i32 %31 to i64
+  %33 = mul i64 %30, %32
+  %34 = load ptr, ptr %self, align 8
+  %35 = getelementptr %29, ptr %34, i32 0, i32 9
+  store i64 %33, ptr %35, align 8
   br label %merge
 
 else:                                             ; preds = %entry
   br label %merge
 
-merge:                                            ; preds = %else, %then
+merge:                                            ; preds = %else, %merge1
   ret void
 }
 
@@ -53538,7 +54175,7 @@ then2:                                            ; preds = %then
   %46 = load ptr, ptr %o, align 8
   %47 = getelementptr %30, ptr %46, i32 0, i32 7
   %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.538", i32 %42, i32 %45, i32 %48, i64 2147483647)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.543", i32 %42, i32 %45, i32 %48, i64 2147483647)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -53658,14 +54295,14 @@ entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
   %unbound = alloca %56, align 8
-  %layout = alloca %160, align 8
-  %3 = alloca %160, align 8
+  %layout = alloca %162, align 8
+  %3 = alloca %162, align 8
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Plan.layout"(ptr noalias sret(%160) %3, ptr %4, i32 0)
+  call void @"$Plan.layout"(ptr noalias sret(%162) %3, ptr %4, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %3, i64 40, i1 false)
   %5 = load ptr, ptr %message, align 8
   %6 = call i32 @"$Layout.check"(ptr %layout, ptr %5)
@@ -53730,10 +54367,10 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %160, ptr %2, i32 0, i32 0
+  %3 = getelementptr %162, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %160, ptr %5, i32 0, i32 3
+  %6 = getelementptr %162, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
   store ptr %4, ptr %model, align 8
   store i32 %7, ptr %world_size, align 4
@@ -53842,7 +54479,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.540", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.545", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -53873,7 +54510,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.541", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.546", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -53888,7 +54525,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.542", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.547", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -53932,7 +54569,7 @@ then2:                                            ; preds = %then
   %20 = load i32, ptr %world_size, align 4
   %21 = load ptr, ptr %name, align 8
   %22 = load i32, ptr %value, align 4
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.539", i32 %20, ptr %21, i32 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.544", i32 %20, ptr %21, i32 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -53981,7 +54618,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %160, ptr %1, i32 0, i32 5
+  %2 = getelementptr %162, ptr %1, i32 0, i32 5
   %3 = load i32, ptr %2, align 4
   %4 = icmp eq i32 %3, 2
   %5 = zext i1 %4 to i8
@@ -53998,10 +54635,10 @@ entry:
   %code = alloca i32, align 4
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
-  %at = alloca %162, align 8
-  %7 = alloca %162, align 8
-  %8 = alloca %163, align 8
-  %"<structcast>" = alloca %163, align 8
+  %at = alloca %164, align 8
+  %7 = alloca %164, align 8
+  %8 = alloca %165, align 8
+  %"<structcast>" = alloca %165, align 8
   %message = alloca ptr, align 8
   %bytes = alloca ptr, align 8
   %model = alloca ptr, align 8
@@ -54014,41 +54651,41 @@ entry:
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %base, align 8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %160, ptr %10, i32 0, i32 2
+  %11 = getelementptr %162, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %message, align 8
-  %14 = getelementptr %163, ptr %8, i32 0, i32 0
+  %14 = getelementptr %165, ptr %8, i32 0, i32 0
   store ptr %9, ptr %14, align 8
-  %15 = getelementptr %163, ptr %8, i32 0, i32 1
+  %15 = getelementptr %165, ptr %8, i32 0, i32 1
   store i32 0, ptr %15, align 4
-  %16 = getelementptr %163, ptr %8, i32 0, i32 2
+  %16 = getelementptr %165, ptr %8, i32 0, i32 2
   store ptr %12, ptr %16, align 8
-  %17 = getelementptr %163, ptr %8, i32 0, i32 3
+  %17 = getelementptr %165, ptr %8, i32 0, i32 3
   store ptr %13, ptr %17, align 8
-  %18 = load %163, ptr %8, align 8
-  store %163 %18, ptr %"<structcast>", align 8
-  %19 = getelementptr %162, ptr %7, i32 0, i32 0
-  %20 = getelementptr %163, ptr %"<structcast>", i32 0, i32 0
+  %18 = load %165, ptr %8, align 8
+  store %165 %18, ptr %"<structcast>", align 8
+  %19 = getelementptr %164, ptr %7, i32 0, i32 0
+  %20 = getelementptr %165, ptr %"<structcast>", i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %19, align 8
-  %22 = getelementptr %162, ptr %7, i32 0, i32 1
-  %23 = getelementptr %163, ptr %"<structcast>", i32 0, i32 1
+  %22 = getelementptr %164, ptr %7, i32 0, i32 1
+  %23 = getelementptr %165, ptr %"<structcast>", i32 0, i32 1
   %24 = load i32, ptr %23, align 4
   %25 = sext i32 %24 to i64
   store i64 %25, ptr %22, align 8
-  %26 = getelementptr %162, ptr %7, i32 0, i32 2
-  %27 = getelementptr %163, ptr %"<structcast>", i32 0, i32 2
+  %26 = getelementptr %164, ptr %7, i32 0, i32 2
+  %27 = getelementptr %165, ptr %"<structcast>", i32 0, i32 2
   %28 = load ptr, ptr %27, align 8
   store ptr %28, ptr %26, align 8
-  %29 = getelementptr %162, ptr %7, i32 0, i32 3
-  %30 = getelementptr %163, ptr %"<structcast>", i32 0, i32 3
+  %29 = getelementptr %164, ptr %7, i32 0, i32 3
+  %30 = getelementptr %165, ptr %"<structcast>", i32 0, i32 3
   %31 = load ptr, ptr %30, align 8
   store ptr %31, ptr %29, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %at, ptr align 8 %7, i64 32, i1 false)
   %32 = load ptr, ptr %model, align 8
   %33 = call ptr @memset(ptr %32, i32 0, i64 136)
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %160, ptr %34, i32 0, i32 0
+  %35 = getelementptr %162, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
   %37 = getelementptr %11, ptr %36, i32 0, i32 2
   %38 = load i32, ptr %37, align 4
@@ -54081,11 +54718,11 @@ then2:                                            ; preds = %then
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %160, ptr %59, i32 0, i32 0
+  %60 = getelementptr %162, ptr %59, i32 0, i32 0
   %61 = load ptr, ptr %60, align 8
   %62 = getelementptr %11, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.543", i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.548", i32 %63)
   %65 = load ptr, ptr %target, align 8
   %66 = getelementptr %5, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -54111,7 +54748,7 @@ merge:                                            ; preds = %else, %dead
   %71 = load ptr, ptr %model, align 8
   %72 = call i32 @"$assign_model"(ptr %70, ptr %at, ptr %71)
   store i32 %72, ptr %code, align 4
-  %73 = getelementptr %162, ptr %at, i32 0, i32 1
+  %73 = getelementptr %164, ptr %at, i32 0, i32 1
   %74 = load i64, ptr %73, align 8
   %75 = load ptr, ptr %bytes, align 8
   store i64 %74, ptr %75, align 8
@@ -54157,7 +54794,7 @@ entry:
   store ptr %1, ptr %at, align 8
   store ptr %2, ptr %model, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %160, ptr %3, i32 0, i32 0
+  %4 = getelementptr %162, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   store ptr %5, ptr %c, align 8
   %6 = load ptr, ptr %self, align 8
@@ -54203,7 +54840,7 @@ entry:
   %39 = load ptr, ptr %model, align 8
   %40 = getelementptr %56, ptr %39, i32 0, i32 1
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %160, ptr %41, i32 0, i32 1
+  %42 = getelementptr %162, ptr %41, i32 0, i32 1
   %43 = load ptr, ptr %42, align 8
   %44 = call i32 @"$WeightTypes.embedding"(ptr %43)
   %45 = load ptr, ptr %c, align 8
@@ -54243,7 +54880,7 @@ merge:                                            ; preds = %else, %dead
   %65 = load ptr, ptr %model, align 8
   %66 = getelementptr %56, ptr %65, i32 0, i32 3
   %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %160, ptr %67, i32 0, i32 1
+  %68 = getelementptr %162, ptr %67, i32 0, i32 1
   %69 = load ptr, ptr %68, align 8
   %70 = call i32 @"$WeightTypes.head"(ptr %69)
   %71 = load ptr, ptr %model, align 8
@@ -54272,7 +54909,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %160, ptr %83, i32 0, i32 7
+  %84 = getelementptr %162, ptr %83, i32 0, i32 7
   %85 = load i8, ptr %84, align 1
   %86 = trunc i8 %85 to i1
   br i1 %86, label %then7, label %else8
@@ -54368,7 +55005,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %160, ptr %1, i32 0, i32 3
+  %2 = getelementptr %162, ptr %1, i32 0, i32 3
   %3 = load i32, ptr %2, align 4
   %4 = icmp sgt i32 %3, 1
   %5 = zext i1 %4 to i8
@@ -54377,12 +55014,12 @@ entry:
 
 and.rhs:                                          ; preds = %entry
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %160, ptr %7, i32 0, i32 0
+  %8 = getelementptr %162, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
   %10 = getelementptr %11, ptr %9, i32 0, i32 3
   %11 = load i32, ptr %10, align 4
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %160, ptr %12, i32 0, i32 3
+  %13 = getelementptr %162, ptr %12, i32 0, i32 3
   %14 = load i32, ptr %13, align 4
   %15 = srem i32 %11, %14
   %16 = icmp eq i32 %15, 0
@@ -54412,7 +55049,7 @@ entry:
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %160, ptr %5, i32 0, i32 4
+  %6 = getelementptr %162, ptr %5, i32 0, i32 4
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = call i32 @"$Layout.num_local_experts"(ptr %8)
@@ -54444,12 +55081,12 @@ entry:
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %160, ptr %5, i32 0, i32 0
+  %6 = getelementptr %162, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr %11, ptr %7, i32 0, i32 18
   %9 = load i32, ptr %8, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %160, ptr %10, i32 0, i32 3
+  %11 = getelementptr %162, ptr %10, i32 0, i32 3
   %12 = load i32, ptr %11, align 4
   %13 = sdiv i32 %9, %12
   ret i32 %13
@@ -54462,7 +55099,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %160, ptr %14, i32 0, i32 0
+  %15 = getelementptr %162, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr %11, ptr %16, i32 0, i32 18
   %18 = load i32, ptr %17, align 4
@@ -54477,12 +55114,12 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %160, ptr %1, i32 0, i32 0
+  %2 = getelementptr %162, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 4
   %5 = load i32, ptr %4, align 4
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %160, ptr %6, i32 0, i32 3
+  %7 = getelementptr %162, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = sdiv i32 %5, %8
   ret i32 %9
@@ -54496,12 +55133,12 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %160, ptr %1, i32 0, i32 0
+  %2 = getelementptr %162, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 5
   %5 = load i32, ptr %4, align 4
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %160, ptr %6, i32 0, i32 3
+  %7 = getelementptr %162, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = sdiv i32 %5, %8
   ret i32 %9
@@ -54522,12 +55159,12 @@ entry:
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %160, ptr %5, i32 0, i32 0
+  %6 = getelementptr %162, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr %11, ptr %7, i32 0, i32 3
   %9 = load i32, ptr %8, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %160, ptr %10, i32 0, i32 3
+  %11 = getelementptr %162, ptr %10, i32 0, i32 3
   %12 = load i32, ptr %11, align 4
   %13 = sdiv i32 %9, %12
   ret i32 %13
@@ -54540,7 +55177,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %160, ptr %14, i32 0, i32 0
+  %15 = getelementptr %162, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr %11, ptr %16, i32 0, i32 3
   %18 = load i32, ptr %17, align 4
@@ -54692,7 +55329,7 @@ entry:
   store ptr %1, ptr %matrix, align 8
   store ptr %2, ptr %bytes, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %162, ptr %4, i32 0, i32 2
+  %5 = getelementptr %164, ptr %4, i32 0, i32 2
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %63, ptr %6, i32 0, i32 19
   %8 = load ptr, ptr %7, align 8
@@ -54708,7 +55345,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %162, ptr %16, i32 0, i32 3
+  %17 = getelementptr %164, ptr %16, i32 0, i32 3
   %18 = load ptr, ptr %17, align 8
   store ptr %18, ptr %target, align 8
   %19 = load ptr, ptr %target, align 8
@@ -54734,7 +55371,7 @@ then2:                                            ; preds = %then
   %36 = load ptr, ptr %matrix, align 8
   %37 = getelementptr %57, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.544", i32 %29, i32 %32, i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.549", i32 %29, i32 %32, i32 %35, i32 %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -54771,15 +55408,15 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %bytes, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %162, ptr %2, i32 0, i32 0
+  %3 = getelementptr %164, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %162, ptr %5, i32 0, i32 1
+  %6 = getelementptr %164, ptr %5, i32 0, i32 1
   %7 = load i64, ptr %6, align 8
   %8 = getelementptr i8, ptr %4, i64 %7
   store ptr %8, ptr %memory, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %162, ptr %9, i32 0, i32 1
+  %10 = getelementptr %164, ptr %9, i32 0, i32 1
   %11 = load i64, ptr %10, align 8
   %12 = load i64, ptr %bytes, align 8
   %13 = add i64 %11, %12
@@ -54788,7 +55425,7 @@ entry:
   %16 = sdiv i64 %15, 256
   %17 = mul i64 %16, 256
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %162, ptr %18, i32 0, i32 1
+  %19 = getelementptr %164, ptr %18, i32 0, i32 1
   store i64 %17, ptr %19, align 8
   %20 = load ptr, ptr %memory, align 8
   ret ptr %20
@@ -54884,7 +55521,7 @@ entry:
   %6 = call ptr @memset(ptr %5, i32 0, i64 360)
   %7 = load i32, ptr %layer, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %160, ptr %8, i32 0, i32 0
+  %9 = getelementptr %162, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = getelementptr %11, ptr %10, i32 0, i32 17
   %12 = load i32, ptr %11, align 4
@@ -54971,7 +55608,7 @@ merge6:                                           ; preds = %else8, %dead9
 then11:                                           ; preds = %merge6
   %52 = load ptr, ptr %at, align 8
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %160, ptr %53, i32 0, i32 0
+  %54 = getelementptr %162, ptr %53, i32 0, i32 0
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr %11, ptr %55, i32 0, i32 18
   %57 = load i32, ptr %56, align 4
@@ -54985,7 +55622,7 @@ dead13:                                           ; No predecessors!
 
 else12:                                           ; preds = %merge6
   %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %160, ptr %60, i32 0, i32 0
+  %61 = getelementptr %162, ptr %60, i32 0, i32 0
   %62 = load ptr, ptr %61, align 8
   %63 = getelementptr %11, ptr %62, i32 0, i32 20
   %64 = load i32, ptr %63, align 4
@@ -55032,7 +55669,7 @@ entry:
   store i32 %2, ptr %layer, align 4
   store ptr %3, ptr %weights, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %160, ptr %4, i32 0, i32 0
+  %5 = getelementptr %162, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   store ptr %6, ptr %model, align 8
   %7 = load ptr, ptr %self, align 8
@@ -55101,7 +55738,7 @@ merge:                                            ; preds = %else, %then
   %55 = load ptr, ptr %weights, align 8
   %56 = getelementptr %74, ptr %55, i32 0, i32 6
   %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %160, ptr %57, i32 0, i32 1
+  %58 = getelementptr %162, ptr %57, i32 0, i32 1
   %59 = load ptr, ptr %58, align 8
   %60 = load i32, ptr %layer, align 4
   %61 = call ptr @"$WeightTypes.at"(ptr %59, i32 %60, i32 0)
@@ -55137,7 +55774,7 @@ merge1:                                           ; preds = %else3, %dead
   %78 = load ptr, ptr %weights, align 8
   %79 = getelementptr %74, ptr %78, i32 0, i32 7
   %80 = load ptr, ptr %self, align 8
-  %81 = getelementptr %160, ptr %80, i32 0, i32 1
+  %81 = getelementptr %162, ptr %80, i32 0, i32 1
   %82 = load ptr, ptr %81, align 8
   %83 = load i32, ptr %layer, align 4
   %84 = call ptr @"$WeightTypes.at"(ptr %82, i32 %83, i32 1)
@@ -55168,7 +55805,7 @@ entry:
   store ptr %3, ptr %weights, align 8
   store i32 %4, ptr %width, align 4
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %160, ptr %5, i32 0, i32 0
+  %6 = getelementptr %162, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr %11, ptr %7, i32 0, i32 1
   %9 = load i32, ptr %8, align 4
@@ -55177,7 +55814,7 @@ entry:
   %11 = load ptr, ptr %weights, align 8
   %12 = getelementptr %74, ptr %11, i32 0, i32 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %160, ptr %13, i32 0, i32 1
+  %14 = getelementptr %162, ptr %13, i32 0, i32 1
   %15 = load ptr, ptr %14, align 8
   %16 = load i32, ptr %layer, align 4
   %17 = call ptr @"$WeightTypes.at"(ptr %15, i32 %16, i32 2)
@@ -55208,7 +55845,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %weights, align 8
   %30 = getelementptr %74, ptr %29, i32 0, i32 9
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %160, ptr %31, i32 0, i32 1
+  %32 = getelementptr %162, ptr %31, i32 0, i32 1
   %33 = load ptr, ptr %32, align 8
   %34 = load i32, ptr %layer, align 4
   %35 = call ptr @"$WeightTypes.at"(ptr %33, i32 %34, i32 3)
@@ -55227,12 +55864,12 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %160, ptr %1, i32 0, i32 0
+  %2 = getelementptr %162, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 16
   %5 = load i32, ptr %4, align 4
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %160, ptr %6, i32 0, i32 3
+  %7 = getelementptr %162, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = sdiv i32 %5, %8
   ret i32 %9
@@ -55257,7 +55894,7 @@ entry:
   store i32 %2, ptr %layer, align 4
   store ptr %3, ptr %weights, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %160, ptr %4, i32 0, i32 0
+  %5 = getelementptr %162, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %11, ptr %6, i32 0, i32 1
   %8 = load i32, ptr %7, align 4
@@ -55272,13 +55909,13 @@ entry:
   %14 = load ptr, ptr %weights, align 8
   %15 = getelementptr %74, ptr %14, i32 0, i32 10
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %160, ptr %16, i32 0, i32 1
+  %17 = getelementptr %162, ptr %16, i32 0, i32 1
   %18 = load ptr, ptr %17, align 8
   %19 = load i32, ptr %layer, align 4
   %20 = call ptr @"$WeightTypes.at"(ptr %18, i32 %19, i32 4)
   %21 = load i32, ptr %20, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %160, ptr %22, i32 0, i32 0
+  %23 = getelementptr %162, ptr %22, i32 0, i32 0
   %24 = load ptr, ptr %23, align 8
   %25 = getelementptr %11, ptr %24, i32 0, i32 18
   %26 = load i32, ptr %25, align 4
@@ -55304,7 +55941,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %34 = load ptr, ptr %at, align 8
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %160, ptr %35, i32 0, i32 0
+  %36 = getelementptr %162, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
   %38 = getelementptr %11, ptr %37, i32 0, i32 18
   %39 = load i32, ptr %38, align 4
@@ -55340,7 +55977,7 @@ merge1:                                           ; preds = %else3, %then2
   %57 = load ptr, ptr %weights, align 8
   %58 = getelementptr %74, ptr %57, i32 0, i32 12
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %160, ptr %59, i32 0, i32 1
+  %60 = getelementptr %162, ptr %59, i32 0, i32 1
   %61 = load ptr, ptr %60, align 8
   %62 = load i32, ptr %layer, align 4
   %63 = call ptr @"$WeightTypes.at"(ptr %61, i32 %62, i32 5)
@@ -55376,7 +56013,7 @@ merge5:                                           ; preds = %else7, %dead8
   %80 = load ptr, ptr %weights, align 8
   %81 = getelementptr %74, ptr %80, i32 0, i32 13
   %82 = load ptr, ptr %self, align 8
-  %83 = getelementptr %160, ptr %82, i32 0, i32 1
+  %83 = getelementptr %162, ptr %82, i32 0, i32 1
   %84 = load ptr, ptr %83, align 8
   %85 = load i32, ptr %layer, align 4
   %86 = call ptr @"$WeightTypes.at"(ptr %84, i32 %85, i32 6)
@@ -55406,7 +56043,7 @@ entry:
 
 then:                                             ; preds = %entry
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %160, ptr %5, i32 0, i32 0
+  %6 = getelementptr %162, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = getelementptr %11, ptr %7, i32 0, i32 21
   %9 = load i32, ptr %8, align 4
@@ -55420,12 +56057,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %160, ptr %10, i32 0, i32 0
+  %11 = getelementptr %162, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %11, ptr %12, i32 0, i32 21
   %14 = load i32, ptr %13, align 4
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %160, ptr %15, i32 0, i32 3
+  %16 = getelementptr %162, ptr %15, i32 0, i32 3
   %17 = load i32, ptr %16, align 4
   %18 = sdiv i32 %14, %17
   ret i32 %18
@@ -55442,13 +56079,13 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 %1, ptr %layer, align 4
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %160, ptr %2, i32 0, i32 1
+  %3 = getelementptr %162, ptr %2, i32 0, i32 1
   %4 = load ptr, ptr %3, align 8
   %5 = load i32, ptr %layer, align 4
   %6 = call ptr @"$WeightTypes.at"(ptr %4, i32 %5, i32 2)
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %160, ptr %8, i32 0, i32 1
+  %9 = getelementptr %162, ptr %8, i32 0, i32 1
   %10 = load ptr, ptr %9, align 8
   %11 = load i32, ptr %layer, align 4
   %12 = call ptr @"$WeightTypes.at"(ptr %10, i32 %11, i32 5)
@@ -55457,20 +56094,20 @@ entry:
   %15 = zext i1 %14 to i8
   store i8 %15, ptr %has_equal_gates, align 1
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %160, ptr %16, i32 0, i32 6
+  %17 = getelementptr %162, ptr %16, i32 0, i32 6
   %18 = load i8, ptr %17, align 1
   %19 = trunc i8 %18 to i1
   br i1 %19, label %and.lhs.true, label %and.end
 
 and.rhs:                                          ; preds = %and.lhs.true
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %160, ptr %20, i32 0, i32 1
+  %21 = getelementptr %162, ptr %20, i32 0, i32 1
   %22 = load ptr, ptr %21, align 8
   %23 = load i32, ptr %layer, align 4
   %24 = call ptr @"$WeightTypes.at"(ptr %22, i32 %23, i32 3)
   %25 = load i32, ptr %24, align 4
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %160, ptr %26, i32 0, i32 1
+  %27 = getelementptr %162, ptr %26, i32 0, i32 1
   %28 = load ptr, ptr %27, align 8
   %29 = load i32, ptr %layer, align 4
   %30 = call ptr @"$WeightTypes.at"(ptr %28, i32 %29, i32 6)
@@ -55693,11 +56330,11 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %160, ptr %1, i32 0, i32 0
+  %2 = getelementptr %162, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = call i32 @"$ModelConfig.shared_width"(ptr %3)
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %160, ptr %5, i32 0, i32 3
+  %6 = getelementptr %162, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
   %8 = sdiv i32 %4, %7
   ret i32 %8
@@ -55784,7 +56421,7 @@ then2:                                            ; preds = %then
   %39 = load i32, ptr %38, align 4
   %40 = getelementptr %60, ptr %cache, i32 0, i32 5
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.545", ptr %35, i32 %37, i32 %39, i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.550", ptr %35, i32 %37, i32 %39, i32 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -55815,14 +56452,14 @@ dead4:                                            ; No predecessors!
 define internal void @"$Plan.cache"(ptr noalias sret(%60) %0, ptr %1, i32 %2) {
 entry:
   %cache = alloca %60, align 8
-  %layout = alloca %160, align 8
-  %3 = alloca %160, align 8
+  %layout = alloca %162, align 8
+  %3 = alloca %162, align 8
   %num_pages = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   store i32 %2, ptr %num_pages, align 4
   %4 = load ptr, ptr %self, align 8
-  call void @"$Plan.layout"(ptr noalias sret(%160) %3, ptr %4, i32 0)
+  call void @"$Plan.layout"(ptr noalias sret(%162) %3, ptr %4, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %3, i64 40, i1 false)
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %29, ptr %5, i32 0, i32 4
@@ -55876,11 +56513,11 @@ entry:
   %target = alloca ptr, align 8
   %code = alloca i32, align 4
   %w = alloca ptr, align 8
-  %"<aggcopy>" = alloca %160, align 8
-  %layout = alloca %160, align 8
+  %"<aggcopy>" = alloca %162, align 8
+  %layout = alloca %162, align 8
   %o = alloca ptr, align 8
   %c = alloca ptr, align 8
-  %3 = alloca %160, align 8
+  %3 = alloca %162, align 8
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -55892,7 +56529,7 @@ entry:
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %29, ptr %8, i32 0, i32 2
   %10 = load ptr, ptr %self, align 8
-  call void @"$Plan.layout"(ptr noalias sret(%160) %3, ptr %10, i32 0)
+  call void @"$Plan.layout"(ptr noalias sret(%162) %3, ptr %10, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %3, i64 40, i1 false)
   store ptr %7, ptr %c, align 8
   store ptr %9, ptr %o, align 8
@@ -56023,7 +56660,7 @@ then2:                                            ; preds = %then
   %110 = load ptr, ptr %o, align 8
   %111 = getelementptr %30, ptr %110, i32 0, i32 6
   %112 = load i32, ptr %111, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.546", i32 %109, i32 %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.551", i32 %109, i32 %112)
   %114 = load ptr, ptr %target, align 8
   %115 = getelementptr %5, ptr %114, i32 0, i32 0
   %116 = getelementptr [1024 x i8], ptr %115, i32 0, i32 0
@@ -56059,7 +56696,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 0, ptr %width, align 4
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %160, ptr %1, i32 0, i32 0
+  %2 = getelementptr %162, ptr %1, i32 0, i32 0
   %3 = load ptr, ptr %2, align 8
   %4 = call zeroext i1 @"$ModelConfig.has_dense_layers"(ptr %3)
   %5 = zext i1 %4 to i8
@@ -56077,7 +56714,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %160, ptr %9, i32 0, i32 0
+  %10 = getelementptr %162, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
   %12 = call zeroext i1 @"$ModelConfig.has_moe_layers"(ptr %11)
   %13 = zext i1 %12 to i8
@@ -56125,16 +56762,16 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Plan.buffer_shape"(ptr noalias sret(%159) %0, ptr %1, i32 %2) {
+define internal void @"$Plan.buffer_shape"(ptr noalias sret(%161) %0, ptr %1, i32 %2) {
 entry:
-  %3 = alloca %159, align 8
-  %4 = alloca %164, align 8
-  %"<structcast>" = alloca %164, align 8
-  %"<aggcopy>" = alloca %160, align 8
-  %layout = alloca %160, align 8
+  %3 = alloca %161, align 8
+  %4 = alloca %166, align 8
+  %"<structcast>" = alloca %166, align 8
+  %"<aggcopy>" = alloca %162, align 8
+  %layout = alloca %162, align 8
   %o = alloca ptr, align 8
   %c = alloca ptr, align 8
-  %5 = alloca %160, align 8
+  %5 = alloca %162, align 8
   %rank = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
@@ -56147,7 +56784,7 @@ entry:
   %11 = getelementptr %29, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %self, align 8
   %13 = load i32, ptr %rank, align 4
-  call void @"$Plan.layout"(ptr noalias sret(%160) %5, ptr %12, i32 %13)
+  call void @"$Plan.layout"(ptr noalias sret(%162) %5, ptr %12, i32 %13)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %5, i64 40, i1 false)
   store ptr %9, ptr %c, align 8
   store ptr %11, ptr %o, align 8
@@ -56200,128 +56837,128 @@ entry:
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr %29, ptr %59, i32 0, i32 19
   %61 = load %32, ptr %60, align 4
-  %62 = getelementptr %164, ptr %4, i32 0, i32 0
+  %62 = getelementptr %166, ptr %4, i32 0, i32 0
   store i32 %14, ptr %62, align 4
-  %63 = getelementptr %164, ptr %4, i32 0, i32 1
+  %63 = getelementptr %166, ptr %4, i32 0, i32 1
   store i32 %17, ptr %63, align 4
-  %64 = getelementptr %164, ptr %4, i32 0, i32 2
+  %64 = getelementptr %166, ptr %4, i32 0, i32 2
   store i32 %20, ptr %64, align 4
-  %65 = getelementptr %164, ptr %4, i32 0, i32 3
+  %65 = getelementptr %166, ptr %4, i32 0, i32 3
   store i64 %24, ptr %65, align 8
-  %66 = getelementptr %164, ptr %4, i32 0, i32 4
+  %66 = getelementptr %166, ptr %4, i32 0, i32 4
   store i32 %27, ptr %66, align 4
-  %67 = getelementptr %164, ptr %4, i32 0, i32 5
+  %67 = getelementptr %166, ptr %4, i32 0, i32 5
   store i32 %30, ptr %67, align 4
-  %68 = getelementptr %164, ptr %4, i32 0, i32 6
+  %68 = getelementptr %166, ptr %4, i32 0, i32 6
   store i32 %31, ptr %68, align 4
-  %69 = getelementptr %164, ptr %4, i32 0, i32 7
+  %69 = getelementptr %166, ptr %4, i32 0, i32 7
   store i32 %32, ptr %69, align 4
-  %70 = getelementptr %164, ptr %4, i32 0, i32 8
+  %70 = getelementptr %166, ptr %4, i32 0, i32 8
   store i32 %33, ptr %70, align 4
-  %71 = getelementptr %164, ptr %4, i32 0, i32 9
+  %71 = getelementptr %166, ptr %4, i32 0, i32 9
   store i32 %39, ptr %71, align 4
-  %72 = getelementptr %164, ptr %4, i32 0, i32 10
+  %72 = getelementptr %166, ptr %4, i32 0, i32 10
   store i32 %42, ptr %72, align 4
-  %73 = getelementptr %164, ptr %4, i32 0, i32 11
+  %73 = getelementptr %166, ptr %4, i32 0, i32 11
   store i32 %43, ptr %73, align 4
-  %74 = getelementptr %164, ptr %4, i32 0, i32 12
+  %74 = getelementptr %166, ptr %4, i32 0, i32 12
   store i32 %46, ptr %74, align 4
-  %75 = getelementptr %164, ptr %4, i32 0, i32 13
+  %75 = getelementptr %166, ptr %4, i32 0, i32 13
   store i32 %49, ptr %75, align 4
-  %76 = getelementptr %164, ptr %4, i32 0, i32 14
+  %76 = getelementptr %166, ptr %4, i32 0, i32 14
   store i32 %52, ptr %76, align 4
-  %77 = getelementptr %164, ptr %4, i32 0, i32 15
+  %77 = getelementptr %166, ptr %4, i32 0, i32 15
   store i32 %55, ptr %77, align 4
-  %78 = getelementptr %164, ptr %4, i32 0, i32 16
+  %78 = getelementptr %166, ptr %4, i32 0, i32 16
   store i64 %58, ptr %78, align 8
-  %79 = getelementptr %164, ptr %4, i32 0, i32 17
+  %79 = getelementptr %166, ptr %4, i32 0, i32 17
   store %32 %61, ptr %79, align 4
-  %80 = load %164, ptr %4, align 8
-  store %164 %80, ptr %"<structcast>", align 8
-  %81 = getelementptr %159, ptr %3, i32 0, i32 0
-  %82 = getelementptr %164, ptr %"<structcast>", i32 0, i32 0
+  %80 = load %166, ptr %4, align 8
+  store %166 %80, ptr %"<structcast>", align 8
+  %81 = getelementptr %161, ptr %3, i32 0, i32 0
+  %82 = getelementptr %166, ptr %"<structcast>", i32 0, i32 0
   %83 = load i32, ptr %82, align 4
   store i32 %83, ptr %81, align 4
-  %84 = getelementptr %159, ptr %3, i32 0, i32 1
-  %85 = getelementptr %164, ptr %"<structcast>", i32 0, i32 1
+  %84 = getelementptr %161, ptr %3, i32 0, i32 1
+  %85 = getelementptr %166, ptr %"<structcast>", i32 0, i32 1
   %86 = load i32, ptr %85, align 4
   %87 = sext i32 %86 to i64
   store i64 %87, ptr %84, align 8
-  %88 = getelementptr %159, ptr %3, i32 0, i32 2
-  %89 = getelementptr %164, ptr %"<structcast>", i32 0, i32 2
+  %88 = getelementptr %161, ptr %3, i32 0, i32 2
+  %89 = getelementptr %166, ptr %"<structcast>", i32 0, i32 2
   %90 = load i32, ptr %89, align 4
   %91 = sext i32 %90 to i64
   store i64 %91, ptr %88, align 8
-  %92 = getelementptr %159, ptr %3, i32 0, i32 3
-  %93 = getelementptr %164, ptr %"<structcast>", i32 0, i32 3
+  %92 = getelementptr %161, ptr %3, i32 0, i32 3
+  %93 = getelementptr %166, ptr %"<structcast>", i32 0, i32 3
   %94 = load i64, ptr %93, align 8
   store i64 %94, ptr %92, align 8
-  %95 = getelementptr %159, ptr %3, i32 0, i32 4
-  %96 = getelementptr %164, ptr %"<structcast>", i32 0, i32 4
+  %95 = getelementptr %161, ptr %3, i32 0, i32 4
+  %96 = getelementptr %166, ptr %"<structcast>", i32 0, i32 4
   %97 = load i32, ptr %96, align 4
   %98 = sext i32 %97 to i64
   store i64 %98, ptr %95, align 8
-  %99 = getelementptr %159, ptr %3, i32 0, i32 5
-  %100 = getelementptr %164, ptr %"<structcast>", i32 0, i32 5
+  %99 = getelementptr %161, ptr %3, i32 0, i32 5
+  %100 = getelementptr %166, ptr %"<structcast>", i32 0, i32 5
   %101 = load i32, ptr %100, align 4
   %102 = sext i32 %101 to i64
   store i64 %102, ptr %99, align 8
-  %103 = getelementptr %159, ptr %3, i32 0, i32 6
-  %104 = getelementptr %164, ptr %"<structcast>", i32 0, i32 6
+  %103 = getelementptr %161, ptr %3, i32 0, i32 6
+  %104 = getelementptr %166, ptr %"<structcast>", i32 0, i32 6
   %105 = load i32, ptr %104, align 4
   %106 = sext i32 %105 to i64
   store i64 %106, ptr %103, align 8
-  %107 = getelementptr %159, ptr %3, i32 0, i32 7
-  %108 = getelementptr %164, ptr %"<structcast>", i32 0, i32 7
+  %107 = getelementptr %161, ptr %3, i32 0, i32 7
+  %108 = getelementptr %166, ptr %"<structcast>", i32 0, i32 7
   %109 = load i32, ptr %108, align 4
   %110 = sext i32 %109 to i64
   store i64 %110, ptr %107, align 8
-  %111 = getelementptr %159, ptr %3, i32 0, i32 8
-  %112 = getelementptr %164, ptr %"<structcast>", i32 0, i32 8
+  %111 = getelementptr %161, ptr %3, i32 0, i32 8
+  %112 = getelementptr %166, ptr %"<structcast>", i32 0, i32 8
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
   store i64 %114, ptr %111, align 8
-  %115 = getelementptr %159, ptr %3, i32 0, i32 9
-  %116 = getelementptr %164, ptr %"<structcast>", i32 0, i32 9
+  %115 = getelementptr %161, ptr %3, i32 0, i32 9
+  %116 = getelementptr %166, ptr %"<structcast>", i32 0, i32 9
   %117 = load i32, ptr %116, align 4
   %118 = sext i32 %117 to i64
   store i64 %118, ptr %115, align 8
-  %119 = getelementptr %159, ptr %3, i32 0, i32 10
-  %120 = getelementptr %164, ptr %"<structcast>", i32 0, i32 10
+  %119 = getelementptr %161, ptr %3, i32 0, i32 10
+  %120 = getelementptr %166, ptr %"<structcast>", i32 0, i32 10
   %121 = load i32, ptr %120, align 4
   %122 = sext i32 %121 to i64
   store i64 %122, ptr %119, align 8
-  %123 = getelementptr %159, ptr %3, i32 0, i32 11
-  %124 = getelementptr %164, ptr %"<structcast>", i32 0, i32 11
+  %123 = getelementptr %161, ptr %3, i32 0, i32 11
+  %124 = getelementptr %166, ptr %"<structcast>", i32 0, i32 11
   %125 = load i32, ptr %124, align 4
   %126 = sext i32 %125 to i64
   store i64 %126, ptr %123, align 8
-  %127 = getelementptr %159, ptr %3, i32 0, i32 12
-  %128 = getelementptr %164, ptr %"<structcast>", i32 0, i32 12
+  %127 = getelementptr %161, ptr %3, i32 0, i32 12
+  %128 = getelementptr %166, ptr %"<structcast>", i32 0, i32 12
   %129 = load i32, ptr %128, align 4
   %130 = sext i32 %129 to i64
   store i64 %130, ptr %127, align 8
-  %131 = getelementptr %159, ptr %3, i32 0, i32 13
-  %132 = getelementptr %164, ptr %"<structcast>", i32 0, i32 13
+  %131 = getelementptr %161, ptr %3, i32 0, i32 13
+  %132 = getelementptr %166, ptr %"<structcast>", i32 0, i32 13
   %133 = load i32, ptr %132, align 4
   %134 = sext i32 %133 to i64
   store i64 %134, ptr %131, align 8
-  %135 = getelementptr %159, ptr %3, i32 0, i32 14
-  %136 = getelementptr %164, ptr %"<structcast>", i32 0, i32 14
+  %135 = getelementptr %161, ptr %3, i32 0, i32 14
+  %136 = getelementptr %166, ptr %"<structcast>", i32 0, i32 14
   %137 = load i32, ptr %136, align 4
   %138 = sext i32 %137 to i64
   store i64 %138, ptr %135, align 8
-  %139 = getelementptr %159, ptr %3, i32 0, i32 15
-  %140 = getelementptr %164, ptr %"<structcast>", i32 0, i32 15
+  %139 = getelementptr %161, ptr %3, i32 0, i32 15
+  %140 = getelementptr %166, ptr %"<structcast>", i32 0, i32 15
   %141 = load i32, ptr %140, align 4
   %142 = sext i32 %141 to i64
   store i64 %142, ptr %139, align 8
-  %143 = getelementptr %159, ptr %3, i32 0, i32 16
-  %144 = getelementptr %164, ptr %"<structcast>", i32 0, i32 16
+  %143 = getelementptr %161, ptr %3, i32 0, i32 16
+  %144 = getelementptr %166, ptr %"<structcast>", i32 0, i32 16
   %145 = load i64, ptr %144, align 8
   store i64 %145, ptr %143, align 8
-  %146 = getelementptr %159, ptr %3, i32 0, i32 17
-  %147 = getelementptr %164, ptr %"<structcast>", i32 0, i32 17
+  %146 = getelementptr %161, ptr %3, i32 0, i32 17
+  %147 = getelementptr %166, ptr %"<structcast>", i32 0, i32 17
   %148 = load %32, ptr %147, align 4
   store %32 %148, ptr %146, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %3, i64 168, i1 false)
@@ -56380,20 +57017,20 @@ entry:
   store ptr %1, ptr %shape, align 8
   store ptr %2, ptr %base, align 8
   %6 = load ptr, ptr %shape, align 8
-  %7 = getelementptr %159, ptr %6, i32 0, i32 17
+  %7 = getelementptr %161, ptr %6, i32 0, i32 17
   %8 = call i64 @"$step_bytes"(ptr %7)
   store i64 %8, ptr %offset, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %58, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %shape, align 8
-  %12 = getelementptr %159, ptr %11, i32 0, i32 17
+  %12 = getelementptr %161, ptr %11, i32 0, i32 17
   %13 = load ptr, ptr %base, align 8
   call void @"$anon (./terra/scheduling/batch.t:114)"(ptr %10, ptr %12, ptr %13)
   %14 = load %4, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %58, ptr %15, i32 0, i32 1
   %17 = load ptr, ptr %shape, align 8
-  %18 = getelementptr %159, ptr %17, i32 0, i32 17
+  %18 = getelementptr %161, ptr %17, i32 0, i32 17
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr %58, ptr %19, i32 0, i32 0
   call void @"$batch.StepInputs.bind_decode"(ptr %16, ptr %18, ptr %20)
@@ -56401,24 +57038,24 @@ entry:
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %58, ptr %22, i32 0, i32 2
   %24 = load ptr, ptr %shape, align 8
-  %25 = getelementptr %159, ptr %24, i32 0, i32 17
+  %25 = getelementptr %161, ptr %24, i32 0, i32 17
   %26 = load ptr, ptr %base, align 8
   %27 = load ptr, ptr %shape, align 8
-  %28 = getelementptr %159, ptr %27, i32 0, i32 17
+  %28 = getelementptr %161, ptr %27, i32 0, i32 17
   %29 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %28)
   %30 = call i64 @"$aligned"(i64 %29)
   %31 = getelementptr i8, ptr %26, i64 %30
-  call void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %23, ptr %25, ptr %31)
+  call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %23, ptr %25, ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %shape, align 8
-  %34 = getelementptr %159, ptr %33, i32 0, i32 2
+  %34 = getelementptr %161, ptr %33, i32 0, i32 2
   %35 = load i64, ptr %34, align 8
   %36 = load ptr, ptr %shape, align 8
-  %37 = getelementptr %159, ptr %36, i32 0, i32 4
+  %37 = getelementptr %161, ptr %36, i32 0, i32 4
   %38 = load i64, ptr %37, align 8
   %39 = mul i64 %35, %38
   %40 = load ptr, ptr %shape, align 8
-  %41 = getelementptr %159, ptr %40, i32 0, i32 3
+  %41 = getelementptr %161, ptr %40, i32 0, i32 3
   %42 = load i64, ptr %41, align 8
   %43 = mul i64 %39, %42
   store i64 %43, ptr %bytes, align 8
@@ -56450,14 +57087,14 @@ merge:                                            ; preds = %else, %then
   %58 = add i64 %55, %57
   store i64 %58, ptr %offset, align 8
   %59 = load ptr, ptr %shape, align 8
-  %60 = getelementptr %159, ptr %59, i32 0, i32 2
+  %60 = getelementptr %161, ptr %59, i32 0, i32 2
   %61 = load i64, ptr %60, align 8
   %62 = load ptr, ptr %shape, align 8
-  %63 = getelementptr %159, ptr %62, i32 0, i32 4
+  %63 = getelementptr %161, ptr %62, i32 0, i32 4
   %64 = load i64, ptr %63, align 8
   %65 = mul i64 %61, %64
   %66 = load ptr, ptr %shape, align 8
-  %67 = getelementptr %159, ptr %66, i32 0, i32 3
+  %67 = getelementptr %161, ptr %66, i32 0, i32 3
   %68 = load i64, ptr %67, align 8
   %69 = mul i64 %65, %68
   store i64 %69, ptr %bytes1, align 8
@@ -56489,14 +57126,14 @@ merge2:                                           ; preds = %else4, %then3
   %84 = add i64 %81, %83
   store i64 %84, ptr %offset, align 8
   %85 = load ptr, ptr %shape, align 8
-  %86 = getelementptr %159, ptr %85, i32 0, i32 2
+  %86 = getelementptr %161, ptr %85, i32 0, i32 2
   %87 = load i64, ptr %86, align 8
   %88 = load ptr, ptr %shape, align 8
-  %89 = getelementptr %159, ptr %88, i32 0, i32 4
+  %89 = getelementptr %161, ptr %88, i32 0, i32 4
   %90 = load i64, ptr %89, align 8
   %91 = mul i64 %87, %90
   %92 = load ptr, ptr %shape, align 8
-  %93 = getelementptr %159, ptr %92, i32 0, i32 3
+  %93 = getelementptr %161, ptr %92, i32 0, i32 3
   %94 = load i64, ptr %93, align 8
   %95 = mul i64 %91, %94
   store i64 %95, ptr %bytes5, align 8
@@ -56528,28 +57165,28 @@ merge6:                                           ; preds = %else8, %then7
   %110 = add i64 %107, %109
   store i64 %110, ptr %offset, align 8
   %111 = load ptr, ptr %shape, align 8
-  %112 = getelementptr %159, ptr %111, i32 0, i32 2
+  %112 = getelementptr %161, ptr %111, i32 0, i32 2
   %113 = load i64, ptr %112, align 8
   %114 = load ptr, ptr %shape, align 8
-  %115 = getelementptr %159, ptr %114, i32 0, i32 4
+  %115 = getelementptr %161, ptr %114, i32 0, i32 4
   %116 = load i64, ptr %115, align 8
   %117 = load ptr, ptr %shape, align 8
-  %118 = getelementptr %159, ptr %117, i32 0, i32 6
+  %118 = getelementptr %161, ptr %117, i32 0, i32 6
   %119 = load i64, ptr %118, align 8
   %120 = load ptr, ptr %shape, align 8
-  %121 = getelementptr %159, ptr %120, i32 0, i32 5
+  %121 = getelementptr %161, ptr %120, i32 0, i32 5
   %122 = load i64, ptr %121, align 8
   %123 = mul i64 %119, %122
   %124 = icmp sgt i64 %116, %123
   %125 = zext i1 %124 to i8
   %126 = load ptr, ptr %shape, align 8
-  %127 = getelementptr %159, ptr %126, i32 0, i32 4
+  %127 = getelementptr %161, ptr %126, i32 0, i32 4
   %128 = load i64, ptr %127, align 8
   %129 = load ptr, ptr %shape, align 8
-  %130 = getelementptr %159, ptr %129, i32 0, i32 6
+  %130 = getelementptr %161, ptr %129, i32 0, i32 6
   %131 = load i64, ptr %130, align 8
   %132 = load ptr, ptr %shape, align 8
-  %133 = getelementptr %159, ptr %132, i32 0, i32 5
+  %133 = getelementptr %161, ptr %132, i32 0, i32 5
   %134 = load i64, ptr %133, align 8
   %135 = mul i64 %131, %134
   %136 = trunc i8 %125 to i1
@@ -56584,7 +57221,7 @@ merge10:                                          ; preds = %else12, %then11
   %153 = add i64 %150, %152
   store i64 %153, ptr %offset, align 8
   %154 = load ptr, ptr %shape, align 8
-  %155 = getelementptr %159, ptr %154, i32 0, i32 2
+  %155 = getelementptr %161, ptr %154, i32 0, i32 2
   %156 = load i64, ptr %155, align 8
   %157 = mul i64 %156, 4
   store i64 %157, ptr %bytes13, align 8
@@ -56616,23 +57253,23 @@ merge14:                                          ; preds = %else16, %then15
   %172 = add i64 %169, %171
   store i64 %172, ptr %offset, align 8
   %173 = load ptr, ptr %shape, align 8
-  %174 = getelementptr %159, ptr %173, i32 0, i32 2
+  %174 = getelementptr %161, ptr %173, i32 0, i32 2
   %175 = load i64, ptr %174, align 8
   %176 = load ptr, ptr %shape, align 8
-  %177 = getelementptr %159, ptr %176, i32 0, i32 6
+  %177 = getelementptr %161, ptr %176, i32 0, i32 6
   %178 = load i64, ptr %177, align 8
   %179 = load ptr, ptr %shape, align 8
-  %180 = getelementptr %159, ptr %179, i32 0, i32 7
+  %180 = getelementptr %161, ptr %179, i32 0, i32 7
   %181 = load i64, ptr %180, align 8
   %182 = mul i64 2, %181
   %183 = add i64 %178, %182
   %184 = load ptr, ptr %shape, align 8
-  %185 = getelementptr %159, ptr %184, i32 0, i32 5
+  %185 = getelementptr %161, ptr %184, i32 0, i32 5
   %186 = load i64, ptr %185, align 8
   %187 = mul i64 %183, %186
   %188 = mul i64 %175, %187
   %189 = load ptr, ptr %shape, align 8
-  %190 = getelementptr %159, ptr %189, i32 0, i32 3
+  %190 = getelementptr %161, ptr %189, i32 0, i32 3
   %191 = load i64, ptr %190, align 8
   %192 = mul i64 %188, %191
   store i64 %192, ptr %bytes17, align 8
@@ -56664,18 +57301,18 @@ merge18:                                          ; preds = %else20, %then19
   %207 = add i64 %204, %206
   store i64 %207, ptr %offset, align 8
   %208 = load ptr, ptr %shape, align 8
-  %209 = getelementptr %159, ptr %208, i32 0, i32 2
+  %209 = getelementptr %161, ptr %208, i32 0, i32 2
   %210 = load i64, ptr %209, align 8
   %211 = load ptr, ptr %shape, align 8
-  %212 = getelementptr %159, ptr %211, i32 0, i32 6
+  %212 = getelementptr %161, ptr %211, i32 0, i32 6
   %213 = load i64, ptr %212, align 8
   %214 = load ptr, ptr %shape, align 8
-  %215 = getelementptr %159, ptr %214, i32 0, i32 5
+  %215 = getelementptr %161, ptr %214, i32 0, i32 5
   %216 = load i64, ptr %215, align 8
   %217 = mul i64 %213, %216
   %218 = mul i64 %210, %217
   %219 = load ptr, ptr %shape, align 8
-  %220 = getelementptr %159, ptr %219, i32 0, i32 3
+  %220 = getelementptr %161, ptr %219, i32 0, i32 3
   %221 = load i64, ptr %220, align 8
   %222 = mul i64 %218, %221
   store i64 %222, ptr %bytes21, align 8
@@ -56707,18 +57344,18 @@ merge22:                                          ; preds = %else24, %then23
   %237 = add i64 %234, %236
   store i64 %237, ptr %offset, align 8
   %238 = load ptr, ptr %shape, align 8
-  %239 = getelementptr %159, ptr %238, i32 0, i32 2
+  %239 = getelementptr %161, ptr %238, i32 0, i32 2
   %240 = load i64, ptr %239, align 8
   %241 = load ptr, ptr %shape, align 8
-  %242 = getelementptr %159, ptr %241, i32 0, i32 6
+  %242 = getelementptr %161, ptr %241, i32 0, i32 6
   %243 = load i64, ptr %242, align 8
   %244 = load ptr, ptr %shape, align 8
-  %245 = getelementptr %159, ptr %244, i32 0, i32 5
+  %245 = getelementptr %161, ptr %244, i32 0, i32 5
   %246 = load i64, ptr %245, align 8
   %247 = mul i64 %243, %246
   %248 = mul i64 %240, %247
   %249 = load ptr, ptr %shape, align 8
-  %250 = getelementptr %159, ptr %249, i32 0, i32 3
+  %250 = getelementptr %161, ptr %249, i32 0, i32 3
   %251 = load i64, ptr %250, align 8
   %252 = mul i64 %248, %251
   store i64 %252, ptr %bytes25, align 8
@@ -56750,15 +57387,15 @@ merge26:                                          ; preds = %else28, %then27
   %267 = add i64 %264, %266
   store i64 %267, ptr %offset, align 8
   %268 = load ptr, ptr %shape, align 8
-  %269 = getelementptr %159, ptr %268, i32 0, i32 2
+  %269 = getelementptr %161, ptr %268, i32 0, i32 2
   %270 = load i64, ptr %269, align 8
   %271 = load ptr, ptr %shape, align 8
-  %272 = getelementptr %159, ptr %271, i32 0, i32 8
+  %272 = getelementptr %161, ptr %271, i32 0, i32 8
   %273 = load i64, ptr %272, align 8
   %274 = mul i64 2, %273
   %275 = mul i64 %270, %274
   %276 = load ptr, ptr %shape, align 8
-  %277 = getelementptr %159, ptr %276, i32 0, i32 3
+  %277 = getelementptr %161, ptr %276, i32 0, i32 3
   %278 = load i64, ptr %277, align 8
   %279 = mul i64 %275, %278
   store i64 %279, ptr %bytes29, align 8
@@ -56790,14 +57427,14 @@ merge30:                                          ; preds = %else32, %then31
   %294 = add i64 %291, %293
   store i64 %294, ptr %offset, align 8
   %295 = load ptr, ptr %shape, align 8
-  %296 = getelementptr %159, ptr %295, i32 0, i32 2
+  %296 = getelementptr %161, ptr %295, i32 0, i32 2
   %297 = load i64, ptr %296, align 8
   %298 = load ptr, ptr %shape, align 8
-  %299 = getelementptr %159, ptr %298, i32 0, i32 8
+  %299 = getelementptr %161, ptr %298, i32 0, i32 8
   %300 = load i64, ptr %299, align 8
   %301 = mul i64 %297, %300
   %302 = load ptr, ptr %shape, align 8
-  %303 = getelementptr %159, ptr %302, i32 0, i32 3
+  %303 = getelementptr %161, ptr %302, i32 0, i32 3
   %304 = load i64, ptr %303, align 8
   %305 = mul i64 %301, %304
   store i64 %305, ptr %bytes33, align 8
@@ -56829,10 +57466,10 @@ merge34:                                          ; preds = %else36, %then35
   %320 = add i64 %317, %319
   store i64 %320, ptr %offset, align 8
   %321 = load ptr, ptr %shape, align 8
-  %322 = getelementptr %159, ptr %321, i32 0, i32 2
+  %322 = getelementptr %161, ptr %321, i32 0, i32 2
   %323 = load i64, ptr %322, align 8
   %324 = load ptr, ptr %shape, align 8
-  %325 = getelementptr %159, ptr %324, i32 0, i32 8
+  %325 = getelementptr %161, ptr %324, i32 0, i32 8
   %326 = load i64, ptr %325, align 8
   %327 = mul i64 %323, %326
   store i64 %327, ptr %bytes37, align 8
@@ -56864,7 +57501,7 @@ merge38:                                          ; preds = %else40, %then39
   %342 = add i64 %339, %341
   store i64 %342, ptr %offset, align 8
   %343 = load ptr, ptr %shape, align 8
-  %344 = getelementptr %159, ptr %343, i32 0, i32 2
+  %344 = getelementptr %161, ptr %343, i32 0, i32 2
   %345 = load i64, ptr %344, align 8
   %346 = mul i64 %345, 4
   store i64 %346, ptr %bytes41, align 8
@@ -56896,14 +57533,14 @@ merge42:                                          ; preds = %else44, %then43
   %361 = add i64 %358, %360
   store i64 %361, ptr %offset, align 8
   %362 = load ptr, ptr %shape, align 8
-  %363 = getelementptr %159, ptr %362, i32 0, i32 2
+  %363 = getelementptr %161, ptr %362, i32 0, i32 2
   %364 = load i64, ptr %363, align 8
   %365 = load ptr, ptr %shape, align 8
-  %366 = getelementptr %159, ptr %365, i32 0, i32 4
+  %366 = getelementptr %161, ptr %365, i32 0, i32 4
   %367 = load i64, ptr %366, align 8
   %368 = mul i64 %364, %367
   %369 = load ptr, ptr %shape, align 8
-  %370 = getelementptr %159, ptr %369, i32 0, i32 3
+  %370 = getelementptr %161, ptr %369, i32 0, i32 3
   %371 = load i64, ptr %370, align 8
   %372 = mul i64 %368, %371
   store i64 %372, ptr %bytes45, align 8
@@ -56935,10 +57572,10 @@ merge46:                                          ; preds = %else48, %then47
   %387 = add i64 %384, %386
   store i64 %387, ptr %offset, align 8
   %388 = load ptr, ptr %shape, align 8
-  %389 = getelementptr %159, ptr %388, i32 0, i32 2
+  %389 = getelementptr %161, ptr %388, i32 0, i32 2
   %390 = load i64, ptr %389, align 8
   %391 = load ptr, ptr %shape, align 8
-  %392 = getelementptr %159, ptr %391, i32 0, i32 9
+  %392 = getelementptr %161, ptr %391, i32 0, i32 9
   %393 = load i64, ptr %392, align 8
   %394 = mul i64 %390, %393
   %395 = mul i64 %394, 4
@@ -56971,10 +57608,10 @@ merge50:                                          ; preds = %else52, %then51
   %410 = add i64 %407, %409
   store i64 %410, ptr %offset, align 8
   %411 = load ptr, ptr %shape, align 8
-  %412 = getelementptr %159, ptr %411, i32 0, i32 2
+  %412 = getelementptr %161, ptr %411, i32 0, i32 2
   %413 = load i64, ptr %412, align 8
   %414 = load ptr, ptr %shape, align 8
-  %415 = getelementptr %159, ptr %414, i32 0, i32 9
+  %415 = getelementptr %161, ptr %414, i32 0, i32 9
   %416 = load i64, ptr %415, align 8
   %417 = mul i64 %413, %416
   %418 = mul i64 %417, 4
@@ -57007,10 +57644,10 @@ merge54:                                          ; preds = %else56, %then55
   %433 = add i64 %430, %432
   store i64 %433, ptr %offset, align 8
   %434 = load ptr, ptr %shape, align 8
-  %435 = getelementptr %159, ptr %434, i32 0, i32 10
+  %435 = getelementptr %161, ptr %434, i32 0, i32 10
   %436 = load i64, ptr %435, align 8
   %437 = load ptr, ptr %shape, align 8
-  %438 = getelementptr %159, ptr %437, i32 0, i32 11
+  %438 = getelementptr %161, ptr %437, i32 0, i32 11
   %439 = load i64, ptr %438, align 8
   %440 = mul i64 %436, %439
   %441 = mul i64 %440, 4
@@ -57043,10 +57680,10 @@ merge58:                                          ; preds = %else60, %then59
   %456 = add i64 %453, %455
   store i64 %456, ptr %offset, align 8
   %457 = load ptr, ptr %shape, align 8
-  %458 = getelementptr %159, ptr %457, i32 0, i32 10
+  %458 = getelementptr %161, ptr %457, i32 0, i32 10
   %459 = load i64, ptr %458, align 8
   %460 = load ptr, ptr %shape, align 8
-  %461 = getelementptr %159, ptr %460, i32 0, i32 12
+  %461 = getelementptr %161, ptr %460, i32 0, i32 12
   %462 = load i64, ptr %461, align 8
   %463 = mul i64 %459, %462
   %464 = mul i64 %463, 4
@@ -57079,7 +57716,7 @@ merge62:                                          ; preds = %else64, %then63
   %479 = add i64 %476, %478
   store i64 %479, ptr %offset, align 8
   %480 = load ptr, ptr %shape, align 8
-  %481 = getelementptr %159, ptr %480, i32 0, i32 14
+  %481 = getelementptr %161, ptr %480, i32 0, i32 14
   %482 = load i64, ptr %481, align 8
   %483 = mul i64 %482, 4
   store i64 %483, ptr %bytes65, align 8
@@ -57111,15 +57748,15 @@ merge66:                                          ; preds = %else68, %then67
   %498 = add i64 %495, %497
   store i64 %498, ptr %offset, align 8
   %499 = load ptr, ptr %shape, align 8
-  %500 = getelementptr %159, ptr %499, i32 0, i32 1
+  %500 = getelementptr %161, ptr %499, i32 0, i32 1
   %501 = load i64, ptr %500, align 8
   %502 = icmp sgt i64 %501, 1
   %503 = zext i1 %502 to i8
   %504 = load ptr, ptr %shape, align 8
-  %505 = getelementptr %159, ptr %504, i32 0, i32 1
+  %505 = getelementptr %161, ptr %504, i32 0, i32 1
   %506 = load i64, ptr %505, align 8
   %507 = load ptr, ptr %shape, align 8
-  %508 = getelementptr %159, ptr %507, i32 0, i32 10
+  %508 = getelementptr %161, ptr %507, i32 0, i32 10
   %509 = load i64, ptr %508, align 8
   %510 = mul i64 %506, %509
   %511 = mul i64 %510, 4
@@ -57154,10 +57791,10 @@ merge70:                                          ; preds = %else72, %then71
   %528 = add i64 %525, %527
   store i64 %528, ptr %offset, align 8
   %529 = load ptr, ptr %shape, align 8
-  %530 = getelementptr %159, ptr %529, i32 0, i32 14
+  %530 = getelementptr %161, ptr %529, i32 0, i32 14
   %531 = load i64, ptr %530, align 8
   %532 = load ptr, ptr %shape, align 8
-  %533 = getelementptr %159, ptr %532, i32 0, i32 15
+  %533 = getelementptr %161, ptr %532, i32 0, i32 15
   %534 = load i64, ptr %533, align 8
   %535 = sdiv i64 %534, 2
   %536 = mul i64 %531, %535
@@ -57191,10 +57828,10 @@ merge74:                                          ; preds = %else76, %then75
   %552 = add i64 %549, %551
   store i64 %552, ptr %offset, align 8
   %553 = load ptr, ptr %shape, align 8
-  %554 = getelementptr %159, ptr %553, i32 0, i32 14
+  %554 = getelementptr %161, ptr %553, i32 0, i32 14
   %555 = load i64, ptr %554, align 8
   %556 = load ptr, ptr %shape, align 8
-  %557 = getelementptr %159, ptr %556, i32 0, i32 15
+  %557 = getelementptr %161, ptr %556, i32 0, i32 15
   %558 = load i64, ptr %557, align 8
   %559 = sdiv i64 %558, 2
   %560 = mul i64 %555, %559
@@ -57228,7 +57865,7 @@ merge78:                                          ; preds = %else80, %then79
   %576 = add i64 %573, %575
   store i64 %576, ptr %offset, align 8
   %577 = load ptr, ptr %shape, align 8
-  %578 = getelementptr %159, ptr %577, i32 0, i32 16
+  %578 = getelementptr %161, ptr %577, i32 0, i32 16
   %579 = load i64, ptr %578, align 8
   store i64 %579, ptr %bytes81, align 8
   %580 = load ptr, ptr %self, align 8
@@ -57259,15 +57896,15 @@ merge82:                                          ; preds = %else84, %then83
   %594 = add i64 %591, %593
   store i64 %594, ptr %offset, align 8
   %595 = load ptr, ptr %shape, align 8
-  %596 = getelementptr %159, ptr %595, i32 0, i32 0
+  %596 = getelementptr %161, ptr %595, i32 0, i32 0
   %597 = load i32, ptr %596, align 4
   %598 = icmp eq i32 %597, 0
   %599 = zext i1 %598 to i8
   %600 = load ptr, ptr %shape, align 8
-  %601 = getelementptr %159, ptr %600, i32 0, i32 13
+  %601 = getelementptr %161, ptr %600, i32 0, i32 13
   %602 = load i64, ptr %601, align 8
   %603 = load ptr, ptr %shape, align 8
-  %604 = getelementptr %159, ptr %603, i32 0, i32 12
+  %604 = getelementptr %161, ptr %603, i32 0, i32 12
   %605 = load i64, ptr %604, align 8
   %606 = mul i64 %602, %605
   %607 = mul i64 %606, 4
@@ -57316,7 +57953,7 @@ entry:
   %2 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %1)
   %3 = call i64 @"$aligned"(i64 %2)
   %4 = load ptr, ptr %shape, align 8
-  %5 = call i64 @"$anon (./terra/scheduling/batch.t:108).547"(ptr %4)
+  %5 = call i64 @"$anon (./terra/scheduling/batch.t:108).552"(ptr %4)
   %6 = call i64 @"$aligned"(i64 %5)
   %7 = add i64 %3, %6
   ret i64 %7
@@ -57662,7 +58299,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:108).547"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:108).552"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -58283,7 +58920,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -58401,7 +59038,7 @@ entry:
   %shape = alloca ptr, align 8
   store ptr %0, ptr %shape, align 8
   %1 = load ptr, ptr %shape, align 8
-  %2 = getelementptr %159, ptr %1, i32 0, i32 17
+  %2 = getelementptr %161, ptr %1, i32 0, i32 17
   %3 = call i64 @"$step_bytes"(ptr %2)
   %4 = mul i64 2, %3
   ret i64 %4
@@ -58546,7 +59183,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %82 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %82, ptr @"$string.550")
+  call void @"$Plan.refuse"(ptr %82, ptr @"$string.555")
   %83 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -58719,7 +59356,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %29, ptr %14, i32 0, i32 10
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.549", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.554", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -58813,7 +59450,7 @@ entry:
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
   %57 = getelementptr i8, ptr %56, i64 0
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.555", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.560", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -58849,7 +59486,7 @@ entry:
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %target, align 8
   %14 = load i64, ptr %capacity, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.551")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.556")
   br label %merge
 
 else:                                             ; preds = %entry
@@ -58869,7 +59506,7 @@ then1:                                            ; preds = %else
   %26 = load i32, ptr %page_size, align 4
   %27 = sext i32 %26 to i64
   %28 = mul i64 %25, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.552", i64 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.557", i64 %28)
   br label %merge
 
 else2:                                            ; preds = %else
@@ -58887,7 +59524,7 @@ then3:                                            ; preds = %else2
   %38 = load ptr, ptr %target, align 8
   %39 = load i64, ptr %capacity, align 8
   %40 = load i64, ptr %room, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.553", i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.558", i64 %40)
   br label %merge
 
 else4:                                            ; preds = %else2
@@ -58898,7 +59535,7 @@ else4:                                            ; preds = %else2
   %46 = load i32, ptr %page_size, align 4
   %47 = sext i32 %46 to i64
   %48 = mul i64 %45, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.554", i64 %44, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.559", i64 %44, i64 %48)
   br label %merge
 
 merge:                                            ; preds = %else4, %then3, %then1, %then
@@ -58951,7 +59588,7 @@ entry:
   %34 = getelementptr %30, ptr %33, i32 0, i32 1
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.559", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.564", i64 %36)
   %37 = load %4, ptr %17, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = load ptr, ptr %made, align 8
@@ -58959,7 +59596,7 @@ entry:
   %41 = getelementptr %30, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
   %43 = call ptr @"$layout_name"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.560", ptr %43)
+  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.565", ptr %43)
   %44 = load %4, ptr %16, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -58967,7 +59604,7 @@ entry:
   %48 = getelementptr %30, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.563", i64 %50)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.568", i64 %50)
   %51 = load %4, ptr %15, align 1
   %52 = load ptr, ptr %out, align 8
   %53 = load ptr, ptr %made, align 8
@@ -58975,7 +59612,7 @@ entry:
   %55 = getelementptr %30, ptr %54, i32 0, i32 5
   %56 = load i32, ptr %55, align 4
   %57 = sext i32 %56 to i64
-  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.564", i64 %57)
+  call void @"$JsonWriter.integer_field"(ptr %52, ptr @"$string.569", i64 %57)
   %58 = load %4, ptr %14, align 1
   %59 = load ptr, ptr %out, align 8
   %60 = load ptr, ptr %made, align 8
@@ -58983,7 +59620,7 @@ entry:
   %62 = getelementptr %30, ptr %61, i32 0, i32 11
   %63 = load i32, ptr %62, align 4
   %64 = sext i32 %63 to i64
-  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.565", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %59, ptr @"$string.570", i64 %64)
   %65 = load %4, ptr %13, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %made, align 8
@@ -58993,28 +59630,28 @@ entry:
   %70 = load ptr, ptr %made, align 8
   %71 = getelementptr %29, ptr %70, i32 0, i32 9
   %72 = load i64, ptr %71, align 8
-  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.575", i64 %72)
+  call void @"$JsonWriter.integer_field"(ptr %69, ptr @"$string.580", i64 %72)
   %73 = load %4, ptr %11, align 1
   %74 = load ptr, ptr %out, align 8
   %75 = load ptr, ptr %made, align 8
   %76 = getelementptr %29, ptr %75, i32 0, i32 20
   %77 = load i8, ptr %76, align 1
   %78 = icmp ne i8 %77, 0
-  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.576", i1 zeroext %78)
+  call void @"$JsonWriter.boolean_field"(ptr %74, ptr @"$string.581", i1 zeroext %78)
   %79 = load %4, ptr %10, align 1
   %80 = load ptr, ptr %out, align 8
   %81 = load ptr, ptr %made, align 8
   %82 = getelementptr %29, ptr %81, i32 0, i32 21
   %83 = getelementptr [512 x i8], ptr %82, i32 0, i32 0
   %84 = getelementptr i8, ptr %83, i64 0
-  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.577", ptr %84)
+  call void @"$JsonWriter.string_field"(ptr %80, ptr @"$string.582", ptr %84)
   %85 = load %4, ptr %9, align 1
   %86 = load ptr, ptr %out, align 8
   %87 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %86, ptr %87)
   %88 = load %4, ptr %8, align 1
   %89 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.601")
+  call void @"$JsonWriter.key"(ptr %89, ptr @"$string.606")
   %90 = load %4, ptr %7, align 1
   %91 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %91)
@@ -59096,7 +59733,7 @@ entry:
   %31 = getelementptr %9, ptr %30, i32 0, i32 11
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.556", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.561", i64 %33)
   %34 = load %4, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
@@ -59112,14 +59749,14 @@ entry:
   %45 = getelementptr %9, ptr %44, i32 0, i32 13
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.557", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.562", i64 %47)
   %48 = load %4, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %9, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.558", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.563", i1 zeroext %53)
   %54 = load %4, ptr %2, align 1
   ret void
 }
@@ -59135,7 +59772,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.561"
+  ret ptr @"$string.566"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -59151,7 +59788,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.562"
+  ret ptr @"$string.567"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -59185,7 +59822,7 @@ entry:
   %12 = getelementptr %29, ptr %11, i32 0, i32 4
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.566", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.571", ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -59193,12 +59830,12 @@ entry:
   %19 = getelementptr %29, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.568", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.573", i64 %21)
   %22 = load %4, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.569", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.574", i64 %25)
   %26 = load %4, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -59206,20 +59843,20 @@ entry:
   %30 = getelementptr %30, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.570", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.575", i64 %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %29, ptr %35, i32 0, i32 13
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.571", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.576", i64 %37)
   %38 = load %4, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %29, ptr %40, i32 0, i32 12
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.572", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.577", i64 %43)
   %44 = load %4, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -59232,13 +59869,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.573", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.578", i64 %55)
   %56 = load %4, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.574", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.579", i64 %60)
   %61 = load %4, ptr %2, align 1
   ret void
 }
@@ -59280,7 +59917,7 @@ else2:                                            ; preds = %else
   br i1 %12, label %then4, label %else5
 
 then4:                                            ; preds = %else2
-  ret ptr @"$string.567"
+  ret ptr @"$string.572"
 
 dead6:                                            ; No predecessors!
   br label %merge
@@ -59403,274 +60040,274 @@ entry:
   %25 = alloca %4, align 8
   %26 = alloca %4, align 8
   %27 = alloca %4, align 8
-  %shape = alloca %159, align 8
-  %28 = alloca %159, align 8
+  %shape = alloca %161, align 8
+  %28 = alloca %161, align 8
   %made = alloca ptr, align 8
   %out = alloca ptr, align 8
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %made, align 8
   %29 = load ptr, ptr %made, align 8
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%159) %28, ptr %29, i32 0)
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%161) %28, ptr %29, i32 0)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %28, i64 168, i1 false)
   %30 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.578")
+  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.583")
   %31 = load %4, ptr %27, align 1
   %32 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %32)
   %33 = load %4, ptr %26, align 1
   %34 = load ptr, ptr %out, align 8
-  %35 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %35 = getelementptr %161, ptr %shape, i32 0, i32 2
   %36 = load i64, ptr %35, align 8
-  %37 = getelementptr %159, ptr %shape, i32 0, i32 4
+  %37 = getelementptr %161, ptr %shape, i32 0, i32 4
   %38 = load i64, ptr %37, align 8
   %39 = mul i64 %36, %38
-  %40 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %40 = getelementptr %161, ptr %shape, i32 0, i32 3
   %41 = load i64, ptr %40, align 8
   %42 = mul i64 %39, %41
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.579", i64 %42)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.584", i64 %42)
   %43 = load %4, ptr %25, align 1
   %44 = load ptr, ptr %out, align 8
-  %45 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %45 = getelementptr %161, ptr %shape, i32 0, i32 2
   %46 = load i64, ptr %45, align 8
-  %47 = getelementptr %159, ptr %shape, i32 0, i32 4
+  %47 = getelementptr %161, ptr %shape, i32 0, i32 4
   %48 = load i64, ptr %47, align 8
   %49 = mul i64 %46, %48
-  %50 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %50 = getelementptr %161, ptr %shape, i32 0, i32 3
   %51 = load i64, ptr %50, align 8
   %52 = mul i64 %49, %51
-  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.580", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.585", i64 %52)
   %53 = load %4, ptr %24, align 1
   %54 = load ptr, ptr %out, align 8
-  %55 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %55 = getelementptr %161, ptr %shape, i32 0, i32 2
   %56 = load i64, ptr %55, align 8
-  %57 = getelementptr %159, ptr %shape, i32 0, i32 4
+  %57 = getelementptr %161, ptr %shape, i32 0, i32 4
   %58 = load i64, ptr %57, align 8
   %59 = mul i64 %56, %58
-  %60 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %60 = getelementptr %161, ptr %shape, i32 0, i32 3
   %61 = load i64, ptr %60, align 8
   %62 = mul i64 %59, %61
-  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.581", i64 %62)
+  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.586", i64 %62)
   %63 = load %4, ptr %23, align 1
   %64 = load ptr, ptr %out, align 8
-  %65 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %65 = getelementptr %161, ptr %shape, i32 0, i32 2
   %66 = load i64, ptr %65, align 8
-  %67 = getelementptr %159, ptr %shape, i32 0, i32 4
+  %67 = getelementptr %161, ptr %shape, i32 0, i32 4
   %68 = load i64, ptr %67, align 8
-  %69 = getelementptr %159, ptr %shape, i32 0, i32 6
+  %69 = getelementptr %161, ptr %shape, i32 0, i32 6
   %70 = load i64, ptr %69, align 8
-  %71 = getelementptr %159, ptr %shape, i32 0, i32 5
+  %71 = getelementptr %161, ptr %shape, i32 0, i32 5
   %72 = load i64, ptr %71, align 8
   %73 = mul i64 %70, %72
   %74 = icmp sgt i64 %68, %73
   %75 = zext i1 %74 to i8
-  %76 = getelementptr %159, ptr %shape, i32 0, i32 4
+  %76 = getelementptr %161, ptr %shape, i32 0, i32 4
   %77 = load i64, ptr %76, align 8
-  %78 = getelementptr %159, ptr %shape, i32 0, i32 6
+  %78 = getelementptr %161, ptr %shape, i32 0, i32 6
   %79 = load i64, ptr %78, align 8
-  %80 = getelementptr %159, ptr %shape, i32 0, i32 5
+  %80 = getelementptr %161, ptr %shape, i32 0, i32 5
   %81 = load i64, ptr %80, align 8
   %82 = mul i64 %79, %81
   %83 = trunc i8 %75 to i1
   %84 = select i1 %83, i64 %77, i64 %82
   %85 = mul i64 %66, %84
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.582", i64 %85)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.587", i64 %85)
   %86 = load %4, ptr %22, align 1
   %87 = load ptr, ptr %out, align 8
-  %88 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %88 = getelementptr %161, ptr %shape, i32 0, i32 2
   %89 = load i64, ptr %88, align 8
   %90 = mul i64 %89, 4
-  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.583", i64 %90)
+  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.588", i64 %90)
   %91 = load %4, ptr %21, align 1
   %92 = load ptr, ptr %out, align 8
-  %93 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %93 = getelementptr %161, ptr %shape, i32 0, i32 2
   %94 = load i64, ptr %93, align 8
-  %95 = getelementptr %159, ptr %shape, i32 0, i32 6
+  %95 = getelementptr %161, ptr %shape, i32 0, i32 6
   %96 = load i64, ptr %95, align 8
-  %97 = getelementptr %159, ptr %shape, i32 0, i32 7
+  %97 = getelementptr %161, ptr %shape, i32 0, i32 7
   %98 = load i64, ptr %97, align 8
   %99 = mul i64 2, %98
   %100 = add i64 %96, %99
-  %101 = getelementptr %159, ptr %shape, i32 0, i32 5
+  %101 = getelementptr %161, ptr %shape, i32 0, i32 5
   %102 = load i64, ptr %101, align 8
   %103 = mul i64 %100, %102
   %104 = mul i64 %94, %103
-  %105 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %105 = getelementptr %161, ptr %shape, i32 0, i32 3
   %106 = load i64, ptr %105, align 8
   %107 = mul i64 %104, %106
-  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.584", i64 %107)
+  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.589", i64 %107)
   %108 = load %4, ptr %20, align 1
   %109 = load ptr, ptr %out, align 8
-  %110 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %110 = getelementptr %161, ptr %shape, i32 0, i32 2
   %111 = load i64, ptr %110, align 8
-  %112 = getelementptr %159, ptr %shape, i32 0, i32 6
+  %112 = getelementptr %161, ptr %shape, i32 0, i32 6
   %113 = load i64, ptr %112, align 8
-  %114 = getelementptr %159, ptr %shape, i32 0, i32 5
+  %114 = getelementptr %161, ptr %shape, i32 0, i32 5
   %115 = load i64, ptr %114, align 8
   %116 = mul i64 %113, %115
   %117 = mul i64 %111, %116
-  %118 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %118 = getelementptr %161, ptr %shape, i32 0, i32 3
   %119 = load i64, ptr %118, align 8
   %120 = mul i64 %117, %119
-  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.585", i64 %120)
+  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.590", i64 %120)
   %121 = load %4, ptr %19, align 1
   %122 = load ptr, ptr %out, align 8
-  %123 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %123 = getelementptr %161, ptr %shape, i32 0, i32 2
   %124 = load i64, ptr %123, align 8
-  %125 = getelementptr %159, ptr %shape, i32 0, i32 6
+  %125 = getelementptr %161, ptr %shape, i32 0, i32 6
   %126 = load i64, ptr %125, align 8
-  %127 = getelementptr %159, ptr %shape, i32 0, i32 5
+  %127 = getelementptr %161, ptr %shape, i32 0, i32 5
   %128 = load i64, ptr %127, align 8
   %129 = mul i64 %126, %128
   %130 = mul i64 %124, %129
-  %131 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %131 = getelementptr %161, ptr %shape, i32 0, i32 3
   %132 = load i64, ptr %131, align 8
   %133 = mul i64 %130, %132
-  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.586", i64 %133)
+  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.591", i64 %133)
   %134 = load %4, ptr %18, align 1
   %135 = load ptr, ptr %out, align 8
-  %136 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %136 = getelementptr %161, ptr %shape, i32 0, i32 2
   %137 = load i64, ptr %136, align 8
-  %138 = getelementptr %159, ptr %shape, i32 0, i32 8
+  %138 = getelementptr %161, ptr %shape, i32 0, i32 8
   %139 = load i64, ptr %138, align 8
   %140 = mul i64 2, %139
   %141 = mul i64 %137, %140
-  %142 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %142 = getelementptr %161, ptr %shape, i32 0, i32 3
   %143 = load i64, ptr %142, align 8
   %144 = mul i64 %141, %143
-  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.587", i64 %144)
+  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.592", i64 %144)
   %145 = load %4, ptr %17, align 1
   %146 = load ptr, ptr %out, align 8
-  %147 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %147 = getelementptr %161, ptr %shape, i32 0, i32 2
   %148 = load i64, ptr %147, align 8
-  %149 = getelementptr %159, ptr %shape, i32 0, i32 8
+  %149 = getelementptr %161, ptr %shape, i32 0, i32 8
   %150 = load i64, ptr %149, align 8
   %151 = mul i64 %148, %150
-  %152 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %152 = getelementptr %161, ptr %shape, i32 0, i32 3
   %153 = load i64, ptr %152, align 8
   %154 = mul i64 %151, %153
-  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.588", i64 %154)
+  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.593", i64 %154)
   %155 = load %4, ptr %16, align 1
   %156 = load ptr, ptr %out, align 8
-  %157 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %157 = getelementptr %161, ptr %shape, i32 0, i32 2
   %158 = load i64, ptr %157, align 8
-  %159 = getelementptr %159, ptr %shape, i32 0, i32 8
+  %159 = getelementptr %161, ptr %shape, i32 0, i32 8
   %160 = load i64, ptr %159, align 8
   %161 = mul i64 %158, %160
-  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.589", i64 %161)
+  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.594", i64 %161)
   %162 = load %4, ptr %15, align 1
   %163 = load ptr, ptr %out, align 8
-  %164 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %164 = getelementptr %161, ptr %shape, i32 0, i32 2
   %165 = load i64, ptr %164, align 8
   %166 = mul i64 %165, 4
-  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.590", i64 %166)
+  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.595", i64 %166)
   %167 = load %4, ptr %14, align 1
   %168 = load ptr, ptr %out, align 8
-  %169 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %169 = getelementptr %161, ptr %shape, i32 0, i32 2
   %170 = load i64, ptr %169, align 8
-  %171 = getelementptr %159, ptr %shape, i32 0, i32 4
+  %171 = getelementptr %161, ptr %shape, i32 0, i32 4
   %172 = load i64, ptr %171, align 8
   %173 = mul i64 %170, %172
-  %174 = getelementptr %159, ptr %shape, i32 0, i32 3
+  %174 = getelementptr %161, ptr %shape, i32 0, i32 3
   %175 = load i64, ptr %174, align 8
   %176 = mul i64 %173, %175
-  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.591", i64 %176)
+  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.596", i64 %176)
   %177 = load %4, ptr %13, align 1
   %178 = load ptr, ptr %out, align 8
-  %179 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %179 = getelementptr %161, ptr %shape, i32 0, i32 2
   %180 = load i64, ptr %179, align 8
-  %181 = getelementptr %159, ptr %shape, i32 0, i32 9
+  %181 = getelementptr %161, ptr %shape, i32 0, i32 9
   %182 = load i64, ptr %181, align 8
   %183 = mul i64 %180, %182
   %184 = mul i64 %183, 4
-  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.592", i64 %184)
+  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.597", i64 %184)
   %185 = load %4, ptr %12, align 1
   %186 = load ptr, ptr %out, align 8
-  %187 = getelementptr %159, ptr %shape, i32 0, i32 2
+  %187 = getelementptr %161, ptr %shape, i32 0, i32 2
   %188 = load i64, ptr %187, align 8
-  %189 = getelementptr %159, ptr %shape, i32 0, i32 9
+  %189 = getelementptr %161, ptr %shape, i32 0, i32 9
   %190 = load i64, ptr %189, align 8
   %191 = mul i64 %188, %190
   %192 = mul i64 %191, 4
-  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.593", i64 %192)
+  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.598", i64 %192)
   %193 = load %4, ptr %11, align 1
   %194 = load ptr, ptr %out, align 8
-  %195 = getelementptr %159, ptr %shape, i32 0, i32 10
+  %195 = getelementptr %161, ptr %shape, i32 0, i32 10
   %196 = load i64, ptr %195, align 8
-  %197 = getelementptr %159, ptr %shape, i32 0, i32 11
+  %197 = getelementptr %161, ptr %shape, i32 0, i32 11
   %198 = load i64, ptr %197, align 8
   %199 = mul i64 %196, %198
   %200 = mul i64 %199, 4
-  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.594", i64 %200)
+  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.599", i64 %200)
   %201 = load %4, ptr %10, align 1
   %202 = load ptr, ptr %out, align 8
-  %203 = getelementptr %159, ptr %shape, i32 0, i32 10
+  %203 = getelementptr %161, ptr %shape, i32 0, i32 10
   %204 = load i64, ptr %203, align 8
-  %205 = getelementptr %159, ptr %shape, i32 0, i32 12
+  %205 = getelementptr %161, ptr %shape, i32 0, i32 12
   %206 = load i64, ptr %205, align 8
   %207 = mul i64 %204, %206
   %208 = mul i64 %207, 4
   call void @"$JsonWriter.integer_field"(ptr %202, ptr @"$string.70", i64 %208)
   %209 = load %4, ptr %9, align 1
   %210 = load ptr, ptr %out, align 8
-  %211 = getelementptr %159, ptr %shape, i32 0, i32 14
+  %211 = getelementptr %161, ptr %shape, i32 0, i32 14
   %212 = load i64, ptr %211, align 8
   %213 = mul i64 %212, 4
-  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.595", i64 %213)
+  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.600", i64 %213)
   %214 = load %4, ptr %8, align 1
   %215 = load ptr, ptr %out, align 8
-  %216 = getelementptr %159, ptr %shape, i32 0, i32 1
+  %216 = getelementptr %161, ptr %shape, i32 0, i32 1
   %217 = load i64, ptr %216, align 8
   %218 = icmp sgt i64 %217, 1
   %219 = zext i1 %218 to i8
-  %220 = getelementptr %159, ptr %shape, i32 0, i32 1
+  %220 = getelementptr %161, ptr %shape, i32 0, i32 1
   %221 = load i64, ptr %220, align 8
-  %222 = getelementptr %159, ptr %shape, i32 0, i32 10
+  %222 = getelementptr %161, ptr %shape, i32 0, i32 10
   %223 = load i64, ptr %222, align 8
   %224 = mul i64 %221, %223
   %225 = mul i64 %224, 4
   %226 = trunc i8 %219 to i1
   %227 = select i1 %226, i64 %225, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %215, ptr @"$string.596", i64 %227)
+  call void @"$JsonWriter.integer_field"(ptr %215, ptr @"$string.601", i64 %227)
   %228 = load %4, ptr %7, align 1
   %229 = load ptr, ptr %out, align 8
-  %230 = getelementptr %159, ptr %shape, i32 0, i32 14
+  %230 = getelementptr %161, ptr %shape, i32 0, i32 14
   %231 = load i64, ptr %230, align 8
-  %232 = getelementptr %159, ptr %shape, i32 0, i32 15
+  %232 = getelementptr %161, ptr %shape, i32 0, i32 15
   %233 = load i64, ptr %232, align 8
   %234 = sdiv i64 %233, 2
   %235 = mul i64 %231, %234
   %236 = mul i64 %235, 4
-  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.597", i64 %236)
+  call void @"$JsonWriter.integer_field"(ptr %229, ptr @"$string.602", i64 %236)
   %237 = load %4, ptr %6, align 1
   %238 = load ptr, ptr %out, align 8
-  %239 = getelementptr %159, ptr %shape, i32 0, i32 14
+  %239 = getelementptr %161, ptr %shape, i32 0, i32 14
   %240 = load i64, ptr %239, align 8
-  %241 = getelementptr %159, ptr %shape, i32 0, i32 15
+  %241 = getelementptr %161, ptr %shape, i32 0, i32 15
   %242 = load i64, ptr %241, align 8
   %243 = sdiv i64 %242, 2
   %244 = mul i64 %240, %243
   %245 = mul i64 %244, 4
-  call void @"$JsonWriter.integer_field"(ptr %238, ptr @"$string.598", i64 %245)
+  call void @"$JsonWriter.integer_field"(ptr %238, ptr @"$string.603", i64 %245)
   %246 = load %4, ptr %5, align 1
   %247 = load ptr, ptr %out, align 8
-  %248 = getelementptr %159, ptr %shape, i32 0, i32 16
+  %248 = getelementptr %161, ptr %shape, i32 0, i32 16
   %249 = load i64, ptr %248, align 8
-  call void @"$JsonWriter.integer_field"(ptr %247, ptr @"$string.599", i64 %249)
+  call void @"$JsonWriter.integer_field"(ptr %247, ptr @"$string.604", i64 %249)
   %250 = load %4, ptr %4, align 1
   %251 = load ptr, ptr %out, align 8
-  %252 = getelementptr %159, ptr %shape, i32 0, i32 0
+  %252 = getelementptr %161, ptr %shape, i32 0, i32 0
   %253 = load i32, ptr %252, align 4
   %254 = icmp eq i32 %253, 0
   %255 = zext i1 %254 to i8
-  %256 = getelementptr %159, ptr %shape, i32 0, i32 13
+  %256 = getelementptr %161, ptr %shape, i32 0, i32 13
   %257 = load i64, ptr %256, align 8
-  %258 = getelementptr %159, ptr %shape, i32 0, i32 12
+  %258 = getelementptr %161, ptr %shape, i32 0, i32 12
   %259 = load i64, ptr %258, align 8
   %260 = mul i64 %257, %259
   %261 = mul i64 %260, 4
   %262 = trunc i8 %255 to i1
   %263 = select i1 %262, i64 %261, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %251, ptr @"$string.600", i64 %263)
+  call void @"$JsonWriter.integer_field"(ptr %251, ptr @"$string.605", i64 %263)
   %264 = load %4, ptr %3, align 1
   %265 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %265)
@@ -59690,8 +60327,8 @@ entry:
   %10 = alloca %4, align 8
   %11 = alloca %4, align 8
   %12 = alloca %4, align 8
-  %rank = alloca %165, align 8
-  %13 = alloca %165, align 8
+  %rank = alloca %167, align 8
+  %13 = alloca %167, align 8
   %index = alloca i32, align 4
   %made = alloca ptr, align 8
   %out = alloca ptr, align 8
@@ -59700,7 +60337,7 @@ entry:
   store i32 %2, ptr %index, align 4
   %14 = load ptr, ptr %made, align 8
   %15 = load i32, ptr %index, align 4
-  call void @"$Plan.rank"(ptr noalias sret(%165) %13, ptr %14, i32 %15)
+  call void @"$Plan.rank"(ptr noalias sret(%167) %13, ptr %14, i32 %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %rank, ptr align 8 %13, i64 56, i1 false)
   %16 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %16)
@@ -59708,42 +60345,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.602", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.607", i64 %20)
   %21 = load %4, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
-  %23 = getelementptr %165, ptr %rank, i32 0, i32 0
+  %23 = getelementptr %167, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.603", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.608", i64 %24)
   %25 = load %4, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
-  %27 = getelementptr %165, ptr %rank, i32 0, i32 1
+  %27 = getelementptr %167, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.604", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.609", i64 %28)
   %29 = load %4, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
-  %31 = getelementptr %165, ptr %rank, i32 0, i32 2
+  %31 = getelementptr %167, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.605", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.610", i64 %32)
   %33 = load %4, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
-  %35 = getelementptr %165, ptr %rank, i32 0, i32 3
+  %35 = getelementptr %167, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.606", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.611", i64 %36)
   %37 = load %4, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
-  %39 = getelementptr %165, ptr %rank, i32 0, i32 4
+  %39 = getelementptr %167, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.607", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.612", i64 %40)
   %41 = load %4, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
-  %43 = getelementptr %165, ptr %rank, i32 0, i32 5
+  %43 = getelementptr %167, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.608", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.613", i64 %44)
   %45 = load %4, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
-  %47 = getelementptr %165, ptr %rank, i32 0, i32 6
+  %47 = getelementptr %167, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.609", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.614", i64 %48)
   %49 = load %4, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -59751,24 +60388,24 @@ entry:
   ret void
 }
 
-define internal void @"$Plan.rank"(ptr noalias sret(%165) %0, ptr %1, i32 %2) {
+define internal void @"$Plan.rank"(ptr noalias sret(%167) %0, ptr %1, i32 %2) {
 entry:
-  %result = alloca %165, align 8
-  %shape = alloca %159, align 8
-  %3 = alloca %159, align 8
+  %result = alloca %167, align 8
+  %shape = alloca %161, align 8
+  %3 = alloca %161, align 8
   %rank = alloca i32, align 4
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   store i32 %2, ptr %rank, align 4
   %4 = load ptr, ptr %self, align 8
   %5 = load i32, ptr %rank, align 4
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%159) %3, ptr %4, i32 %5)
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%161) %3, ptr %4, i32 %5)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %3, i64 168, i1 false)
   %6 = call ptr @memset(ptr %result, i32 0, i64 56)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %29, ptr %7, i32 0, i32 14
   %9 = load i64, ptr %8, align 8
-  %10 = getelementptr %165, ptr %result, i32 0, i32 0
+  %10 = getelementptr %167, ptr %result, i32 0, i32 0
   store i64 %9, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %29, ptr %11, i32 0, i32 13
@@ -59778,15 +60415,15 @@ entry:
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
   %18 = mul i64 %13, %17
-  %19 = getelementptr %165, ptr %result, i32 0, i32 1
+  %19 = getelementptr %167, ptr %result, i32 0, i32 1
   store i64 %18, ptr %19, align 8
   %20 = call i64 @"$buffers.bytes"(ptr %shape)
-  %21 = getelementptr %165, ptr %result, i32 0, i32 2
+  %21 = getelementptr %167, ptr %result, i32 0, i32 2
   store i64 %20, ptr %21, align 8
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %29, ptr %22, i32 0, i32 16
   %24 = load i64, ptr %23, align 8
-  %25 = getelementptr %165, ptr %result, i32 0, i32 3
+  %25 = getelementptr %167, ptr %result, i32 0, i32 3
   store i64 %24, ptr %25, align 8
   %26 = load i32, ptr %rank, align 4
   %27 = icmp eq i32 %26, 0
@@ -59798,7 +60435,7 @@ then:                                             ; preds = %entry
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %29, ptr %30, i32 0, i32 17
   %32 = load i64, ptr %31, align 8
-  %33 = getelementptr %165, ptr %result, i32 0, i32 4
+  %33 = getelementptr %167, ptr %result, i32 0, i32 4
   store i64 %32, ptr %33, align 8
   br label %merge
 
@@ -59806,15 +60443,15 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  %34 = getelementptr %165, ptr %result, i32 0, i32 0
+  %34 = getelementptr %167, ptr %result, i32 0, i32 0
   %35 = load i64, ptr %34, align 8
-  %36 = getelementptr %165, ptr %result, i32 0, i32 1
+  %36 = getelementptr %167, ptr %result, i32 0, i32 1
   %37 = load i64, ptr %36, align 8
   %38 = add i64 %35, %37
-  %39 = getelementptr %165, ptr %result, i32 0, i32 2
+  %39 = getelementptr %167, ptr %result, i32 0, i32 2
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %38, %40
-  %42 = getelementptr %165, ptr %result, i32 0, i32 5
+  %42 = getelementptr %167, ptr %result, i32 0, i32 5
   store i64 %41, ptr %42, align 8
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %29, ptr %43, i32 0, i32 9
@@ -59822,7 +60459,7 @@ merge:                                            ; preds = %else, %then
   %46 = load ptr, ptr %self, align 8
   %47 = call i64 @"$Plan.num_sharing"(ptr %46)
   %48 = sdiv i64 %45, %47
-  %49 = getelementptr %165, ptr %result, i32 0, i32 6
+  %49 = getelementptr %167, ptr %result, i32 0, i32 6
   store i64 %48, ptr %49, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %result, i64 56, i1 false)
   ret void
@@ -60306,7 +60943,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.610")
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.615")
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -60647,7 +61284,7 @@ then3:                                            ; preds = %then
   %58 = getelementptr [1024 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
   %60 = load i32, ptr %capacity, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.611", i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.616", i32 %60)
   %62 = load ptr, ptr %target, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -60832,7 +61469,7 @@ then3:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.612", ptr @"$string.613")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.617", ptr @"$string.618")
   %19 = load ptr, ptr %target1, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -60958,7 +61595,7 @@ then3:                                            ; preds = %then
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.614")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.619")
   %31 = load ptr, ptr %target1, align 8
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -61032,9 +61669,9 @@ entry:
   %17 = load ptr, ptr %made, align 8
   %18 = getelementptr %64, ptr %17, i32 0, i32 10
   %19 = load i64, ptr %18, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.615", i64 %19)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.620", i64 %19)
   %20 = load %4, ptr %12, align 1
-  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.616")
+  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.621")
   %21 = load %4, ptr %11, align 1
   call void @"$JsonWriter.begin_array"(ptr %out)
   %22 = load %4, ptr %10, align 1
@@ -61071,12 +61708,12 @@ forbody:                                          ; preds = %forcond
   %43 = load ptr, ptr %total, align 8
   %44 = getelementptr %65, ptr %43, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.617", i64 %45)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.622", i64 %45)
   %46 = load %4, ptr %7, align 1
   %47 = load ptr, ptr %total, align 8
   %48 = getelementptr %65, ptr %47, i32 0, i32 2
   %49 = load i64, ptr %48, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.618", i64 %49)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.623", i64 %49)
   %50 = load %4, ptr %6, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %4, ptr %5, align 1
@@ -61131,7 +61768,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.612", ptr @"$string.619")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.617", ptr @"$string.624")
   %19 = load ptr, ptr %target, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -61329,7 +61966,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %35 = load ptr, ptr %self, align 8
   %36 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %35, ptr @"$string.620", i32 -1, ptr %36)
+  call void @"$Rank.describe_failure"(ptr %35, ptr @"$string.625", i32 -1, ptr %36)
   %37 = load %4, ptr %3, align 1
   %38 = load i32, ptr %code, align 4
   ret i32 %38
@@ -61527,7 +62164,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.627", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.632", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -61724,7 +62361,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %37, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.621", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.626", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -61777,7 +62414,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.622", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.627", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -61829,7 +62466,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %37, ptr %86, i32 0, i32 21
   %88 = getelementptr %50, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.623", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.628", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -61955,7 +62592,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %67, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.624", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.629", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -62105,7 +62742,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.23", i32 79, ptr @"$string.625")
+  call void @"$check.fail"(ptr @"$string.23", i32 79, ptr @"$string.630")
   %15 = load %4, ptr %8, align 1
   br label %merge
 
@@ -62123,7 +62760,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.23", i32 80, ptr @"$string.626")
+  call void @"$check.fail"(ptr @"$string.23", i32 80, ptr @"$string.631")
   %23 = load %4, ptr %7, align 1
   br label %merge1
 
@@ -62705,7 +63342,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %67, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.628", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.633", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -62817,10 +63454,10 @@ dead:                                             ; No predecessors!
 
 define internal i32 @"$RankGroup.transfer_pages"(ptr %0, i1 zeroext %1, i32 %2, ptr %3, ptr %4, ptr %5) {
 entry:
-  %6 = alloca %166, align 8
-  %7 = alloca %167, align 8
-  %"<structcast>" = alloca %167, align 8
-  %transfer = alloca %168, align 8
+  %6 = alloca %168, align 8
+  %7 = alloca %169, align 8
+  %"<structcast>" = alloca %169, align 8
+  %transfer = alloca %170, align 8
   %message = alloca ptr, align 8
   %host = alloca ptr, align 8
   %pages = alloca ptr, align 8
@@ -62837,40 +63474,40 @@ entry:
   %9 = load i32, ptr %num_pages, align 4
   %10 = load ptr, ptr %pages, align 8
   %11 = load ptr, ptr %host, align 8
-  %12 = getelementptr %167, ptr %7, i32 0, i32 0
+  %12 = getelementptr %169, ptr %7, i32 0, i32 0
   store ptr null, ptr %12, align 8
-  %13 = getelementptr %167, ptr %7, i32 0, i32 1
+  %13 = getelementptr %169, ptr %7, i32 0, i32 1
   store i32 %9, ptr %13, align 4
-  %14 = getelementptr %167, ptr %7, i32 0, i32 2
+  %14 = getelementptr %169, ptr %7, i32 0, i32 2
   store ptr %10, ptr %14, align 8
-  %15 = getelementptr %167, ptr %7, i32 0, i32 3
+  %15 = getelementptr %169, ptr %7, i32 0, i32 3
   store ptr %11, ptr %15, align 8
-  %16 = load %167, ptr %7, align 8
-  store %167 %16, ptr %"<structcast>", align 8
-  %17 = getelementptr %166, ptr %6, i32 0, i32 0
-  %18 = getelementptr %167, ptr %"<structcast>", i32 0, i32 0
+  %16 = load %169, ptr %7, align 8
+  store %169 %16, ptr %"<structcast>", align 8
+  %17 = getelementptr %168, ptr %6, i32 0, i32 0
+  %18 = getelementptr %169, ptr %"<structcast>", i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   store ptr %19, ptr %17, align 8
-  %20 = getelementptr %166, ptr %6, i32 0, i32 1
-  %21 = getelementptr %167, ptr %"<structcast>", i32 0, i32 1
+  %20 = getelementptr %168, ptr %6, i32 0, i32 1
+  %21 = getelementptr %169, ptr %"<structcast>", i32 0, i32 1
   %22 = load i32, ptr %21, align 4
   store i32 %22, ptr %20, align 4
-  %23 = getelementptr %166, ptr %6, i32 0, i32 2
-  %24 = getelementptr %167, ptr %"<structcast>", i32 0, i32 2
+  %23 = getelementptr %168, ptr %6, i32 0, i32 2
+  %24 = getelementptr %169, ptr %"<structcast>", i32 0, i32 2
   %25 = load ptr, ptr %24, align 8
   store ptr %25, ptr %23, align 8
-  %26 = getelementptr %166, ptr %6, i32 0, i32 3
-  %27 = getelementptr %167, ptr %"<structcast>", i32 0, i32 3
+  %26 = getelementptr %168, ptr %6, i32 0, i32 3
+  %27 = getelementptr %169, ptr %"<structcast>", i32 0, i32 3
   %28 = load ptr, ptr %27, align 8
   store ptr %28, ptr %26, align 8
-  %29 = getelementptr %168, ptr %transfer, i32 0, i32 0
+  %29 = getelementptr %170, ptr %transfer, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %29, ptr align 8 %6, i64 32, i1 false)
   %30 = load ptr, ptr %self, align 8
   %31 = call i64 @"$RankGroup.rank_page_bytes"(ptr %30)
-  %32 = getelementptr %168, ptr %transfer, i32 0, i32 1
+  %32 = getelementptr %170, ptr %transfer, i32 0, i32 1
   store i64 %31, ptr %32, align 8
   %33 = load i8, ptr %is_restore, align 1
-  %34 = getelementptr %168, ptr %transfer, i32 0, i32 2
+  %34 = getelementptr %170, ptr %transfer, i32 0, i32 2
   store i8 %33, ptr %34, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = load ptr, ptr %message, align 8
@@ -62889,7 +63526,7 @@ entry:
   %code4 = alloca i32, align 4
   %5 = alloca %4, align 8
   %code = alloca i32, align 4
-  %args = alloca %166, align 8
+  %args = alloca %168, align 8
   %transfer = alloca ptr, align 8
   %message = alloca ptr, align 8
   %context = alloca ptr, align 8
@@ -62900,18 +63537,18 @@ entry:
   %6 = load ptr, ptr %context, align 8
   store ptr %6, ptr %transfer, align 8
   %7 = load ptr, ptr %transfer, align 8
-  %8 = getelementptr %168, ptr %7, i32 0, i32 0
+  %8 = getelementptr %170, ptr %7, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %args, ptr align 8 %8, i64 32, i1 false)
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %55, ptr %9, i32 0, i32 16
-  %11 = getelementptr %166, ptr %args, i32 0, i32 0
+  %11 = getelementptr %168, ptr %args, i32 0, i32 0
   store ptr %10, ptr %11, align 8
-  %12 = getelementptr %166, ptr %args, i32 0, i32 3
+  %12 = getelementptr %168, ptr %args, i32 0, i32 3
   %13 = load ptr, ptr %12, align 8
   %14 = load ptr, ptr %transfer, align 8
-  %15 = getelementptr %168, ptr %14, i32 0, i32 1
+  %15 = getelementptr %170, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  %17 = getelementptr %166, ptr %args, i32 0, i32 1
+  %17 = getelementptr %168, ptr %args, i32 0, i32 1
   %18 = load i32, ptr %17, align 4
   %19 = sext i32 %18 to i64
   %20 = mul i64 %16, %19
@@ -62921,10 +63558,10 @@ entry:
   %24 = sext i32 %23 to i64
   %25 = mul i64 %20, %24
   %26 = getelementptr i8, ptr %13, i64 %25
-  %27 = getelementptr %166, ptr %args, i32 0, i32 3
+  %27 = getelementptr %168, ptr %args, i32 0, i32 3
   store ptr %26, ptr %27, align 8
   %28 = load ptr, ptr %transfer, align 8
-  %29 = getelementptr %168, ptr %28, i32 0, i32 2
+  %29 = getelementptr %170, ptr %28, i32 0, i32 2
   %30 = load i8, ptr %29, align 1
   %31 = trunc i8 %30 to i1
   br i1 %31, label %then, label %else
@@ -62949,7 +63586,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.629", i32 -1, ptr %46)
+  call void @"$Rank.describe_failure"(ptr %45, ptr @"$string.634", i32 -1, ptr %46)
   %47 = load %4, ptr %5, align 1
   %48 = load i32, ptr %code, align 4
   ret i32 %48
@@ -62983,7 +63620,7 @@ else:                                             ; preds = %entry
 then6:                                            ; preds = %else
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.630", i32 -1, ptr %63)
+  call void @"$Rank.describe_failure"(ptr %62, ptr @"$string.635", i32 -1, ptr %63)
   %64 = load %4, ptr %4, align 1
   %65 = load i32, ptr %code4, align 4
   ret i32 %65
@@ -63017,7 +63654,7 @@ merge:                                            ; preds = %merge5, %merge1
 then11:                                           ; preds = %merge
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.631", i32 -1, ptr %80)
+  call void @"$Rank.describe_failure"(ptr %79, ptr @"$string.636", i32 -1, ptr %80)
   %81 = load %4, ptr %3, align 1
   %82 = load i32, ptr %code9, align 4
   ret i32 %82
@@ -63188,7 +63825,7 @@ dead5:                                            ; No predecessors!
 
 define internal i32 @"$RankGroup.count_tokens"(ptr %0, i32 %1, i1 zeroext %2, i1 zeroext %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %args = alloca %169, align 8
+  %args = alloca %171, align 8
   %message = alloca ptr, align 8
   %tokens = alloca ptr, align 8
   %num_tokens = alloca i32, align 4
@@ -63205,28 +63842,28 @@ entry:
   store i32 %4, ptr %num_tokens, align 4
   store ptr %5, ptr %tokens, align 8
   store ptr %6, ptr %message, align 8
-  %9 = getelementptr %169, ptr %args, i32 0, i32 0
+  %9 = getelementptr %171, ptr %args, i32 0, i32 0
   store ptr null, ptr %9, align 8
-  %10 = getelementptr %169, ptr %args, i32 0, i32 1
+  %10 = getelementptr %171, ptr %args, i32 0, i32 1
   store i32 0, ptr %10, align 4
   %11 = load i32, ptr %row, align 4
-  %12 = getelementptr %169, ptr %args, i32 0, i32 2
+  %12 = getelementptr %171, ptr %args, i32 0, i32 2
   store i32 %11, ptr %12, align 4
   %13 = load i32, ptr %num_tokens, align 4
-  %14 = getelementptr %169, ptr %args, i32 0, i32 3
+  %14 = getelementptr %171, ptr %args, i32 0, i32 3
   store i32 %13, ptr %14, align 4
   %15 = load ptr, ptr %tokens, align 8
-  %16 = getelementptr %169, ptr %args, i32 0, i32 4
+  %16 = getelementptr %171, ptr %args, i32 0, i32 4
   store ptr %15, ptr %16, align 8
   %17 = load i8, ptr %from_prompt, align 1
   %18 = icmp ne i8 %17, 0
   %19 = call i32 @"$as_flag"(i1 zeroext %18)
-  %20 = getelementptr %169, ptr %args, i32 0, i32 5
+  %20 = getelementptr %171, ptr %args, i32 0, i32 5
   store i32 %19, ptr %20, align 4
   %21 = load i8, ptr %reset, align 1
   %22 = icmp ne i8 %21, 0
   %23 = call i32 @"$as_flag"(i1 zeroext %22)
-  %24 = getelementptr %169, ptr %args, i32 0, i32 6
+  %24 = getelementptr %171, ptr %args, i32 0, i32 6
   store i32 %23, ptr %24, align 4
   %25 = load ptr, ptr %self, align 8
   %26 = load ptr, ptr %message, align 8
@@ -63257,7 +63894,7 @@ entry:
   %code8 = alloca i32, align 4
   %4 = alloca %4, align 8
   %code = alloca i32, align 4
-  %args = alloca %169, align 8
+  %args = alloca %171, align 8
   %message = alloca ptr, align 8
   %context = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -63288,16 +63925,16 @@ merge:                                            ; preds = %else, %dead
   %13 = getelementptr %55, ptr %12, i32 0, i32 7
   %14 = getelementptr %58, ptr %13, i32 0, i32 26
   %15 = load ptr, ptr %14, align 8
-  %16 = getelementptr %169, ptr %args, i32 0, i32 0
+  %16 = getelementptr %171, ptr %args, i32 0, i32 0
   store ptr %15, ptr %16, align 8
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %55, ptr %17, i32 0, i32 5
   %19 = load ptr, ptr %18, align 8
   %20 = getelementptr %11, ptr %19, i32 0, i32 3
   %21 = load i32, ptr %20, align 4
-  %22 = getelementptr %169, ptr %args, i32 0, i32 1
+  %22 = getelementptr %171, ptr %args, i32 0, i32 1
   store i32 %21, ptr %22, align 4
-  %23 = getelementptr %169, ptr %args, i32 0, i32 3
+  %23 = getelementptr %171, ptr %args, i32 0, i32 3
   %24 = load i32, ptr %23, align 4
   %25 = icmp sgt i32 %24, 0
   %26 = zext i1 %25 to i8
@@ -63317,9 +63954,9 @@ then2:                                            ; preds = %merge
   %37 = getelementptr %55, ptr %36, i32 0, i32 7
   %38 = getelementptr %58, ptr %37, i32 0, i32 21
   %39 = load ptr, ptr %38, align 8
-  %40 = getelementptr %169, ptr %args, i32 0, i32 4
+  %40 = getelementptr %171, ptr %args, i32 0, i32 4
   %41 = load ptr, ptr %40, align 8
-  %42 = getelementptr %169, ptr %args, i32 0, i32 3
+  %42 = getelementptr %171, ptr %args, i32 0, i32 3
   %43 = load i32, ptr %42, align 4
   %44 = sext i32 %43 to i64
   %45 = mul i64 %44, 4
@@ -63334,7 +63971,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %51 = load ptr, ptr %self, align 8
   %52 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.632", i32 -1, ptr %52)
+  call void @"$Rank.describe_failure"(ptr %51, ptr @"$string.637", i32 -1, ptr %52)
   %53 = load %4, ptr %4, align 1
   %54 = load i32, ptr %code, align 4
   ret i32 %54
@@ -63356,7 +63993,7 @@ merge1:                                           ; preds = %else3, %merge4
   %56 = getelementptr %55, ptr %55, i32 0, i32 7
   %57 = getelementptr %58, ptr %56, i32 0, i32 21
   %58 = load ptr, ptr %57, align 8
-  %59 = getelementptr %169, ptr %args, i32 0, i32 4
+  %59 = getelementptr %171, ptr %args, i32 0, i32 4
   store ptr %58, ptr %59, align 8
   %60 = load ptr, ptr %self, align 8
   %61 = getelementptr %55, ptr %60, i32 0, i32 3
@@ -63377,7 +64014,7 @@ merge1:                                           ; preds = %else3, %merge4
 then10:                                           ; preds = %merge1
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %73, ptr @"$string.595", i32 -1, ptr %74)
+  call void @"$Rank.describe_failure"(ptr %73, ptr @"$string.600", i32 -1, ptr %74)
   %75 = load %4, ptr %3, align 1
   %76 = load i32, ptr %code8, align 4
   ret i32 %76
@@ -63437,7 +64074,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.78", i32 10, ptr @"$string.633")
+  call void @"$check.fail"(ptr @"$string.78", i32 10, ptr @"$string.638")
   %9 = load %4, ptr %4, align 1
   br label %merge
 
@@ -63465,7 +64102,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.78", i32 11, ptr @"$string.634")
+  call void @"$check.fail"(ptr @"$string.78", i32 11, ptr @"$string.639")
   %24 = load %4, ptr %3, align 1
   br label %merge1
 
@@ -63612,10 +64249,10 @@ dead:                                             ; No predecessors!
 
 define internal i32 @"$RankGroup.copy_pages"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
-  %args = alloca %170, align 8
-  %5 = alloca %170, align 8
-  %6 = alloca %171, align 8
-  %"<structcast>" = alloca %171, align 8
+  %args = alloca %172, align 8
+  %5 = alloca %172, align 8
+  %6 = alloca %173, align 8
+  %"<structcast>" = alloca %173, align 8
   %message = alloca ptr, align 8
   %destination = alloca ptr, align 8
   %source = alloca ptr, align 8
@@ -63629,30 +64266,30 @@ entry:
   %7 = load i32, ptr %num_pages, align 4
   %8 = load ptr, ptr %source, align 8
   %9 = load ptr, ptr %destination, align 8
-  %10 = getelementptr %171, ptr %6, i32 0, i32 0
+  %10 = getelementptr %173, ptr %6, i32 0, i32 0
   store ptr null, ptr %10, align 8
-  %11 = getelementptr %171, ptr %6, i32 0, i32 1
+  %11 = getelementptr %173, ptr %6, i32 0, i32 1
   store i32 %7, ptr %11, align 4
-  %12 = getelementptr %171, ptr %6, i32 0, i32 2
+  %12 = getelementptr %173, ptr %6, i32 0, i32 2
   store ptr %8, ptr %12, align 8
-  %13 = getelementptr %171, ptr %6, i32 0, i32 3
+  %13 = getelementptr %173, ptr %6, i32 0, i32 3
   store ptr %9, ptr %13, align 8
-  %14 = load %171, ptr %6, align 8
-  store %171 %14, ptr %"<structcast>", align 8
-  %15 = getelementptr %170, ptr %5, i32 0, i32 0
-  %16 = getelementptr %171, ptr %"<structcast>", i32 0, i32 0
+  %14 = load %173, ptr %6, align 8
+  store %173 %14, ptr %"<structcast>", align 8
+  %15 = getelementptr %172, ptr %5, i32 0, i32 0
+  %16 = getelementptr %173, ptr %"<structcast>", i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
   store ptr %17, ptr %15, align 8
-  %18 = getelementptr %170, ptr %5, i32 0, i32 1
-  %19 = getelementptr %171, ptr %"<structcast>", i32 0, i32 1
+  %18 = getelementptr %172, ptr %5, i32 0, i32 1
+  %19 = getelementptr %173, ptr %"<structcast>", i32 0, i32 1
   %20 = load i32, ptr %19, align 4
   store i32 %20, ptr %18, align 4
-  %21 = getelementptr %170, ptr %5, i32 0, i32 2
-  %22 = getelementptr %171, ptr %"<structcast>", i32 0, i32 2
+  %21 = getelementptr %172, ptr %5, i32 0, i32 2
+  %22 = getelementptr %173, ptr %"<structcast>", i32 0, i32 2
   %23 = load ptr, ptr %22, align 8
   store ptr %23, ptr %21, align 8
-  %24 = getelementptr %170, ptr %5, i32 0, i32 3
-  %25 = getelementptr %171, ptr %"<structcast>", i32 0, i32 3
+  %24 = getelementptr %172, ptr %5, i32 0, i32 3
+  %25 = getelementptr %173, ptr %"<structcast>", i32 0, i32 3
   %26 = load ptr, ptr %25, align 8
   store ptr %26, ptr %24, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %args, ptr align 8 %5, i64 32, i1 false)
@@ -63669,7 +64306,7 @@ define internal i32 @"$copy_pages_job"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
-  %args = alloca %170, align 8
+  %args = alloca %172, align 8
   %message = alloca ptr, align 8
   %context = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -63680,7 +64317,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %args, ptr align 8 %4, i64 32, i1 false)
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %55, ptr %5, i32 0, i32 16
-  %7 = getelementptr %170, ptr %args, i32 0, i32 0
+  %7 = getelementptr %172, ptr %args, i32 0, i32 0
   store ptr %6, ptr %7, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %55, ptr %8, i32 0, i32 3
@@ -63701,7 +64338,7 @@ entry:
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.635", i32 -1, ptr %22)
+  call void @"$Rank.describe_failure"(ptr %21, ptr @"$string.640", i32 -1, ptr %22)
   %23 = load %4, ptr %3, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -64407,7 +65044,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.636", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.641", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -64484,7 +65121,7 @@ forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %masks, align 8
   %13 = load i32, ptr %i, align 4
   %14 = sext i32 %13 to i64
-  %15 = getelementptr %172, ptr %12, i64 %14
+  %15 = getelementptr %174, ptr %12, i64 %14
   %16 = call i32 @"$Loop.give_mask"(ptr %11, ptr %15, ptr %own)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
@@ -64558,7 +65195,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %mask, align 8
-  %7 = getelementptr %172, ptr %6, i32 0, i32 0
+  %7 = getelementptr %174, ptr %6, i32 0, i32 0
   %8 = load i64, ptr %7, align 8
   %9 = call ptr @"$Loop.find_live"(ptr %5, i64 %8)
   store ptr %9, ptr %item, align 8
@@ -64583,7 +65220,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
   %23 = load ptr, ptr %mask, align 8
-  %24 = getelementptr %172, ptr %23, i32 0, i32 0
+  %24 = getelementptr %174, ptr %23, i32 0, i32 0
   %25 = load i64, ptr %24, align 8
   %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.114", i64 %25)
   %27 = load ptr, ptr %target, align 8
@@ -64610,7 +65247,7 @@ merge:                                            ; preds = %else, %dead
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %mask, align 8
-  %35 = getelementptr %172, ptr %34, i32 0, i32 2
+  %35 = getelementptr %174, ptr %34, i32 0, i32 2
   %36 = load i32, ptr %35, align 4
   %37 = load ptr, ptr %message, align 8
   %38 = call i32 @"$Loop.check_mask"(ptr %32, ptr %33, i32 %36, ptr %37)
@@ -64634,7 +65271,7 @@ else6:                                            ; preds = %merge
 merge4:                                           ; preds = %else6, %dead7
   %44 = load ptr, ptr %item, align 8
   %45 = load ptr, ptr %mask, align 8
-  %46 = getelementptr %172, ptr %45, i32 0, i32 1
+  %46 = getelementptr %174, ptr %45, i32 0, i32 1
   %47 = load ptr, ptr %46, align 8
   call void @"$Sequence.give_mask"(ptr %44, ptr %47)
   %48 = load %4, ptr %3, align 1
@@ -64686,7 +65323,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %67, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.637", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.642", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -64738,7 +65375,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %67, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.638", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.643", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -64790,7 +65427,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %67, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.639", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.644", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -64965,8 +65602,8 @@ entry:
   %code = alloca i32, align 4
   %item = alloca ptr, align 8
   %7 = alloca %4, align 8
-  %limits = alloca %173, align 8
-  %8 = alloca %173, align 8
+  %limits = alloca %175, align 8
+  %8 = alloca %175, align 8
   %9 = alloca %4, align 8
   %10 = alloca %4, align 8
   %message = alloca ptr, align 8
@@ -64984,7 +65621,7 @@ entry:
   call void @"$Loop.lock"(ptr %13)
   %14 = load %4, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits"(ptr noalias sret(%173) %8, ptr %15)
+  call void @"$Loop.limits"(ptr noalias sret(%175) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock"(ptr %16)
@@ -65072,11 +65709,11 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits"(ptr noalias sret(%173) %0, ptr %1) {
+define internal void @"$Loop.limits"(ptr noalias sret(%175) %0, ptr %1) {
 entry:
-  %2 = alloca %173, align 8
-  %3 = alloca %174, align 8
-  %"<structcast>" = alloca %174, align 8
+  %2 = alloca %175, align 8
+  %3 = alloca %176, align 8
+  %"<structcast>" = alloca %176, align 8
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
@@ -65101,36 +65738,36 @@ entry:
   %23 = getelementptr %37, ptr %22, i32 0, i32 26
   %24 = getelementptr %51, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
-  %26 = getelementptr %174, ptr %3, i32 0, i32 0
+  %26 = getelementptr %176, ptr %3, i32 0, i32 0
   store i32 %8, ptr %26, align 4
-  %27 = getelementptr %174, ptr %3, i32 0, i32 1
+  %27 = getelementptr %176, ptr %3, i32 0, i32 1
   store i32 %12, ptr %27, align 4
-  %28 = getelementptr %174, ptr %3, i32 0, i32 2
+  %28 = getelementptr %176, ptr %3, i32 0, i32 2
   store i32 %17, ptr %28, align 4
-  %29 = getelementptr %174, ptr %3, i32 0, i32 3
+  %29 = getelementptr %176, ptr %3, i32 0, i32 3
   store i32 %21, ptr %29, align 4
-  %30 = getelementptr %174, ptr %3, i32 0, i32 4
+  %30 = getelementptr %176, ptr %3, i32 0, i32 4
   store i32 %25, ptr %30, align 4
-  %31 = load %174, ptr %3, align 4
-  store %174 %31, ptr %"<structcast>", align 4
-  %32 = getelementptr %173, ptr %2, i32 0, i32 0
-  %33 = getelementptr %174, ptr %"<structcast>", i32 0, i32 0
+  %31 = load %176, ptr %3, align 4
+  store %176 %31, ptr %"<structcast>", align 4
+  %32 = getelementptr %175, ptr %2, i32 0, i32 0
+  %33 = getelementptr %176, ptr %"<structcast>", i32 0, i32 0
   %34 = load i32, ptr %33, align 4
   store i32 %34, ptr %32, align 4
-  %35 = getelementptr %173, ptr %2, i32 0, i32 1
-  %36 = getelementptr %174, ptr %"<structcast>", i32 0, i32 1
+  %35 = getelementptr %175, ptr %2, i32 0, i32 1
+  %36 = getelementptr %176, ptr %"<structcast>", i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   store i32 %37, ptr %35, align 4
-  %38 = getelementptr %173, ptr %2, i32 0, i32 2
-  %39 = getelementptr %174, ptr %"<structcast>", i32 0, i32 2
+  %38 = getelementptr %175, ptr %2, i32 0, i32 2
+  %39 = getelementptr %176, ptr %"<structcast>", i32 0, i32 2
   %40 = load i32, ptr %39, align 4
   store i32 %40, ptr %38, align 4
-  %41 = getelementptr %173, ptr %2, i32 0, i32 3
-  %42 = getelementptr %174, ptr %"<structcast>", i32 0, i32 3
+  %41 = getelementptr %175, ptr %2, i32 0, i32 3
+  %42 = getelementptr %176, ptr %"<structcast>", i32 0, i32 3
   %43 = load i32, ptr %42, align 4
   store i32 %43, ptr %41, align 4
-  %44 = getelementptr %173, ptr %2, i32 0, i32 4
-  %45 = getelementptr %174, ptr %"<structcast>", i32 0, i32 4
+  %44 = getelementptr %175, ptr %2, i32 0, i32 4
+  %45 = getelementptr %176, ptr %"<structcast>", i32 0, i32 4
   %46 = load i32, ptr %45, align 4
   store i32 %46, ptr %44, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %2, i64 20, i1 false)
@@ -65237,7 +65874,7 @@ then8:                                            ; preds = %merge4
   %46 = load ptr, ptr %r, align 8
   %47 = getelementptr %101, ptr %46, i32 0, i32 1
   %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.675", i32 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.680", i32 %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -65260,7 +65897,7 @@ else3:                                            ; preds = %or.lhs.false
 
 merge1:                                           ; preds = %else3, %dead10
   %55 = load ptr, ptr %limits, align 8
-  %56 = getelementptr %173, ptr %55, i32 0, i32 2
+  %56 = getelementptr %175, ptr %55, i32 0, i32 2
   %57 = load i32, ptr %56, align 4
   store i32 %57, ptr %most, align 4
   %58 = load ptr, ptr %item, align 8
@@ -65298,7 +65935,7 @@ then16:                                           ; preds = %then12
   %81 = getelementptr i8, ptr %80, i64 0
   %82 = load i64, ptr %count, align 8
   %83 = load i32, ptr %most, align 4
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.676", i64 %82, i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.681", i64 %82, i32 %83)
   %85 = load ptr, ptr %target14, align 8
   %86 = getelementptr %5, ptr %85, i32 0, i32 0
   %87 = getelementptr [1024 x i8], ptr %86, i32 0, i32 0
@@ -65367,7 +66004,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.640")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.645")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -65415,7 +66052,7 @@ then9:                                            ; preds = %then5
   %41 = load ptr, ptr %r, align 8
   %42 = getelementptr %101, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.641", i32 %43, i32 152)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.646", i32 %43, i32 152)
   %45 = load ptr, ptr %target7, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -65506,7 +66143,7 @@ then26:                                           ; preds = %then22
   %83 = load ptr, ptr %r, align 8
   %84 = getelementptr %101, ptr %83, i32 0, i32 7
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.661", i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.666", i32 %85)
   %87 = load ptr, ptr %target24, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -65535,10 +66172,10 @@ merge21:                                          ; preds = %else23, %dead28
   %96 = getelementptr %101, ptr %95, i32 0, i32 7
   %97 = load i32, ptr %96, align 4
   %98 = load ptr, ptr %limits, align 8
-  %99 = getelementptr %173, ptr %98, i32 0, i32 0
+  %99 = getelementptr %175, ptr %98, i32 0, i32 0
   %100 = load i32, ptr %99, align 4
   %101 = load ptr, ptr %message, align 8
-  %102 = call i32 @"$request.check_tokens"(ptr @"$string.662", ptr %94, i32 %97, i32 %100, ptr %101)
+  %102 = call i32 @"$request.check_tokens"(ptr @"$string.667", ptr %94, i32 %97, i32 %100, ptr %101)
   store i32 %102, ptr %code29, align 4
   %103 = load i32, ptr %code29, align 4
   %104 = icmp ne i32 %103, 0
@@ -65661,7 +66298,7 @@ then5:                                            ; preds = %then2
   %37 = load ptr, ptr %r, align 8
   %38 = getelementptr %101, ptr %37, i32 0, i32 3
   %39 = load i32, ptr %38, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.645", i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.650", i32 %39)
   %41 = load ptr, ptr %target, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -65723,7 +66360,7 @@ then13:                                           ; preds = %then9
   %73 = load ptr, ptr %r, align 8
   %74 = getelementptr %101, ptr %73, i32 0, i32 3
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.646", i32 %72, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.651", i32 %72, i32 %75)
   %77 = load ptr, ptr %target11, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -65770,7 +66407,7 @@ then21:                                           ; preds = %then17
   %97 = load ptr, ptr %r, align 8
   %98 = getelementptr %101, ptr %97, i32 0, i32 18
   %99 = load i64, ptr %98, align 8
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.647", i64 %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.652", i64 %99)
   %101 = load ptr, ptr %target19, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -65817,7 +66454,7 @@ then29:                                           ; preds = %then25
   %121 = load ptr, ptr %r, align 8
   %122 = getelementptr %101, ptr %121, i32 0, i32 16
   %123 = load i32, ptr %122, align 4
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.648", i32 %123)
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.653", i32 %123)
   %125 = load ptr, ptr %target27, align 8
   %126 = getelementptr %5, ptr %125, i32 0, i32 0
   %127 = getelementptr [1024 x i8], ptr %126, i32 0, i32 0
@@ -65874,9 +66511,9 @@ then37:                                           ; preds = %then33
   %152 = getelementptr %101, ptr %151, i32 0, i32 16
   %153 = load i32, ptr %152, align 4
   %154 = load ptr, ptr %limits, align 8
-  %155 = getelementptr %173, ptr %154, i32 0, i32 0
+  %155 = getelementptr %175, ptr %154, i32 0, i32 0
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.649", i32 %153, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.654", i32 %153, i32 %156)
   %158 = load ptr, ptr %target35, align 8
   %159 = getelementptr %5, ptr %158, i32 0, i32 0
   %160 = getelementptr [1024 x i8], ptr %159, i32 0, i32 0
@@ -65909,12 +66546,12 @@ merge32:                                          ; preds = %else34, %dead39
   store i32 %170, ptr %num_tokens, align 4
   %171 = load i32, ptr %num_tokens, align 4
   %172 = load ptr, ptr %limits, align 8
-  %173 = getelementptr %173, ptr %172, i32 0, i32 3
+  %173 = getelementptr %175, ptr %172, i32 0, i32 3
   %174 = load i32, ptr %173, align 4
   %175 = add i32 %171, %174
   %176 = sub i32 %175, 1
   %177 = load ptr, ptr %limits, align 8
-  %178 = getelementptr %173, ptr %177, i32 0, i32 3
+  %178 = getelementptr %175, ptr %177, i32 0, i32 3
   %179 = load i32, ptr %178, align 4
   %180 = sdiv i32 %176, %179
   %181 = load ptr, ptr %limits, align 8
@@ -65961,7 +66598,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i32, ptr %num_tokens, align 4
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.642", i32 %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.647", i32 %19)
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -65985,7 +66622,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %26 = load i32, ptr %num_tokens, align 4
   %27 = load ptr, ptr %limits, align 8
-  %28 = getelementptr %173, ptr %27, i32 0, i32 1
+  %28 = getelementptr %175, ptr %27, i32 0, i32 1
   %29 = load i32, ptr %28, align 4
   %30 = icmp sgt i32 %26, %29
   %31 = zext i1 %30 to i8
@@ -66008,9 +66645,9 @@ then9:                                            ; preds = %then5
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load i32, ptr %num_tokens, align 4
   %43 = load ptr, ptr %limits, align 8
-  %44 = getelementptr %173, ptr %43, i32 0, i32 1
+  %44 = getelementptr %175, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.643", i32 %42, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.648", i32 %42, i32 %45)
   %47 = load ptr, ptr %target7, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -66035,10 +66672,10 @@ merge4:                                           ; preds = %else6, %dead11
   %52 = load ptr, ptr %tokens, align 8
   %53 = load i32, ptr %num_tokens, align 4
   %54 = load ptr, ptr %limits, align 8
-  %55 = getelementptr %173, ptr %54, i32 0, i32 0
+  %55 = getelementptr %175, ptr %54, i32 0, i32 0
   %56 = load i32, ptr %55, align 4
   %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$request.check_tokens"(ptr @"$string.644", ptr %52, i32 %53, i32 %56, ptr %57)
+  %58 = call i32 @"$request.check_tokens"(ptr @"$string.649", ptr %52, i32 %53, i32 %56, ptr %57)
   ret i32 %58
 
 dead12:                                           ; No predecessors!
@@ -66053,7 +66690,7 @@ entry:
   store ptr %0, ptr %r, align 8
   store ptr %1, ptr %limits, align 8
   %2 = load ptr, ptr %limits, align 8
-  %3 = getelementptr %173, ptr %2, i32 0, i32 1
+  %3 = getelementptr %175, ptr %2, i32 0, i32 1
   %4 = load i32, ptr %3, align 4
   %5 = load ptr, ptr %r, align 8
   %6 = getelementptr %101, ptr %5, i32 0, i32 1
@@ -66091,7 +66728,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %4 = load i32, ptr %num_pages_needed, align 4
   %5 = load ptr, ptr %limits, align 8
-  %6 = getelementptr %173, ptr %5, i32 0, i32 4
+  %6 = getelementptr %175, ptr %5, i32 0, i32 4
   %7 = load i32, ptr %6, align 4
   %8 = icmp sgt i32 %4, %7
   %9 = zext i1 %8 to i8
@@ -66114,12 +66751,12 @@ then2:                                            ; preds = %then
   %19 = getelementptr i8, ptr %18, i64 0
   %20 = load i32, ptr %num_pages_needed, align 4
   %21 = load ptr, ptr %limits, align 8
-  %22 = getelementptr %173, ptr %21, i32 0, i32 3
+  %22 = getelementptr %175, ptr %21, i32 0, i32 3
   %23 = load i32, ptr %22, align 4
   %24 = load ptr, ptr %limits, align 8
-  %25 = getelementptr %173, ptr %24, i32 0, i32 4
+  %25 = getelementptr %175, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.650", i32 %20, i32 %23, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.655", i32 %20, i32 %23, i32 %26)
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %5, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -66202,7 +66839,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %68, ptr %29, i32 0, i32 0
   %31 = load float, ptr %30, align 4
   %32 = fpext float %31 to double
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.651", double %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.656", double %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -66228,7 +66865,7 @@ merge:                                            ; preds = %else, %dead
   %40 = getelementptr %68, ptr %39, i32 0, i32 1
   %41 = load float, ptr %40, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$check_unit_range"(ptr @"$string.654", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
+  %43 = call i32 @"$check_unit_range"(ptr @"$string.659", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
   store i32 %43, ptr %code, align 4
   %44 = load i32, ptr %code, align 4
   %45 = icmp ne i32 %44, 0
@@ -66251,7 +66888,7 @@ merge4:                                           ; preds = %else6, %dead7
   %50 = getelementptr %68, ptr %49, i32 0, i32 2
   %51 = load float, ptr %50, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_unit_range"(ptr @"$string.655", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
+  %53 = call i32 @"$check_unit_range"(ptr @"$string.660", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
   store i32 %53, ptr %code8, align 4
   %54 = load i32, ptr %code8, align 4
   %55 = icmp ne i32 %54, 0
@@ -66295,7 +66932,7 @@ then18:                                           ; preds = %then14
   %74 = load ptr, ptr %s, align 8
   %75 = getelementptr %68, ptr %74, i32 0, i32 3
   %76 = load i32, ptr %75, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.656", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.661", i32 %76)
   %78 = load ptr, ptr %target16, align 8
   %79 = getelementptr %5, ptr %78, i32 0, i32 0
   %80 = getelementptr [1024 x i8], ptr %79, i32 0, i32 0
@@ -66352,7 +66989,7 @@ then27:                                           ; preds = %then22
   %105 = getelementptr %68, ptr %104, i32 0, i32 4
   %106 = load float, ptr %105, align 4
   %107 = fpext float %106 to double
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.657", double %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.662", double %107)
   %109 = load ptr, ptr %target25, align 8
   %110 = getelementptr %5, ptr %109, i32 0, i32 0
   %111 = getelementptr [1024 x i8], ptr %110, i32 0, i32 0
@@ -66400,7 +67037,7 @@ then35:                                           ; preds = %then31
   %130 = getelementptr %68, ptr %129, i32 0, i32 5
   %131 = load float, ptr %130, align 4
   %132 = fpext float %131 to double
-  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.658", double %132)
+  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.663", double %132)
   %134 = load ptr, ptr %target33, align 8
   %135 = getelementptr %5, ptr %134, i32 0, i32 0
   %136 = getelementptr [1024 x i8], ptr %135, i32 0, i32 0
@@ -66448,7 +67085,7 @@ then43:                                           ; preds = %then39
   %155 = getelementptr %68, ptr %154, i32 0, i32 6
   %156 = load float, ptr %155, align 4
   %157 = fpext float %156 to double
-  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.659", double %157)
+  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.664", double %157)
   %159 = load ptr, ptr %target41, align 8
   %160 = getelementptr %5, ptr %159, i32 0, i32 0
   %161 = getelementptr [1024 x i8], ptr %160, i32 0, i32 0
@@ -66504,7 +67141,7 @@ then51:                                           ; preds = %then47
   %185 = load ptr, ptr %s, align 8
   %186 = getelementptr %68, ptr %185, i32 0, i32 7
   %187 = load i32, ptr %186, align 4
-  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.660", i32 %187, i32 20)
+  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.665", i32 %187, i32 20)
   %189 = load ptr, ptr %target49, align 8
   %190 = getelementptr %5, ptr %189, i32 0, i32 0
   %191 = getelementptr [1024 x i8], ptr %190, i32 0, i32 0
@@ -66644,7 +67281,7 @@ then5:                                            ; preds = %then2
   %46 = fpext float %45 to double
   %47 = load float, ptr %lowest, align 4
   %48 = fpext float %47 to double
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.652", ptr %44, double %46, double %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.657", ptr %44, double %46, double %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -66684,7 +67321,7 @@ then9:                                            ; preds = %merge1
   %66 = fpext float %65 to double
   %67 = load float, ptr %lowest, align 4
   %68 = fpext float %67 to double
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.653", ptr %64, double %66, double %68)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.658", ptr %64, double %66, double %68)
   %70 = load ptr, ptr %target7, align 8
   %71 = getelementptr %5, ptr %70, i32 0, i32 0
   %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
@@ -66764,7 +67401,7 @@ then2:                                            ; preds = %then
   %28 = load ptr, ptr %r, align 8
   %29 = getelementptr %101, ptr %28, i32 0, i32 9
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.663", i32 %30, i32 1024)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.668", i32 %30, i32 1024)
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -66830,7 +67467,7 @@ then13:                                           ; preds = %then9
   %59 = getelementptr %101, ptr %58, i32 0, i32 9
   %60 = load i32, ptr %59, align 4
   %61 = add i32 %60, 1
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.664", i32 %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.669", i32 %61)
   %63 = load ptr, ptr %target11, align 8
   %64 = getelementptr %5, ptr %63, i32 0, i32 0
   %65 = getelementptr [1024 x i8], ptr %64, i32 0, i32 0
@@ -66881,7 +67518,7 @@ then21:                                           ; preds = %then17
   %87 = load ptr, ptr %86, align 8
   %88 = getelementptr i32, ptr %87, i64 0
   %89 = load i32, ptr %88, align 4
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.665", i32 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.670", i32 %89)
   %91 = load ptr, ptr %target19, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -66958,7 +67595,7 @@ then30:                                           ; preds = %then26
   %133 = getelementptr i8, ptr %132, i64 0
   %134 = load i32, ptr %i, align 4
   %135 = load i32, ptr %length, align 4
-  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.666", i32 %134, i32 %135)
+  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.671", i32 %134, i32 %135)
   %137 = load ptr, ptr %target28, align 8
   %138 = getelementptr %5, ptr %137, i32 0, i32 0
   %139 = getelementptr [1024 x i8], ptr %138, i32 0, i32 0
@@ -66998,10 +67635,10 @@ merge24:                                          ; preds = %forcond
   %153 = getelementptr i32, ptr %148, i64 %152
   %154 = load i32, ptr %153, align 4
   %155 = load ptr, ptr %limits, align 8
-  %156 = getelementptr %173, ptr %155, i32 0, i32 0
+  %156 = getelementptr %175, ptr %155, i32 0, i32 0
   %157 = load i32, ptr %156, align 4
   %158 = load ptr, ptr %message, align 8
-  %159 = call i32 @"$request.check_tokens"(ptr @"$string.667", ptr %145, i32 %154, i32 %157, ptr %158)
+  %159 = call i32 @"$request.check_tokens"(ptr @"$string.672", ptr %145, i32 %154, i32 %157, ptr %158)
   ret i32 %159
 
 dead33:                                           ; No predecessors!
@@ -67029,12 +67666,12 @@ entry:
   store ptr %1, ptr %limits, align 8
   store ptr %2, ptr %message, align 8
   %7 = load ptr, ptr %limits, align 8
-  %8 = getelementptr %173, ptr %7, i32 0, i32 2
+  %8 = getelementptr %175, ptr %7, i32 0, i32 2
   %9 = load i32, ptr %8, align 4
   %10 = icmp slt i32 %9, 1024
   %11 = zext i1 %10 to i8
   %12 = load ptr, ptr %limits, align 8
-  %13 = getelementptr %173, ptr %12, i32 0, i32 2
+  %13 = getelementptr %175, ptr %12, i32 0, i32 2
   %14 = load i32, ptr %13, align 4
   %15 = trunc i8 %11 to i1
   %16 = select i1 %15, i32 %14, i32 1024
@@ -67075,7 +67712,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %101, ptr %39, i32 0, i32 10
   %41 = load i32, ptr %40, align 4
   %42 = load i32, ptr %most, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.668", i32 %41, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.673", i32 %41, i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -67104,10 +67741,10 @@ merge:                                            ; preds = %else, %dead
   %53 = getelementptr %101, ptr %52, i32 0, i32 10
   %54 = load i32, ptr %53, align 4
   %55 = load ptr, ptr %limits, align 8
-  %56 = getelementptr %173, ptr %55, i32 0, i32 0
+  %56 = getelementptr %175, ptr %55, i32 0, i32 0
   %57 = load i32, ptr %56, align 4
   %58 = load ptr, ptr %message, align 8
-  %59 = call i32 @"$request.check_tokens"(ptr @"$string.669", ptr %51, i32 %54, i32 %57, ptr %58)
+  %59 = call i32 @"$request.check_tokens"(ptr @"$string.674", ptr %51, i32 %54, i32 %57, ptr %58)
   store i32 %59, ptr %code, align 4
   %60 = load i32, ptr %code, align 4
   %61 = icmp ne i32 %60, 0
@@ -67160,7 +67797,7 @@ then13:                                           ; preds = %then9
   %86 = load ptr, ptr %r, align 8
   %87 = getelementptr %101, ptr %86, i32 0, i32 10
   %88 = load i32, ptr %87, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.670", i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.675", i32 %88)
   %90 = load ptr, ptr %target11, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -67233,7 +67870,7 @@ then22:                                           ; preds = %then18
   %129 = getelementptr float, ptr %126, i64 %128
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.671", i32 %123, double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.676", i32 %123, double %131)
   %133 = load ptr, ptr %target20, align 8
   %134 = getelementptr %5, ptr %133, i32 0, i32 0
   %135 = getelementptr [1024 x i8], ptr %134, i32 0, i32 0
@@ -67310,7 +67947,7 @@ then33:                                           ; preds = %then29
   %176 = sext i32 %175 to i64
   %177 = getelementptr i32, ptr %174, i64 %176
   %178 = load i32, ptr %177, align 4
-  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.672", i32 %171, i32 %178)
+  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.677", i32 %171, i32 %178)
   %180 = load ptr, ptr %target31, align 8
   %181 = getelementptr %5, ptr %180, i32 0, i32 0
   %182 = getelementptr [1024 x i8], ptr %181, i32 0, i32 0
@@ -67453,7 +68090,7 @@ entry:
   %45 = load i32, ptr %44, align 4
   %46 = add i32 %42, %45
   %47 = load ptr, ptr %limits, align 8
-  %48 = getelementptr %173, ptr %47, i32 0, i32 3
+  %48 = getelementptr %175, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = call zeroext i1 @"$request.reserve"(ptr %39, i32 %46, i32 %49)
   %51 = zext i1 %50 to i8
@@ -67863,10 +68500,10 @@ dead5:                                            ; No predecessors!
 
 define internal zeroext i1 @"$copy_biases"(ptr %0, ptr %1) {
 entry:
-  %2 = alloca %175, align 8
-  %3 = alloca %175, align 8
-  %4 = alloca %176, align 8
-  %"<structcast>" = alloca %176, align 8
+  %2 = alloca %177, align 8
+  %3 = alloca %177, align 8
+  %4 = alloca %178, align 8
+  %"<structcast>" = alloca %178, align 8
   %i = alloca i32, align 4
   %r = alloca ptr, align 8
   %item = alloca ptr, align 8
@@ -67904,24 +68541,24 @@ forbody:                                          ; preds = %forcond
   %27 = sext i32 %26 to i64
   %28 = getelementptr float, ptr %25, i64 %27
   %29 = load float, ptr %28, align 4
-  %30 = getelementptr %176, ptr %4, i32 0, i32 0
+  %30 = getelementptr %178, ptr %4, i32 0, i32 0
   store i32 %22, ptr %30, align 4
-  %31 = getelementptr %176, ptr %4, i32 0, i32 1
+  %31 = getelementptr %178, ptr %4, i32 0, i32 1
   store float %29, ptr %31, align 4
-  %32 = load %176, ptr %4, align 4
-  store %176 %32, ptr %"<structcast>", align 4
-  %33 = getelementptr %175, ptr %3, i32 0, i32 0
-  %34 = getelementptr %176, ptr %"<structcast>", i32 0, i32 0
+  %32 = load %178, ptr %4, align 4
+  store %178 %32, ptr %"<structcast>", align 4
+  %33 = getelementptr %177, ptr %3, i32 0, i32 0
+  %34 = getelementptr %178, ptr %"<structcast>", i32 0, i32 0
   %35 = load i32, ptr %34, align 4
   store i32 %35, ptr %33, align 4
-  %36 = getelementptr %175, ptr %3, i32 0, i32 1
-  %37 = getelementptr %176, ptr %"<structcast>", i32 0, i32 1
+  %36 = getelementptr %177, ptr %3, i32 0, i32 1
+  %37 = getelementptr %178, ptr %"<structcast>", i32 0, i32 1
   %38 = load float, ptr %37, align 4
   store float %38, ptr %36, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.673"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.678"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -67966,9 +68603,9 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.673"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.678"(ptr %0, i64 %1) {
 entry:
-  %value = alloca %175, align 8
+  %value = alloca %177, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = getelementptr { i64 }, ptr %value, i32 0, i32 0
@@ -67978,7 +68615,7 @@ entry:
   %5 = getelementptr %69, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.674"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.679"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -67999,7 +68636,7 @@ merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %69, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  %17 = getelementptr %175, ptr %13, i64 %16
+  %17 = getelementptr %177, ptr %13, i64 %16
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %17, ptr align 4 %value, i64 8, i1 false)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %69, ptr %18, i32 0, i32 1
@@ -68014,7 +68651,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.674"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.679"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -68115,13 +68752,13 @@ dead11:                                           ; No predecessors!
 
 define internal zeroext i1 @"$Sequence.make_early_biases"(ptr %0) {
 entry:
-  %1 = alloca %175, align 8
-  %2 = alloca %175, align 8
-  %3 = alloca %176, align 8
-  %"<structcast>" = alloca %176, align 8
+  %1 = alloca %177, align 8
+  %2 = alloca %177, align 8
+  %3 = alloca %178, align 8
+  %"<structcast>" = alloca %178, align 8
   %i2 = alloca i64, align 8
-  %4 = alloca %175, align 8
-  %bias = alloca %175, align 8
+  %4 = alloca %177, align 8
+  %bias = alloca %177, align 8
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -68147,10 +68784,10 @@ forbody:                                          ; preds = %forcond
   %17 = getelementptr %69, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
   %19 = load i64, ptr %i, align 8
-  %20 = getelementptr %175, ptr %18, i64 %19
+  %20 = getelementptr %177, ptr %18, i64 %19
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %bias, ptr align 4 %20, i64 8, i1 false)
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %175, ptr %bias, i32 0, i32 0
+  %22 = getelementptr %177, ptr %bias, i32 0, i32 0
   %23 = load i32, ptr %22, align 4
   %24 = call zeroext i1 @"$Sequence.is_stop_token"(ptr %21, i32 %23)
   %25 = zext i1 %24 to i8
@@ -68166,7 +68803,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.673"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.678"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -68209,24 +68846,24 @@ forbody4:                                         ; preds = %forcond3
   %51 = load i64, ptr %i2, align 8
   %52 = getelementptr i32, ptr %50, i64 %51
   %53 = load i32, ptr %52, align 4
-  %54 = getelementptr %176, ptr %3, i32 0, i32 0
+  %54 = getelementptr %178, ptr %3, i32 0, i32 0
   store i32 %53, ptr %54, align 4
-  %55 = getelementptr %176, ptr %3, i32 0, i32 1
+  %55 = getelementptr %178, ptr %3, i32 0, i32 1
   store float -1.000000e+09, ptr %55, align 4
-  %56 = load %176, ptr %3, align 4
-  store %176 %56, ptr %"<structcast>", align 4
-  %57 = getelementptr %175, ptr %2, i32 0, i32 0
-  %58 = getelementptr %176, ptr %"<structcast>", i32 0, i32 0
+  %56 = load %178, ptr %3, align 4
+  store %178 %56, ptr %"<structcast>", align 4
+  %57 = getelementptr %177, ptr %2, i32 0, i32 0
+  %58 = getelementptr %178, ptr %"<structcast>", i32 0, i32 0
   %59 = load i32, ptr %58, align 4
   store i32 %59, ptr %57, align 4
-  %60 = getelementptr %175, ptr %2, i32 0, i32 1
-  %61 = getelementptr %176, ptr %"<structcast>", i32 0, i32 1
+  %60 = getelementptr %177, ptr %2, i32 0, i32 1
+  %61 = getelementptr %178, ptr %"<structcast>", i32 0, i32 1
   %62 = load float, ptr %61, align 4
   store float %62, ptr %60, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.673"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.678"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -68279,7 +68916,7 @@ dead:                                             ; No predecessors!
 else:                                             ; preds = %entry
   %11 = load ptr, ptr %item, align 8
   %12 = load ptr, ptr %limits, align 8
-  %13 = getelementptr %173, ptr %12, i32 0, i32 0
+  %13 = getelementptr %175, ptr %12, i32 0, i32 0
   %14 = load i32, ptr %13, align 4
   %15 = call zeroext i1 @"$Sequence.make_mask"(ptr %11, i32 %14)
   %16 = zext i1 %15 to i8
@@ -68363,8 +69000,8 @@ entry:
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
   %num_pages = alloca i32, align 4
-  %limits = alloca %173, align 8
-  %6 = alloca %173, align 8
+  %limits = alloca %175, align 8
+  %6 = alloca %175, align 8
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %item = alloca ptr, align 8
@@ -68394,12 +69031,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits"(ptr noalias sret(%173) %6, ptr %15)
+  call void @"$Loop.limits"(ptr noalias sret(%175) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = call i32 @"$Sequence.most_tokens_computed"(ptr %17)
-  %19 = getelementptr %173, ptr %limits, i32 0, i32 3
+  %19 = getelementptr %175, ptr %limits, i32 0, i32 3
   %20 = load i32, ptr %19, align 4
   %21 = call i32 @"$Sequence.pages_for"(ptr %16, i32 %18, i32 %20)
   store i32 %21, ptr %num_pages, align 4
@@ -68599,7 +69236,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %37, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.677", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.682", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -68701,7 +69338,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 8
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.678", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.683", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -68786,7 +69423,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.684", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.689", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -69335,7 +69972,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.19", i32 216, ptr @"$string.679")
+  call void @"$check.fail"(ptr @"$string.19", i32 216, ptr @"$string.684")
   %13 = load %4, ptr %3, align 1
   br label %merge
 
@@ -71278,7 +71915,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.680", i32 203, ptr @"$string.681")
+  call void @"$check.fail"(ptr @"$string.685", i32 203, ptr @"$string.686")
   %10 = load %4, ptr %4, align 1
   br label %merge
 
@@ -71366,8 +72003,8 @@ entry:
 define internal void @"$Scheduler.push_segment"(ptr %0, ptr %1, i32 %2, i32 %3, i1 zeroext %4) {
 entry:
   %5 = alloca %66, align 8
-  %6 = alloca %177, align 8
-  %"<structcast>" = alloca %177, align 8
+  %6 = alloca %179, align 8
+  %"<structcast>" = alloca %179, align 8
   %is_decode = alloca i8, align 1
   %sample_row = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -71383,30 +72020,30 @@ entry:
   %9 = load i32, ptr %num_tokens, align 4
   %10 = load i32, ptr %sample_row, align 4
   %11 = load i8, ptr %is_decode, align 1
-  %12 = getelementptr %177, ptr %6, i32 0, i32 0
+  %12 = getelementptr %179, ptr %6, i32 0, i32 0
   store ptr %8, ptr %12, align 8
-  %13 = getelementptr %177, ptr %6, i32 0, i32 1
+  %13 = getelementptr %179, ptr %6, i32 0, i32 1
   store i32 %9, ptr %13, align 4
-  %14 = getelementptr %177, ptr %6, i32 0, i32 2
+  %14 = getelementptr %179, ptr %6, i32 0, i32 2
   store i32 %10, ptr %14, align 4
-  %15 = getelementptr %177, ptr %6, i32 0, i32 3
+  %15 = getelementptr %179, ptr %6, i32 0, i32 3
   store i8 %11, ptr %15, align 1
-  %16 = load %177, ptr %6, align 8
-  store %177 %16, ptr %"<structcast>", align 8
+  %16 = load %179, ptr %6, align 8
+  store %179 %16, ptr %"<structcast>", align 8
   %17 = getelementptr %66, ptr %5, i32 0, i32 0
-  %18 = getelementptr %177, ptr %"<structcast>", i32 0, i32 0
+  %18 = getelementptr %179, ptr %"<structcast>", i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   store ptr %19, ptr %17, align 8
   %20 = getelementptr %66, ptr %5, i32 0, i32 1
-  %21 = getelementptr %177, ptr %"<structcast>", i32 0, i32 1
+  %21 = getelementptr %179, ptr %"<structcast>", i32 0, i32 1
   %22 = load i32, ptr %21, align 4
   store i32 %22, ptr %20, align 4
   %23 = getelementptr %66, ptr %5, i32 0, i32 2
-  %24 = getelementptr %177, ptr %"<structcast>", i32 0, i32 2
+  %24 = getelementptr %179, ptr %"<structcast>", i32 0, i32 2
   %25 = load i32, ptr %24, align 4
   store i32 %25, ptr %23, align 4
   %26 = getelementptr %66, ptr %5, i32 0, i32 3
-  %27 = getelementptr %177, ptr %"<structcast>", i32 0, i32 3
+  %27 = getelementptr %179, ptr %"<structcast>", i32 0, i32 3
   %28 = load i8, ptr %27, align 1
   store i8 %28, ptr %26, align 1
   %29 = load ptr, ptr %self, align 8
@@ -71503,15 +72140,15 @@ forbody:                                          ; preds = %forcond
   %41 = getelementptr %69, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = load i64, ptr %i, align 8
-  %44 = getelementptr %175, ptr %42, i64 %43
-  %45 = getelementptr %175, ptr %44, i32 0, i32 0
+  %44 = getelementptr %177, ptr %42, i64 %43
+  %45 = getelementptr %177, ptr %44, i32 0, i32 0
   %46 = load i32, ptr %45, align 4
   %47 = load ptr, ptr %biases, align 8
   %48 = getelementptr %69, ptr %47, i32 0, i32 0
   %49 = load ptr, ptr %48, align 8
   %50 = load i64, ptr %i, align 8
-  %51 = getelementptr %175, ptr %49, i64 %50
-  %52 = getelementptr %175, ptr %51, i32 0, i32 1
+  %51 = getelementptr %177, ptr %49, i64 %50
+  %52 = getelementptr %177, ptr %51, i32 0, i32 1
   %53 = load float, ptr %52, align 4
   call void @"$StepPlan.add_bias"(ptr %39, i32 %46, float %53)
   %54 = load %4, ptr %3, align 1
@@ -71575,7 +72212,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.20", i32 255, ptr @"$string.682")
+  call void @"$check.fail"(ptr @"$string.20", i32 255, ptr @"$string.687")
   %15 = load %4, ptr %5, align 1
   br label %merge
 
@@ -72450,7 +73087,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.34", i32 143, ptr @"$string.683")
+  call void @"$check.fail"(ptr @"$string.34", i32 143, ptr @"$string.688")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -72969,7 +73606,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$Vector.free.685"(ptr @"<global>.91")
+  call void @"$Vector.free.690"(ptr @"<global>.91")
   %5 = load %4, ptr %0, align 1
   br label %merge
 
@@ -72980,7 +73617,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Vector.free.685"(ptr %0) {
+define internal void @"$Vector.free.690"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -72992,12 +73629,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.686"(ptr %7)
+  call void @"$Vector.init.691"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.686"(ptr %0) {
+define internal void @"$Vector.init.691"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73476,15 +74113,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %37, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.687"(ptr %41)
+  call void @"$Vector.free.692"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %37, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.687"(ptr %44)
+  call void @"$Vector.free.692"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %37, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.687"(ptr %47)
+  call void @"$Vector.free.692"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %37, ptr %49, i32 0, i32 3
@@ -73586,7 +74223,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.687"(ptr %0) {
+define internal void @"$Vector.free.692"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -73598,12 +74235,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.688"(ptr %7)
+  call void @"$Vector.init.693"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.688"(ptr %0) {
+define internal void @"$Vector.init.693"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73653,19 +74290,19 @@ entry:
   %24 = load %4, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %39, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.689"(ptr %26)
+  call void @"$Vector.free.694"(ptr %26)
   %27 = load %4, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %39, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.687"(ptr %29)
+  call void @"$Vector.free.692"(ptr %29)
   %30 = load %4, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %39, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.687"(ptr %32)
+  call void @"$Vector.free.692"(ptr %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %39, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.687"(ptr %35)
+  call void @"$Vector.free.692"(ptr %35)
   %36 = load %4, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %39, ptr %37, i32 0, i32 11
@@ -73673,11 +74310,11 @@ entry:
   %39 = load %4, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %39, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.691"(ptr %41)
+  call void @"$Vector.free.696"(ptr %41)
   %42 = load %4, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %39, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.691"(ptr %44)
+  call void @"$Vector.free.696"(ptr %44)
   %45 = load %4, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %39, ptr %46, i32 0, i32 1
@@ -73732,12 +74369,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.687"(ptr %28)
+  call void @"$Vector.free.692"(ptr %28)
   %29 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.689"(ptr %0) {
+define internal void @"$Vector.free.694"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -73749,12 +74386,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.690"(ptr %7)
+  call void @"$Vector.init.695"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.690"(ptr %0) {
+define internal void @"$Vector.init.695"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -73770,7 +74407,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.691"(ptr %0) {
+define internal void @"$Vector.free.696"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -73782,12 +74419,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.692"(ptr %7)
+  call void @"$Vector.init.697"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.692"(ptr %0) {
+define internal void @"$Vector.init.697"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -74532,7 +75169,7 @@ then:                                             ; preds = %or.lhs.false, %or.l
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
   %9 = load ptr, ptr %info, align 8
-  %10 = getelementptr %178, ptr %9, i32 0, i32 0
+  %10 = getelementptr %180, ptr %9, i32 0, i32 0
   %11 = load i32, ptr %10, align 4
   %12 = zext i32 %11 to i64
   %13 = icmp ne i64 %12, 456
@@ -74588,7 +75225,7 @@ entry:
   %13 = getelementptr %11, ptr %12, i32 0, i32 3
   %14 = load i32, ptr %13, align 4
   %15 = load ptr, ptr %info, align 8
-  %16 = getelementptr %178, ptr %15, i32 0, i32 4
+  %16 = getelementptr %180, ptr %15, i32 0, i32 4
   store i32 %14, ptr %16, align 4
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %6, ptr %17, i32 0, i32 2
@@ -74596,7 +75233,7 @@ entry:
   %20 = getelementptr %11, ptr %19, i32 0, i32 1
   %21 = load i32, ptr %20, align 4
   %22 = load ptr, ptr %info, align 8
-  %23 = getelementptr %178, ptr %22, i32 0, i32 5
+  %23 = getelementptr %180, ptr %22, i32 0, i32 5
   store i32 %21, ptr %23, align 4
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %6, ptr %24, i32 0, i32 2
@@ -74604,7 +75241,7 @@ entry:
   %27 = getelementptr %11, ptr %26, i32 0, i32 2
   %28 = load i32, ptr %27, align 4
   %29 = load ptr, ptr %info, align 8
-  %30 = getelementptr %178, ptr %29, i32 0, i32 6
+  %30 = getelementptr %180, ptr %29, i32 0, i32 6
   store i32 %28, ptr %30, align 4
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %6, ptr %31, i32 0, i32 2
@@ -74612,52 +75249,52 @@ entry:
   %34 = getelementptr %11, ptr %33, i32 0, i32 18
   %35 = load i32, ptr %34, align 4
   %36 = load ptr, ptr %info, align 8
-  %37 = getelementptr %178, ptr %36, i32 0, i32 7
+  %37 = getelementptr %180, ptr %36, i32 0, i32 7
   store i32 %35, ptr %37, align 4
   %38 = load ptr, ptr %planned, align 8
   %39 = getelementptr %29, ptr %38, i32 0, i32 2
   %40 = getelementptr %30, ptr %39, i32 0, i32 1
   %41 = load i32, ptr %40, align 4
   %42 = load ptr, ptr %info, align 8
-  %43 = getelementptr %178, ptr %42, i32 0, i32 1
+  %43 = getelementptr %180, ptr %42, i32 0, i32 1
   store i32 %41, ptr %43, align 4
   %44 = load ptr, ptr %planned, align 8
   %45 = getelementptr %29, ptr %44, i32 0, i32 2
   %46 = getelementptr %30, ptr %45, i32 0, i32 5
   %47 = load i32, ptr %46, align 4
   %48 = load ptr, ptr %info, align 8
-  %49 = getelementptr %178, ptr %48, i32 0, i32 8
+  %49 = getelementptr %180, ptr %48, i32 0, i32 8
   store i32 %47, ptr %49, align 4
   %50 = load ptr, ptr %planned, align 8
   %51 = getelementptr %29, ptr %50, i32 0, i32 2
   %52 = getelementptr %30, ptr %51, i32 0, i32 6
   %53 = load i32, ptr %52, align 4
   %54 = load ptr, ptr %info, align 8
-  %55 = getelementptr %178, ptr %54, i32 0, i32 9
+  %55 = getelementptr %180, ptr %54, i32 0, i32 9
   store i32 %53, ptr %55, align 4
   %56 = load ptr, ptr %planned, align 8
   %57 = getelementptr %29, ptr %56, i32 0, i32 2
   %58 = getelementptr %30, ptr %57, i32 0, i32 7
   %59 = load i32, ptr %58, align 4
   %60 = load ptr, ptr %info, align 8
-  %61 = getelementptr %178, ptr %60, i32 0, i32 10
+  %61 = getelementptr %180, ptr %60, i32 0, i32 10
   store i32 %59, ptr %61, align 4
   %62 = load ptr, ptr %planned, align 8
   %63 = getelementptr %29, ptr %62, i32 0, i32 2
   %64 = getelementptr %30, ptr %63, i32 0, i32 9
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %info, align 8
-  %67 = getelementptr %178, ptr %66, i32 0, i32 12
+  %67 = getelementptr %180, ptr %66, i32 0, i32 12
   store i32 %65, ptr %67, align 4
   %68 = load ptr, ptr %planned, align 8
   %69 = getelementptr %29, ptr %68, i32 0, i32 2
   %70 = getelementptr %30, ptr %69, i32 0, i32 11
   %71 = load i32, ptr %70, align 4
   %72 = load ptr, ptr %info, align 8
-  %73 = getelementptr %178, ptr %72, i32 0, i32 13
+  %73 = getelementptr %180, ptr %72, i32 0, i32 13
   store i32 %71, ptr %73, align 4
   %74 = load ptr, ptr %info, align 8
-  %75 = getelementptr %178, ptr %74, i32 0, i32 2
+  %75 = getelementptr %180, ptr %74, i32 0, i32 2
   %76 = getelementptr [128 x i8], ptr %75, i32 0, i32 0
   %77 = getelementptr i8, ptr %76, i64 0
   %78 = load ptr, ptr %self, align 8
@@ -74667,7 +75304,7 @@ entry:
   %82 = getelementptr i8, ptr %81, i64 0
   %83 = call ptr @memcpy(ptr %77, ptr %82, i64 128)
   %84 = load ptr, ptr %info, align 8
-  %85 = getelementptr %178, ptr %84, i32 0, i32 3
+  %85 = getelementptr %180, ptr %84, i32 0, i32 3
   %86 = getelementptr [64 x i8], ptr %85, i32 0, i32 0
   %87 = getelementptr i8, ptr %86, i64 0
   %88 = load ptr, ptr %self, align 8
@@ -74681,14 +75318,14 @@ entry:
   %96 = getelementptr %29, ptr %95, i32 0, i32 4
   %97 = load i32, ptr %96, align 4
   %98 = load ptr, ptr %info, align 8
-  %99 = getelementptr %178, ptr %98, i32 0, i32 11
+  %99 = getelementptr %180, ptr %98, i32 0, i32 11
   store i32 %97, ptr %99, align 4
   %100 = load ptr, ptr %self, align 8
   %101 = getelementptr %6, ptr %100, i32 0, i32 2
   %102 = getelementptr %9, ptr %101, i32 0, i32 10
   %103 = load i64, ptr %102, align 8
   %104 = load ptr, ptr %info, align 8
-  %105 = getelementptr %178, ptr %104, i32 0, i32 22
+  %105 = getelementptr %180, ptr %104, i32 0, i32 22
   store i64 %103, ptr %105, align 8
   %106 = load ptr, ptr %self, align 8
   %107 = getelementptr %6, ptr %106, i32 0, i32 2
@@ -74696,7 +75333,7 @@ entry:
   %109 = getelementptr %22, ptr %108, i32 0, i32 7
   %110 = load i64, ptr %109, align 8
   %111 = load ptr, ptr %info, align 8
-  %112 = getelementptr %178, ptr %111, i32 0, i32 23
+  %112 = getelementptr %180, ptr %111, i32 0, i32 23
   store i64 %110, ptr %112, align 8
   %113 = load ptr, ptr %planned, align 8
   %114 = getelementptr %29, ptr %113, i32 0, i32 14
@@ -74704,7 +75341,7 @@ entry:
   %116 = load i64, ptr %num_ranks, align 8
   %117 = mul i64 %115, %116
   %118 = load ptr, ptr %info, align 8
-  %119 = getelementptr %178, ptr %118, i32 0, i32 24
+  %119 = getelementptr %180, ptr %118, i32 0, i32 24
   store i64 %117, ptr %119, align 8
   %120 = load ptr, ptr %planned, align 8
   %121 = getelementptr %29, ptr %120, i32 0, i32 13
@@ -74717,7 +75354,7 @@ entry:
   %128 = load i64, ptr %num_ranks, align 8
   %129 = mul i64 %127, %128
   %130 = load ptr, ptr %info, align 8
-  %131 = getelementptr %178, ptr %130, i32 0, i32 25
+  %131 = getelementptr %180, ptr %130, i32 0, i32 25
   store i64 %129, ptr %131, align 8
   %132 = load ptr, ptr %planned, align 8
   %133 = getelementptr %29, ptr %132, i32 0, i32 15
@@ -74725,7 +75362,7 @@ entry:
   %135 = load i64, ptr %num_ranks, align 8
   %136 = mul i64 %134, %135
   %137 = load ptr, ptr %info, align 8
-  %138 = getelementptr %178, ptr %137, i32 0, i32 26
+  %138 = getelementptr %180, ptr %137, i32 0, i32 26
   store i64 %136, ptr %138, align 8
   %139 = load ptr, ptr %planned, align 8
   %140 = load ptr, ptr %planned, align 8
@@ -74733,39 +75370,39 @@ entry:
   %142 = load i32, ptr %141, align 4
   %143 = call i64 @"$Plan.kv_bytes_per_token"(ptr %139, i32 %142)
   %144 = load ptr, ptr %info, align 8
-  %145 = getelementptr %178, ptr %144, i32 0, i32 27
+  %145 = getelementptr %180, ptr %144, i32 0, i32 27
   store i64 %143, ptr %145, align 8
   %146 = load ptr, ptr %self, align 8
   %147 = getelementptr %6, ptr %146, i32 0, i32 7
   %148 = load i64, ptr %147, align 8
   %149 = load ptr, ptr %info, align 8
-  %150 = getelementptr %178, ptr %149, i32 0, i32 28
+  %150 = getelementptr %180, ptr %149, i32 0, i32 28
   store i64 %148, ptr %150, align 8
   %151 = load ptr, ptr %self, align 8
   %152 = getelementptr %6, ptr %151, i32 0, i32 4
   %153 = getelementptr %33, ptr %152, i32 0, i32 21
   %154 = load i64, ptr %153, align 8
   %155 = load ptr, ptr %info, align 8
-  %156 = getelementptr %178, ptr %155, i32 0, i32 38
+  %156 = getelementptr %180, ptr %155, i32 0, i32 38
   store i64 %154, ptr %156, align 8
   %157 = load ptr, ptr %self, align 8
   %158 = getelementptr %6, ptr %157, i32 0, i32 4
   %159 = getelementptr %33, ptr %158, i32 0, i32 20
   %160 = load i64, ptr %159, align 8
   %161 = load ptr, ptr %info, align 8
-  %162 = getelementptr %178, ptr %161, i32 0, i32 40
+  %162 = getelementptr %180, ptr %161, i32 0, i32 40
   store i64 %160, ptr %162, align 8
   %163 = load ptr, ptr %self, align 8
   %164 = getelementptr %6, ptr %163, i32 0, i32 8
   %165 = load i64, ptr %164, align 8
   %166 = load ptr, ptr %info, align 8
-  %167 = getelementptr %178, ptr %166, i32 0, i32 42
+  %167 = getelementptr %180, ptr %166, i32 0, i32 42
   store i64 %165, ptr %167, align 8
   %168 = load ptr, ptr %self, align 8
   %169 = getelementptr %6, ptr %168, i32 0, i32 9
   %170 = load i64, ptr %169, align 8
   %171 = load ptr, ptr %info, align 8
-  %172 = getelementptr %178, ptr %171, i32 0, i32 43
+  %172 = getelementptr %180, ptr %171, i32 0, i32 43
   store i64 %170, ptr %172, align 8
   %173 = load ptr, ptr %self, align 8
   %174 = getelementptr %6, ptr %173, i32 0, i32 4
@@ -74775,7 +75412,7 @@ entry:
   %178 = getelementptr %55, ptr %177, i32 0, i32 12
   %179 = load i32, ptr %178, align 4
   %180 = load ptr, ptr %info, align 8
-  %181 = getelementptr %178, ptr %180, i32 0, i32 44
+  %181 = getelementptr %180, ptr %180, i32 0, i32 44
   store i32 %179, ptr %181, align 4
   %182 = load ptr, ptr %planned, align 8
   %183 = getelementptr %29, ptr %182, i32 0, i32 7
@@ -74783,7 +75420,7 @@ entry:
   %185 = trunc i8 %184 to i1
   %186 = select i1 %185, i32 1, i32 0
   %187 = load ptr, ptr %info, align 8
-  %188 = getelementptr %178, ptr %187, i32 0, i32 45
+  %188 = getelementptr %180, ptr %187, i32 0, i32 45
   store i32 %186, ptr %188, align 4
   %189 = load ptr, ptr %self, align 8
   %190 = getelementptr %6, ptr %189, i32 0, i32 5
@@ -74812,25 +75449,25 @@ entry:
   %9 = getelementptr %51, ptr %8, i32 0, i32 1
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %target, align 8
-  %12 = getelementptr %178, ptr %11, i32 0, i32 14
+  %12 = getelementptr %180, ptr %11, i32 0, i32 14
   store i32 %10, ptr %12, align 4
   %13 = load ptr, ptr %p, align 8
   %14 = getelementptr %51, ptr %13, i32 0, i32 2
   %15 = load i32, ptr %14, align 4
   %16 = load ptr, ptr %target, align 8
-  %17 = getelementptr %178, ptr %16, i32 0, i32 15
+  %17 = getelementptr %180, ptr %16, i32 0, i32 15
   store i32 %15, ptr %17, align 4
   %18 = load ptr, ptr %p, align 8
   %19 = getelementptr %51, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = load ptr, ptr %target, align 8
-  %22 = getelementptr %178, ptr %21, i32 0, i32 16
+  %22 = getelementptr %180, ptr %21, i32 0, i32 16
   store i32 %20, ptr %22, align 4
   %23 = load ptr, ptr %p, align 8
   %24 = getelementptr %51, ptr %23, i32 0, i32 3
   %25 = load i32, ptr %24, align 4
   %26 = load ptr, ptr %target, align 8
-  %27 = getelementptr %178, ptr %26, i32 0, i32 17
+  %27 = getelementptr %180, ptr %26, i32 0, i32 17
   store i32 %25, ptr %27, align 4
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %37, ptr %28, i32 0, i32 18
@@ -74838,7 +75475,7 @@ entry:
   %31 = load i64, ptr %30, align 8
   %32 = trunc i64 %31 to i32
   %33 = load ptr, ptr %target, align 8
-  %34 = getelementptr %178, ptr %33, i32 0, i32 18
+  %34 = getelementptr %180, ptr %33, i32 0, i32 18
   store i32 %32, ptr %34, align 4
   %35 = load ptr, ptr %p, align 8
   %36 = getelementptr %51, ptr %35, i32 0, i32 6
@@ -74851,16 +75488,16 @@ entry:
   %43 = add i64 %38, %42
   %44 = trunc i64 %43 to i32
   %45 = load ptr, ptr %target, align 8
-  %46 = getelementptr %178, ptr %45, i32 0, i32 19
+  %46 = getelementptr %180, ptr %45, i32 0, i32 19
   store i32 %44, ptr %46, align 4
   %47 = load ptr, ptr %p, align 8
   %48 = getelementptr %51, ptr %47, i32 0, i32 8
   %49 = load i32, ptr %48, align 4
   %50 = load ptr, ptr %target, align 8
-  %51 = getelementptr %178, ptr %50, i32 0, i32 20
+  %51 = getelementptr %180, ptr %50, i32 0, i32 20
   store i32 %49, ptr %51, align 4
   %52 = load ptr, ptr %target, align 8
-  %53 = getelementptr %178, ptr %52, i32 0, i32 21
+  %53 = getelementptr %180, ptr %52, i32 0, i32 21
   store i32 0, ptr %53, align 4
   %54 = load ptr, ptr %self, align 8
   %55 = getelementptr %37, ptr %54, i32 0, i32 15
@@ -74870,7 +75507,7 @@ entry:
 
 then:                                             ; preds = %entry
   %58 = load ptr, ptr %target, align 8
-  %59 = getelementptr %178, ptr %58, i32 0, i32 21
+  %59 = getelementptr %180, ptr %58, i32 0, i32 21
   store i32 1, ptr %59, align 4
   br label %merge
 
@@ -74883,73 +75520,73 @@ merge:                                            ; preds = %else, %then
   %62 = getelementptr %44, ptr %61, i32 0, i32 0
   %63 = load i64, ptr %62, align 8
   %64 = load ptr, ptr %target, align 8
-  %65 = getelementptr %178, ptr %64, i32 0, i32 29
+  %65 = getelementptr %180, ptr %64, i32 0, i32 29
   store i64 %63, ptr %65, align 8
   %66 = load ptr, ptr %p, align 8
   %67 = getelementptr %51, ptr %66, i32 0, i32 0
   %68 = getelementptr %44, ptr %67, i32 0, i32 1
   %69 = load i64, ptr %68, align 8
   %70 = load ptr, ptr %target, align 8
-  %71 = getelementptr %178, ptr %70, i32 0, i32 30
+  %71 = getelementptr %180, ptr %70, i32 0, i32 30
   store i64 %69, ptr %71, align 8
   %72 = load ptr, ptr %p, align 8
   %73 = getelementptr %51, ptr %72, i32 0, i32 0
   %74 = getelementptr %44, ptr %73, i32 0, i32 2
   %75 = load i64, ptr %74, align 8
   %76 = load ptr, ptr %target, align 8
-  %77 = getelementptr %178, ptr %76, i32 0, i32 31
+  %77 = getelementptr %180, ptr %76, i32 0, i32 31
   store i64 %75, ptr %77, align 8
   %78 = load ptr, ptr %p, align 8
   %79 = getelementptr %51, ptr %78, i32 0, i32 0
   %80 = getelementptr %44, ptr %79, i32 0, i32 3
   %81 = load i64, ptr %80, align 8
   %82 = load ptr, ptr %target, align 8
-  %83 = getelementptr %178, ptr %82, i32 0, i32 32
+  %83 = getelementptr %180, ptr %82, i32 0, i32 32
   store i64 %81, ptr %83, align 8
   %84 = load ptr, ptr %p, align 8
   %85 = getelementptr %51, ptr %84, i32 0, i32 0
   %86 = getelementptr %44, ptr %85, i32 0, i32 4
   %87 = load i64, ptr %86, align 8
   %88 = load ptr, ptr %target, align 8
-  %89 = getelementptr %178, ptr %88, i32 0, i32 33
+  %89 = getelementptr %180, ptr %88, i32 0, i32 33
   store i64 %87, ptr %89, align 8
   %90 = load ptr, ptr %p, align 8
   %91 = getelementptr %51, ptr %90, i32 0, i32 5
   %92 = load i64, ptr %91, align 8
   %93 = load ptr, ptr %target, align 8
-  %94 = getelementptr %178, ptr %93, i32 0, i32 34
+  %94 = getelementptr %180, ptr %93, i32 0, i32 34
   store i64 %92, ptr %94, align 8
   %95 = load ptr, ptr %p, align 8
   %96 = getelementptr %51, ptr %95, i32 0, i32 0
   %97 = getelementptr %44, ptr %96, i32 0, i32 6
   %98 = load i64, ptr %97, align 8
   %99 = load ptr, ptr %target, align 8
-  %100 = getelementptr %178, ptr %99, i32 0, i32 35
+  %100 = getelementptr %180, ptr %99, i32 0, i32 35
   store i64 %98, ptr %100, align 8
   %101 = load ptr, ptr %p, align 8
   %102 = getelementptr %51, ptr %101, i32 0, i32 0
   %103 = getelementptr %44, ptr %102, i32 0, i32 5
   %104 = load i64, ptr %103, align 8
   %105 = load ptr, ptr %target, align 8
-  %106 = getelementptr %178, ptr %105, i32 0, i32 41
+  %106 = getelementptr %180, ptr %105, i32 0, i32 41
   store i64 %104, ptr %106, align 8
   %107 = load ptr, ptr %p, align 8
   %108 = getelementptr %51, ptr %107, i32 0, i32 9
   %109 = load i64, ptr %108, align 8
   %110 = load ptr, ptr %target, align 8
-  %111 = getelementptr %178, ptr %110, i32 0, i32 36
+  %111 = getelementptr %180, ptr %110, i32 0, i32 36
   store i64 %109, ptr %111, align 8
   %112 = load ptr, ptr %p, align 8
   %113 = getelementptr %51, ptr %112, i32 0, i32 11
   %114 = load i64, ptr %113, align 8
   %115 = load ptr, ptr %target, align 8
-  %116 = getelementptr %178, ptr %115, i32 0, i32 39
+  %116 = getelementptr %180, ptr %115, i32 0, i32 39
   store i64 %114, ptr %116, align 8
   %117 = load ptr, ptr %p, align 8
   %118 = getelementptr %51, ptr %117, i32 0, i32 10
   %119 = load i64, ptr %118, align 8
   %120 = load ptr, ptr %target, align 8
-  %121 = getelementptr %178, ptr %120, i32 0, i32 37
+  %121 = getelementptr %180, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
   call void @"$Loop.unlock"(ptr %122)
@@ -74995,7 +75632,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %5, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.731", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.737", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -75044,7 +75681,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.693")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.698")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -75068,7 +75705,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %25 = load ptr, ptr %result, align 8
   store ptr null, ptr %25, align 8
-  %26 = call ptr @calloc(i64 1, i64 8952)
+  %26 = call ptr @calloc(i64 1, i64 8960)
   store ptr %26, ptr %engine, align 8
   %27 = load ptr, ptr %engine, align 8
   %28 = icmp eq ptr %27, null
@@ -75090,7 +75727,7 @@ then9:                                            ; preds = %then5
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.694")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.699")
   %41 = load ptr, ptr %target7, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -75210,7 +75847,7 @@ then5:                                            ; preds = %then2
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.730")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.736")
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -75240,6 +75877,7 @@ dead8:                                            ; No predecessors!
 
 define internal i32 @"$Engine.open"(ptr %0, ptr %1, ptr %2) {
 entry:
+  %code31 = alloca i32, align 4
   %code26 = alloca i32, align 4
   %code21 = alloca i32, align 4
   %code16 = alloca i32, align 4
@@ -75274,26 +75912,19 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %6, ptr %11, i32 0, i32 0
-  %13 = load ptr, ptr %wanted, align 8
-  %14 = getelementptr %30, ptr %13, i32 0, i32 3
-  %15 = load ptr, ptr %14, align 8
-  %16 = load ptr, ptr %wanted, align 8
-  %17 = getelementptr %30, ptr %16, i32 0, i32 4
-  %18 = load ptr, ptr %17, align 8
-  %19 = load ptr, ptr %message, align 8
-  %20 = call i32 @"$Library.open"(ptr %12, ptr %15, ptr %18, ptr %19)
-  store i32 %20, ptr %code1, align 4
-  %21 = load i32, ptr %code1, align 4
-  %22 = icmp ne i32 %21, 0
-  %23 = zext i1 %22 to i8
-  %24 = trunc i8 %23 to i1
-  br i1 %24, label %then3, label %else4
+  %11 = load ptr, ptr %wanted, align 8
+  %12 = load ptr, ptr %message, align 8
+  %13 = call i32 @"$options.expect_own_devices"(ptr %11, ptr %12)
+  store i32 %13, ptr %code1, align 4
+  %14 = load i32, ptr %code1, align 4
+  %15 = icmp ne i32 %14, 0
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then3, label %else4
 
 then3:                                            ; preds = %merge
-  %25 = load i32, ptr %code1, align 4
-  ret i32 %25
+  %18 = load i32, ptr %code1, align 4
+  ret i32 %18
 
 dead5:                                            ; No predecessors!
   br label %merge2
@@ -75302,23 +75933,26 @@ else4:                                            ; preds = %merge
   br label %merge2
 
 merge2:                                           ; preds = %else4, %dead5
-  %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %6, ptr %26, i32 0, i32 6
-  store i32 1, ptr %27, align 4
-  %28 = load ptr, ptr %self, align 8
-  %29 = load ptr, ptr %wanted, align 8
-  %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$Engine.open_model"(ptr %28, ptr %29, ptr %30)
-  store i32 %31, ptr %code6, align 4
-  %32 = load i32, ptr %code6, align 4
-  %33 = icmp ne i32 %32, 0
-  %34 = zext i1 %33 to i8
-  %35 = trunc i8 %34 to i1
-  br i1 %35, label %then8, label %else9
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %6, ptr %19, i32 0, i32 0
+  %21 = load ptr, ptr %wanted, align 8
+  %22 = getelementptr %30, ptr %21, i32 0, i32 3
+  %23 = load ptr, ptr %22, align 8
+  %24 = load ptr, ptr %wanted, align 8
+  %25 = getelementptr %30, ptr %24, i32 0, i32 4
+  %26 = load ptr, ptr %25, align 8
+  %27 = load ptr, ptr %message, align 8
+  %28 = call i32 @"$Library.open"(ptr %20, ptr %23, ptr %26, ptr %27)
+  store i32 %28, ptr %code6, align 4
+  %29 = load i32, ptr %code6, align 4
+  %30 = icmp ne i32 %29, 0
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %then8, label %else9
 
 then8:                                            ; preds = %merge2
-  %36 = load i32, ptr %code6, align 4
-  ret i32 %36
+  %33 = load i32, ptr %code6, align 4
+  ret i32 %33
 
 dead10:                                           ; No predecessors!
   br label %merge7
@@ -75327,20 +75961,23 @@ else9:                                            ; preds = %merge2
   br label %merge7
 
 merge7:                                           ; preds = %else9, %dead10
-  %37 = load ptr, ptr %self, align 8
-  %38 = load ptr, ptr %wanted, align 8
-  %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Engine.make_plan"(ptr %37, ptr %38, ptr %39)
-  store i32 %40, ptr %code11, align 4
-  %41 = load i32, ptr %code11, align 4
-  %42 = icmp ne i32 %41, 0
-  %43 = zext i1 %42 to i8
-  %44 = trunc i8 %43 to i1
-  br i1 %44, label %then13, label %else14
+  %34 = load ptr, ptr %self, align 8
+  %35 = getelementptr %6, ptr %34, i32 0, i32 6
+  store i32 1, ptr %35, align 4
+  %36 = load ptr, ptr %self, align 8
+  %37 = load ptr, ptr %wanted, align 8
+  %38 = load ptr, ptr %message, align 8
+  %39 = call i32 @"$Engine.open_model"(ptr %36, ptr %37, ptr %38)
+  store i32 %39, ptr %code11, align 4
+  %40 = load i32, ptr %code11, align 4
+  %41 = icmp ne i32 %40, 0
+  %42 = zext i1 %41 to i8
+  %43 = trunc i8 %42 to i1
+  br i1 %43, label %then13, label %else14
 
 then13:                                           ; preds = %merge7
-  %45 = load i32, ptr %code11, align 4
-  ret i32 %45
+  %44 = load i32, ptr %code11, align 4
+  ret i32 %44
 
 dead15:                                           ; No predecessors!
   br label %merge12
@@ -75349,32 +75986,20 @@ else14:                                           ; preds = %merge7
   br label %merge12
 
 merge12:                                          ; preds = %else14, %dead15
-  %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %6, ptr %46, i32 0, i32 6
-  store i32 2, ptr %47, align 4
-  %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %6, ptr %48, i32 0, i32 4
-  %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %6, ptr %50, i32 0, i32 0
-  %52 = getelementptr %7, ptr %51, i32 0, i32 1
-  %53 = load ptr, ptr %52, align 8
-  %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %6, ptr %54, i32 0, i32 3
-  %56 = getelementptr %29, ptr %55, i32 0, i32 2
-  %57 = getelementptr %30, ptr %56, i32 0, i32 1
-  %58 = load i32, ptr %57, align 4
-  %59 = load ptr, ptr %message, align 8
-  %60 = call i32 @"$RankGroup.init"(ptr %49, ptr %53, i32 %58, ptr %59)
-  store i32 %60, ptr %code16, align 4
-  %61 = load i32, ptr %code16, align 4
-  %62 = icmp ne i32 %61, 0
-  %63 = zext i1 %62 to i8
-  %64 = trunc i8 %63 to i1
-  br i1 %64, label %then18, label %else19
+  %45 = load ptr, ptr %self, align 8
+  %46 = load ptr, ptr %wanted, align 8
+  %47 = load ptr, ptr %message, align 8
+  %48 = call i32 @"$Engine.make_plan"(ptr %45, ptr %46, ptr %47)
+  store i32 %48, ptr %code16, align 4
+  %49 = load i32, ptr %code16, align 4
+  %50 = icmp ne i32 %49, 0
+  %51 = zext i1 %50 to i8
+  %52 = trunc i8 %51 to i1
+  br i1 %52, label %then18, label %else19
 
 then18:                                           ; preds = %merge12
-  %65 = load i32, ptr %code16, align 4
-  ret i32 %65
+  %53 = load i32, ptr %code16, align 4
+  ret i32 %53
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -75383,22 +76008,32 @@ else19:                                           ; preds = %merge12
   br label %merge17
 
 merge17:                                          ; preds = %else19, %dead20
-  %66 = load ptr, ptr %self, align 8
-  %67 = getelementptr %6, ptr %66, i32 0, i32 4
-  %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %6, ptr %68, i32 0, i32 3
-  %70 = load ptr, ptr %message, align 8
-  %71 = call i32 @"$load.ranks"(ptr %67, ptr %69, ptr %70)
-  store i32 %71, ptr %code21, align 4
-  %72 = load i32, ptr %code21, align 4
-  %73 = icmp ne i32 %72, 0
-  %74 = zext i1 %73 to i8
-  %75 = trunc i8 %74 to i1
-  br i1 %75, label %then23, label %else24
+  %54 = load ptr, ptr %self, align 8
+  %55 = getelementptr %6, ptr %54, i32 0, i32 6
+  store i32 2, ptr %55, align 4
+  %56 = load ptr, ptr %self, align 8
+  %57 = getelementptr %6, ptr %56, i32 0, i32 4
+  %58 = load ptr, ptr %self, align 8
+  %59 = getelementptr %6, ptr %58, i32 0, i32 0
+  %60 = getelementptr %7, ptr %59, i32 0, i32 1
+  %61 = load ptr, ptr %60, align 8
+  %62 = load ptr, ptr %self, align 8
+  %63 = getelementptr %6, ptr %62, i32 0, i32 3
+  %64 = getelementptr %29, ptr %63, i32 0, i32 2
+  %65 = getelementptr %30, ptr %64, i32 0, i32 1
+  %66 = load i32, ptr %65, align 4
+  %67 = load ptr, ptr %message, align 8
+  %68 = call i32 @"$RankGroup.init"(ptr %57, ptr %61, i32 %66, ptr %67)
+  store i32 %68, ptr %code21, align 4
+  %69 = load i32, ptr %code21, align 4
+  %70 = icmp ne i32 %69, 0
+  %71 = zext i1 %70 to i8
+  %72 = trunc i8 %71 to i1
+  br i1 %72, label %then23, label %else24
 
 then23:                                           ; preds = %merge17
-  %76 = load i32, ptr %code21, align 4
-  ret i32 %76
+  %73 = load i32, ptr %code21, align 4
+  ret i32 %73
 
 dead25:                                           ; No predecessors!
   br label %merge22
@@ -75407,9 +76042,12 @@ else24:                                           ; preds = %merge17
   br label %merge22
 
 merge22:                                          ; preds = %else24, %dead25
-  %77 = load ptr, ptr %self, align 8
+  %74 = load ptr, ptr %self, align 8
+  %75 = getelementptr %6, ptr %74, i32 0, i32 4
+  %76 = load ptr, ptr %self, align 8
+  %77 = getelementptr %6, ptr %76, i32 0, i32 3
   %78 = load ptr, ptr %message, align 8
-  %79 = call i32 @"$Engine.capture"(ptr %77, ptr %78)
+  %79 = call i32 @"$load.ranks"(ptr %75, ptr %77, ptr %78)
   store i32 %79, ptr %code26, align 4
   %80 = load i32, ptr %code26, align 4
   %81 = icmp ne i32 %80, 0
@@ -75429,14 +76067,96 @@ else29:                                           ; preds = %merge22
 
 merge27:                                          ; preds = %else29, %dead30
   %85 = load ptr, ptr %self, align 8
-  %86 = getelementptr %6, ptr %85, i32 0, i32 6
-  store i32 3, ptr %86, align 4
-  %87 = load ptr, ptr %self, align 8
-  %88 = load ptr, ptr %message, align 8
-  %89 = call i32 @"$Engine.start_loop"(ptr %87, ptr %88)
-  ret i32 %89
+  %86 = load ptr, ptr %message, align 8
+  %87 = call i32 @"$Engine.capture"(ptr %85, ptr %86)
+  store i32 %87, ptr %code31, align 4
+  %88 = load i32, ptr %code31, align 4
+  %89 = icmp ne i32 %88, 0
+  %90 = zext i1 %89 to i8
+  %91 = trunc i8 %90 to i1
+  br i1 %91, label %then33, label %else34
 
-dead31:                                           ; No predecessors!
+then33:                                           ; preds = %merge27
+  %92 = load i32, ptr %code31, align 4
+  ret i32 %92
+
+dead35:                                           ; No predecessors!
+  br label %merge32
+
+else34:                                           ; preds = %merge27
+  br label %merge32
+
+merge32:                                          ; preds = %else34, %dead35
+  %93 = load ptr, ptr %self, align 8
+  %94 = getelementptr %6, ptr %93, i32 0, i32 6
+  store i32 3, ptr %94, align 4
+  %95 = load ptr, ptr %self, align 8
+  %96 = load ptr, ptr %message, align 8
+  %97 = call i32 @"$Engine.start_loop"(ptr %95, ptr %96)
+  ret i32 %97
+
+dead36:                                           ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$options.expect_own_devices"(ptr %0, ptr %1) {
+entry:
+  %2 = alloca %4, align 8
+  %target = alloca ptr, align 8
+  %message = alloca ptr, align 8
+  %given = alloca ptr, align 8
+  store ptr %0, ptr %given, align 8
+  store ptr %1, ptr %message, align 8
+  %3 = load ptr, ptr %given, align 8
+  %4 = getelementptr %30, ptr %3, i32 0, i32 26
+  %5 = load i64, ptr %4, align 8
+  %6 = icmp eq i64 %5, 0
+  %7 = zext i1 %6 to i8
+  %8 = trunc i8 %7 to i1
+  br i1 %8, label %then, label %else
+
+then:                                             ; preds = %entry
+  ret i32 0
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %9 = load ptr, ptr %message, align 8
+  store ptr %9, ptr %target, align 8
+  %10 = load ptr, ptr %target, align 8
+  %11 = icmp ne ptr %10, null
+  %12 = zext i1 %11 to i8
+  %13 = trunc i8 %12 to i1
+  br i1 %13, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %14 = load ptr, ptr %target, align 8
+  %15 = getelementptr %5, ptr %14, i32 0, i32 0
+  %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
+  %17 = getelementptr i8, ptr %16, i64 0
+  %18 = load ptr, ptr %given, align 8
+  %19 = getelementptr %30, ptr %18, i32 0, i32 26
+  %20 = load i64, ptr %19, align 8
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.700", i64 %20)
+  %22 = load ptr, ptr %target, align 8
+  %23 = getelementptr %5, ptr %22, i32 0, i32 0
+  %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
+  %25 = getelementptr i8, ptr %24, i64 0
+  call void @"$printable.clean"(ptr %25, i64 1024)
+  %26 = load %4, ptr %2, align 1
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  ret i32 1
+
+dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
@@ -75581,8 +76301,6 @@ dead8:                                            ; No predecessors!
 
 define internal i32 @"$Engine.make_plan"(ptr %0, ptr %1, ptr %2) {
 entry:
-  %code1 = alloca i32, align 4
-  %shares_memory = alloca i8, align 1
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %wanted = alloca ptr, align 8
@@ -75591,21 +76309,26 @@ entry:
   store ptr %1, ptr %wanted, align 8
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %6, ptr %3, i32 0, i32 0
+  %4 = getelementptr %6, ptr %3, i32 0, i32 3
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %6, ptr %5, i32 0, i32 1
-  %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Library.describe"(ptr %4, ptr %6, ptr %7)
-  store i32 %8, ptr %code, align 4
-  %9 = load i32, ptr %code, align 4
-  %10 = icmp ne i32 %9, 0
-  %11 = zext i1 %10 to i8
-  %12 = trunc i8 %11 to i1
-  br i1 %12, label %then, label %else
+  %7 = load ptr, ptr %self, align 8
+  %8 = getelementptr %6, ptr %7, i32 0, i32 2
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %6, ptr %9, i32 0, i32 0
+  %11 = load ptr, ptr %wanted, align 8
+  %12 = load ptr, ptr %message, align 8
+  %13 = call i32 @"$devices.plan"(ptr %4, ptr %6, ptr %8, ptr %10, ptr %11, ptr %12)
+  store i32 %13, ptr %code, align 4
+  %14 = load i32, ptr %code, align 4
+  %15 = icmp ne i32 %14, 0
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then, label %else
 
 then:                                             ; preds = %entry
-  %13 = load i32, ptr %code, align 4
-  ret i32 %13
+  %18 = load i32, ptr %code, align 4
+  ret i32 %18
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -75614,51 +76337,13 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %6, ptr %14, i32 0, i32 0
-  %16 = call zeroext i1 @"$Library.shares_memory"(ptr %15)
-  %17 = zext i1 %16 to i8
-  store i8 %17, ptr %shares_memory, align 1
-  %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %6, ptr %18, i32 0, i32 3
-  %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %6, ptr %20, i32 0, i32 2
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %6, ptr %22, i32 0, i32 0
-  %24 = getelementptr %7, ptr %23, i32 0, i32 1
-  %25 = load ptr, ptr %24, align 8
-  %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %6, ptr %26, i32 0, i32 1
-  %28 = load i8, ptr %shares_memory, align 1
-  %29 = load ptr, ptr %wanted, align 8
-  %30 = load ptr, ptr %message, align 8
-  %31 = icmp ne i8 %28, 0
-  %32 = call i32 @"$Plan.make"(ptr %19, ptr %21, ptr %25, ptr %27, i1 zeroext %31, ptr %29, ptr %30)
-  store i32 %32, ptr %code1, align 4
-  %33 = load i32, ptr %code1, align 4
-  %34 = icmp ne i32 %33, 0
-  %35 = zext i1 %34 to i8
-  %36 = trunc i8 %35 to i1
-  br i1 %36, label %then3, label %else4
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %6, ptr %19, i32 0, i32 3
+  %21 = load ptr, ptr %message, align 8
+  %22 = call i32 @"$Plan.require_fit"(ptr %20, ptr %21)
+  ret i32 %22
 
-then3:                                            ; preds = %merge
-  %37 = load i32, ptr %code1, align 4
-  ret i32 %37
-
-dead5:                                            ; No predecessors!
-  br label %merge2
-
-else4:                                            ; preds = %merge
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %dead5
-  %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %6, ptr %38, i32 0, i32 3
-  %40 = load ptr, ptr %message, align 8
-  %41 = call i32 @"$Plan.require_fit"(ptr %39, ptr %40)
-  ret i32 %41
-
-dead6:                                            ; No predecessors!
+dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
@@ -75708,7 +76393,7 @@ then2:                                            ; preds = %merge
   %22 = getelementptr %29, ptr %21, i32 0, i32 21
   %23 = getelementptr [512 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.695", ptr %20, ptr %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.701", ptr %20, ptr %24)
   %26 = load ptr, ptr %target, align 8
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
@@ -75730,10 +76415,10 @@ dead4:                                            ; No predecessors!
 define internal i32 @"$RankGroup.init"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
-  %options = alloca %179, align 8
-  %4 = alloca %179, align 8
-  %5 = alloca %180, align 8
-  %"<structcast>" = alloca %180, align 8
+  %options = alloca %181, align 8
+  %4 = alloca %181, align 8
+  %5 = alloca %182, align 8
+  %"<structcast>" = alloca %182, align 8
   %i = alloca i32, align 4
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -75841,7 +76526,7 @@ then4:                                            ; preds = %then
   %77 = getelementptr [1024 x i8], ptr %76, i32 0, i32 0
   %78 = getelementptr i8, ptr %77, i64 0
   %79 = load i32, ptr %world_size, align 4
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.696", i32 %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.702", i32 %79)
   %81 = load ptr, ptr %target, align 8
   %82 = getelementptr %5, ptr %81, i32 0, i32 0
   %83 = getelementptr [1024 x i8], ptr %82, i32 0, i32 0
@@ -75926,25 +76611,25 @@ else9:                                            ; preds = %merge6
 
 merge7:                                           ; preds = %else9, %dead10
   %122 = load i32, ptr %world_size, align 4
-  %123 = getelementptr %180, ptr %5, i32 0, i32 0
+  %123 = getelementptr %182, ptr %5, i32 0, i32 0
   store i64 16, ptr %123, align 8
-  %124 = getelementptr %180, ptr %5, i32 0, i32 1
+  %124 = getelementptr %182, ptr %5, i32 0, i32 1
   store i32 %122, ptr %124, align 4
-  %125 = getelementptr %180, ptr %5, i32 0, i32 2
+  %125 = getelementptr %182, ptr %5, i32 0, i32 2
   store ptr null, ptr %125, align 8
-  %126 = load %180, ptr %5, align 8
-  store %180 %126, ptr %"<structcast>", align 8
-  %127 = getelementptr %179, ptr %4, i32 0, i32 0
-  %128 = getelementptr %180, ptr %"<structcast>", i32 0, i32 0
+  %126 = load %182, ptr %5, align 8
+  store %182 %126, ptr %"<structcast>", align 8
+  %127 = getelementptr %181, ptr %4, i32 0, i32 0
+  %128 = getelementptr %182, ptr %"<structcast>", i32 0, i32 0
   %129 = load i64, ptr %128, align 8
   %130 = trunc i64 %129 to i32
   store i32 %130, ptr %127, align 4
-  %131 = getelementptr %179, ptr %4, i32 0, i32 1
-  %132 = getelementptr %180, ptr %"<structcast>", i32 0, i32 1
+  %131 = getelementptr %181, ptr %4, i32 0, i32 1
+  %132 = getelementptr %182, ptr %"<structcast>", i32 0, i32 1
   %133 = load i32, ptr %132, align 4
   store i32 %133, ptr %131, align 4
-  %134 = getelementptr %179, ptr %4, i32 0, i32 2
-  %135 = getelementptr %180, ptr %"<structcast>", i32 0, i32 2
+  %134 = getelementptr %181, ptr %4, i32 0, i32 2
+  %135 = getelementptr %182, ptr %"<structcast>", i32 0, i32 2
   %136 = load ptr, ptr %135, align 8
   store ptr %136, ptr %134, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %options, ptr align 8 %4, i64 16, i1 false)
@@ -76039,7 +76724,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load i32, ptr %i, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.697", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.703", i32 %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -76063,11 +76748,11 @@ else:                                             ; preds = %forbody
 merge1:                                           ; preds = %else, %dead
   %35 = load ptr, ptr %self, align 8
   %36 = load ptr, ptr %thread, align 8
-  %37 = getelementptr %181, ptr %36, i32 0, i32 0
+  %37 = getelementptr %183, ptr %36, i32 0, i32 0
   store ptr %35, ptr %37, align 8
   %38 = load i32, ptr %i, align 4
   %39 = load ptr, ptr %thread, align 8
-  %40 = getelementptr %181, ptr %39, i32 0, i32 1
+  %40 = getelementptr %183, ptr %39, i32 0, i32 1
   store i32 %38, ptr %40, align 4
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr %33, ptr %41, i32 0, i32 4
@@ -76104,7 +76789,7 @@ then10:                                           ; preds = %then6
   %64 = load i32, ptr %i, align 4
   %65 = load i32, ptr %code, align 4
   %66 = call ptr @strerror(i32 %65)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.698", i32 %64, ptr %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.704", i32 %64, ptr %66)
   %68 = load ptr, ptr %target8, align 8
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
@@ -76156,10 +76841,10 @@ entry:
   %4 = load ptr, ptr %argument, align 8
   store ptr %4, ptr %thread, align 8
   %5 = load ptr, ptr %thread, align 8
-  %6 = getelementptr %181, ptr %5, i32 0, i32 0
+  %6 = getelementptr %183, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = load ptr, ptr %thread, align 8
-  %9 = getelementptr %181, ptr %8, i32 0, i32 1
+  %9 = getelementptr %183, ptr %8, i32 0, i32 1
   %10 = load i32, ptr %9, align 4
   store ptr %7, ptr %group, align 8
   store i32 %10, ptr %index, align 4
@@ -76292,10 +76977,10 @@ merge:                                            ; preds = %else, %then
 
 define internal i32 @"$load.ranks"(ptr %0, ptr %1, ptr %2) {
 entry:
-  %loading = alloca %182, align 8
-  %3 = alloca %182, align 8
-  %4 = alloca %183, align 8
-  %"<structcast>" = alloca %183, align 8
+  %loading = alloca %184, align 8
+  %3 = alloca %184, align 8
+  %4 = alloca %185, align 8
+  %"<structcast>" = alloca %185, align 8
   %message = alloca ptr, align 8
   %planned = alloca ptr, align 8
   %group = alloca ptr, align 8
@@ -76314,24 +76999,24 @@ entry:
   %14 = getelementptr %33, ptr %13, i32 0, i32 0
   %15 = load i32, ptr %14, align 4
   %16 = call i32 @"$threads_per_rank"(i32 %12, i32 %15)
-  %17 = getelementptr %183, ptr %4, i32 0, i32 0
+  %17 = getelementptr %185, ptr %4, i32 0, i32 0
   store ptr %5, ptr %17, align 8
-  %18 = getelementptr %183, ptr %4, i32 0, i32 1
+  %18 = getelementptr %185, ptr %4, i32 0, i32 1
   store ptr %8, ptr %18, align 8
-  %19 = getelementptr %183, ptr %4, i32 0, i32 2
+  %19 = getelementptr %185, ptr %4, i32 0, i32 2
   store i32 %16, ptr %19, align 4
-  %20 = load %183, ptr %4, align 8
-  store %183 %20, ptr %"<structcast>", align 8
-  %21 = getelementptr %182, ptr %3, i32 0, i32 0
-  %22 = getelementptr %183, ptr %"<structcast>", i32 0, i32 0
+  %20 = load %185, ptr %4, align 8
+  store %185 %20, ptr %"<structcast>", align 8
+  %21 = getelementptr %184, ptr %3, i32 0, i32 0
+  %22 = getelementptr %185, ptr %"<structcast>", i32 0, i32 0
   %23 = load ptr, ptr %22, align 8
   store ptr %23, ptr %21, align 8
-  %24 = getelementptr %182, ptr %3, i32 0, i32 1
-  %25 = getelementptr %183, ptr %"<structcast>", i32 0, i32 1
+  %24 = getelementptr %184, ptr %3, i32 0, i32 1
+  %25 = getelementptr %185, ptr %"<structcast>", i32 0, i32 1
   %26 = load ptr, ptr %25, align 8
   store ptr %26, ptr %24, align 8
-  %27 = getelementptr %182, ptr %3, i32 0, i32 2
-  %28 = getelementptr %183, ptr %"<structcast>", i32 0, i32 2
+  %27 = getelementptr %184, ptr %3, i32 0, i32 2
+  %28 = getelementptr %185, ptr %"<structcast>", i32 0, i32 2
   %29 = load i32, ptr %28, align 4
   store i32 %29, ptr %27, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %loading, ptr align 8 %3, i64 24, i1 false)
@@ -76415,7 +77100,7 @@ entry:
   %3 = load ptr, ptr %context, align 8
   store ptr %3, ptr %loading, align 8
   %4 = load ptr, ptr %loading, align 8
-  %5 = getelementptr %182, ptr %4, i32 0, i32 0
+  %5 = getelementptr %184, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %29, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
@@ -76424,7 +77109,7 @@ entry:
   %11 = getelementptr %55, ptr %10, i32 0, i32 5
   store ptr %9, ptr %11, align 8
   %12 = load ptr, ptr %loading, align 8
-  %13 = getelementptr %182, ptr %12, i32 0, i32 0
+  %13 = getelementptr %184, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = getelementptr %29, ptr %14, i32 0, i32 3
   %16 = load i32, ptr %15, align 4
@@ -76432,7 +77117,7 @@ entry:
   %18 = getelementptr %55, ptr %17, i32 0, i32 2
   store i32 %16, ptr %18, align 4
   %19 = load ptr, ptr %loading, align 8
-  %20 = getelementptr %182, ptr %19, i32 0, i32 0
+  %20 = getelementptr %184, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   %22 = getelementptr %29, ptr %21, i32 0, i32 7
   %23 = load i8, ptr %22, align 1
@@ -76455,7 +77140,7 @@ and.end:                                          ; preds = %and.rhs, %entry
   %34 = getelementptr %55, ptr %33, i32 0, i32 15
   store i8 %32, ptr %34, align 1
   %35 = load ptr, ptr %loading, align 8
-  %36 = getelementptr %182, ptr %35, i32 0, i32 0
+  %36 = getelementptr %184, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
   %38 = getelementptr %29, ptr %37, i32 0, i32 2
   %39 = getelementptr %30, ptr %38, i32 0, i32 22
@@ -76532,7 +77217,7 @@ else9:                                            ; preds = %merge2
 merge7:                                           ; preds = %else9, %dead10
   %71 = load ptr, ptr %self, align 8
   %72 = load ptr, ptr %loading, align 8
-  %73 = getelementptr %182, ptr %72, i32 0, i32 0
+  %73 = getelementptr %184, ptr %72, i32 0, i32 0
   %74 = load ptr, ptr %73, align 8
   %75 = load ptr, ptr %message, align 8
   %76 = call i32 @"$fill_rope_table"(ptr %71, ptr %74, ptr %75)
@@ -76556,7 +77241,7 @@ else14:                                           ; preds = %merge7
 merge12:                                          ; preds = %else14, %dead15
   %82 = load ptr, ptr %self, align 8
   %83 = load ptr, ptr %loading, align 8
-  %84 = getelementptr %182, ptr %83, i32 0, i32 0
+  %84 = getelementptr %184, ptr %83, i32 0, i32 0
   %85 = load ptr, ptr %84, align 8
   %86 = load ptr, ptr %message, align 8
   %87 = call i32 @"$place_weights"(ptr %82, ptr %85, ptr %86)
@@ -76568,34 +77253,34 @@ dead16:                                           ; No predecessors!
 
 define internal i32 @"$open_device"(ptr %0, ptr %1, ptr %2) {
 entry:
-  %options = alloca %158, align 8
+  %options = alloca %160, align 8
   %message = alloca ptr, align 8
   %loading = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %loading, align 8
   store ptr %2, ptr %message, align 8
-  %3 = getelementptr %158, ptr %options, i32 0, i32 0
+  %3 = getelementptr %160, ptr %options, i32 0, i32 0
   store i32 24, ptr %3, align 4
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %55, ptr %4, i32 0, i32 0
   %6 = load i32, ptr %5, align 4
-  %7 = getelementptr %158, ptr %options, i32 0, i32 1
+  %7 = getelementptr %160, ptr %options, i32 0, i32 1
   store i32 %6, ptr %7, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %55, ptr %8, i32 0, i32 1
   %10 = load i32, ptr %9, align 4
-  %11 = getelementptr %158, ptr %options, i32 0, i32 2
+  %11 = getelementptr %160, ptr %options, i32 0, i32 2
   store i32 %10, ptr %11, align 4
   %12 = load ptr, ptr %loading, align 8
-  %13 = getelementptr %182, ptr %12, i32 0, i32 2
+  %13 = getelementptr %184, ptr %12, i32 0, i32 2
   %14 = load i32, ptr %13, align 4
-  %15 = getelementptr %158, ptr %options, i32 0, i32 3
+  %15 = getelementptr %160, ptr %options, i32 0, i32 3
   store i32 %14, ptr %15, align 4
   %16 = load ptr, ptr %loading, align 8
-  %17 = getelementptr %182, ptr %16, i32 0, i32 1
+  %17 = getelementptr %184, ptr %16, i32 0, i32 1
   %18 = load ptr, ptr %17, align 8
-  %19 = getelementptr %158, ptr %options, i32 0, i32 4
+  %19 = getelementptr %160, ptr %options, i32 0, i32 4
   store ptr %18, ptr %19, align 8
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %55, ptr %20, i32 0, i32 3
@@ -76661,7 +77346,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.699", i32 -1, ptr %30)
+  call void @"$Rank.describe_failure"(ptr %29, ptr @"$string.705", i32 -1, ptr %30)
   %31 = load %4, ptr %3, align 1
   %32 = load i32, ptr %code, align 4
   ret i32 %32
@@ -76698,7 +77383,7 @@ merge1:                                           ; preds = %else, %dead
 then4:                                            ; preds = %merge1
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.699", i32 -1, ptr %53)
+  call void @"$Rank.describe_failure"(ptr %52, ptr @"$string.705", i32 -1, ptr %53)
   %54 = load %4, ptr %2, align 1
   %55 = load i32, ptr %code2, align 4
   ret i32 %55
@@ -76733,8 +77418,8 @@ entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
   %bytes = alloca i64, align 8
-  %shape = alloca %159, align 8
-  %8 = alloca %159, align 8
+  %shape = alloca %161, align 8
+  %8 = alloca %161, align 8
   %planned = alloca ptr, align 8
   %message = alloca ptr, align 8
   %loading = alloca ptr, align 8
@@ -76743,14 +77428,14 @@ entry:
   store ptr %1, ptr %loading, align 8
   store ptr %2, ptr %message, align 8
   %9 = load ptr, ptr %loading, align 8
-  %10 = getelementptr %182, ptr %9, i32 0, i32 0
+  %10 = getelementptr %184, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
   store ptr %11, ptr %planned, align 8
   %12 = load ptr, ptr %planned, align 8
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %55, ptr %13, i32 0, i32 0
   %15 = load i32, ptr %14, align 4
-  call void @"$Plan.buffer_shape"(ptr noalias sret(%159) %8, ptr %12, i32 %15)
+  call void @"$Plan.buffer_shape"(ptr noalias sret(%161) %8, ptr %12, i32 %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %8, i64 168, i1 false)
   %16 = call i64 @"$buffers.bytes"(ptr %shape)
   store i64 %16, ptr %bytes, align 8
@@ -76812,7 +77497,7 @@ merge:                                            ; preds = %else, %dead
 then3:                                            ; preds = %merge
   %56 = load ptr, ptr %self, align 8
   %57 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %56, ptr @"$string.701", i32 -1, ptr %57)
+  call void @"$Rank.describe_failure"(ptr %56, ptr @"$string.707", i32 -1, ptr %57)
   %58 = load %4, ptr %7, align 1
   %59 = load i32, ptr %code1, align 4
   ret i32 %59
@@ -76856,7 +77541,7 @@ then7:                                            ; preds = %merge2
 then11:                                           ; preds = %then7
   %83 = load ptr, ptr %self, align 8
   %84 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.702", i32 -1, ptr %84)
+  call void @"$Rank.describe_failure"(ptr %83, ptr @"$string.708", i32 -1, ptr %84)
   %85 = load %4, ptr %6, align 1
   %86 = load i32, ptr %code9, align 4
   ret i32 %86
@@ -76907,7 +77592,7 @@ then15:                                           ; preds = %merge6
 then19:                                           ; preds = %then15
   %111 = load ptr, ptr %self, align 8
   %112 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %111, ptr @"$string.703", i32 -1, ptr %112)
+  call void @"$Rank.describe_failure"(ptr %111, ptr @"$string.709", i32 -1, ptr %112)
   %113 = load %4, ptr %5, align 1
   %114 = load i32, ptr %code17, align 4
   ret i32 %114
@@ -77003,7 +77688,7 @@ entry:
 then:                                             ; preds = %entry
   %22 = load ptr, ptr %self, align 8
   %23 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %22, ptr @"$string.700", i32 -1, ptr %23)
+  call void @"$Rank.describe_failure"(ptr %22, ptr @"$string.706", i32 -1, ptr %23)
   %24 = load %4, ptr %5, align 1
   %25 = load i32, ptr %code, align 4
   ret i32 %25
@@ -77051,12 +77736,12 @@ forbody:                                          ; preds = %forcond
   %14 = sext i32 %13 to i64
   %15 = getelementptr %59, ptr %12, i64 %14
   %16 = load ptr, ptr %shape, align 8
-  %17 = getelementptr %159, ptr %16, i32 0, i32 17
+  %17 = getelementptr %161, ptr %16, i32 0, i32 17
   %18 = load ptr, ptr %base, align 8
   %19 = load i32, ptr %i, align 4
   %20 = sext i32 %19 to i64
   %21 = load ptr, ptr %shape, align 8
-  %22 = getelementptr %159, ptr %21, i32 0, i32 17
+  %22 = getelementptr %161, ptr %21, i32 0, i32 17
   %23 = call i64 @"$step_bytes"(ptr %22)
   %24 = mul i64 %20, %23
   %25 = getelementptr i8, ptr %18, i64 %24
@@ -77102,7 +77787,7 @@ entry:
   %22 = call i64 @"$anon (./terra/scheduling/batch.t:108)"(ptr %21)
   %23 = call i64 @"$aligned"(i64 %22)
   %24 = getelementptr i8, ptr %20, i64 %23
-  call void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %18, ptr %19, ptr %24)
+  call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %18, ptr %19, ptr %24)
   %25 = load %4, ptr %3, align 1
   ret void
 }
@@ -77111,7 +77796,7 @@ define internal i32 @"$fill_rope_table"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
-  %args = alloca %184, align 8
+  %args = alloca %186, align 8
   %message = alloca ptr, align 8
   %planned = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -77123,32 +77808,32 @@ entry:
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %11, ptr %6, i32 0, i32 8
   %8 = load double, ptr %7, align 8
-  %9 = getelementptr %184, ptr %args, i32 0, i32 0
+  %9 = getelementptr %186, ptr %args, i32 0, i32 0
   store double %8, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %55, ptr %10, i32 0, i32 5
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %11, ptr %12, i32 0, i32 7
   %14 = load i32, ptr %13, align 4
-  %15 = getelementptr %184, ptr %args, i32 0, i32 1
+  %15 = getelementptr %186, ptr %args, i32 0, i32 1
   store i32 %14, ptr %15, align 4
   %16 = load ptr, ptr %planned, align 8
   %17 = getelementptr %29, ptr %16, i32 0, i32 2
   %18 = getelementptr %30, ptr %17, i32 0, i32 6
   %19 = load i32, ptr %18, align 4
-  %20 = getelementptr %184, ptr %args, i32 0, i32 2
+  %20 = getelementptr %186, ptr %args, i32 0, i32 2
   store i32 %19, ptr %20, align 4
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %55, ptr %21, i32 0, i32 7
   %23 = getelementptr %58, ptr %22, i32 0, i32 23
   %24 = load ptr, ptr %23, align 8
-  %25 = getelementptr %184, ptr %args, i32 0, i32 3
+  %25 = getelementptr %186, ptr %args, i32 0, i32 3
   store ptr %24, ptr %25, align 8
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %55, ptr %26, i32 0, i32 7
   %28 = getelementptr %58, ptr %27, i32 0, i32 24
   %29 = load ptr, ptr %28, align 8
-  %30 = getelementptr %184, ptr %args, i32 0, i32 4
+  %30 = getelementptr %186, ptr %args, i32 0, i32 4
   store ptr %29, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %55, ptr %31, i32 0, i32 3
@@ -77169,7 +77854,7 @@ entry:
 then:                                             ; preds = %entry
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.704", i32 -1, ptr %45)
+  call void @"$Rank.describe_failure"(ptr %44, ptr @"$string.710", i32 -1, ptr %45)
   %46 = load %4, ptr %3, align 1
   %47 = load i32, ptr %code, align 4
   ret i32 %47
@@ -77195,17 +77880,17 @@ entry:
   %code27 = alloca i32, align 4
   %code22 = alloca i32, align 4
   %code17 = alloca i32, align 4
-  %progress = alloca %185, align 8
-  %5 = alloca %185, align 8
-  %6 = alloca %186, align 8
-  %"<structcast>" = alloca %186, align 8
+  %progress = alloca %187, align 8
+  %5 = alloca %187, align 8
+  %6 = alloca %188, align 8
+  %"<structcast>" = alloca %188, align 8
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
   %bytes = alloca i64, align 8
-  %layout = alloca %160, align 8
-  %8 = alloca %160, align 8
+  %layout = alloca %162, align 8
+  %8 = alloca %162, align 8
   %message = alloca ptr, align 8
   %planned = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -77216,7 +77901,7 @@ entry:
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %55, ptr %10, i32 0, i32 0
   %12 = load i32, ptr %11, align 4
-  call void @"$Plan.layout"(ptr noalias sret(%160) %8, ptr %9, i32 %12)
+  call void @"$Plan.layout"(ptr noalias sret(%162) %8, ptr %9, i32 %12)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %layout, ptr align 8 %8, i64 40, i1 false)
   store i64 0, ptr %bytes, align 8
   %13 = load ptr, ptr %self, align 8
@@ -77299,31 +77984,31 @@ else9:                                            ; preds = %merge2
 
 merge7:                                           ; preds = %else9, %dead10
   %51 = load i64, ptr %bytes, align 8
-  %52 = getelementptr %186, ptr %6, i32 0, i32 0
+  %52 = getelementptr %188, ptr %6, i32 0, i32 0
   store ptr null, ptr %52, align 8
-  %53 = getelementptr %186, ptr %6, i32 0, i32 1
+  %53 = getelementptr %188, ptr %6, i32 0, i32 1
   store ptr null, ptr %53, align 8
-  %54 = getelementptr %186, ptr %6, i32 0, i32 2
+  %54 = getelementptr %188, ptr %6, i32 0, i32 2
   store i32 0, ptr %54, align 4
-  %55 = getelementptr %186, ptr %6, i32 0, i32 3
+  %55 = getelementptr %188, ptr %6, i32 0, i32 3
   store i64 %51, ptr %55, align 8
-  %56 = load %186, ptr %6, align 8
-  store %186 %56, ptr %"<structcast>", align 8
-  %57 = getelementptr %185, ptr %5, i32 0, i32 0
-  %58 = getelementptr %186, ptr %"<structcast>", i32 0, i32 0
+  %56 = load %188, ptr %6, align 8
+  store %188 %56, ptr %"<structcast>", align 8
+  %57 = getelementptr %187, ptr %5, i32 0, i32 0
+  %58 = getelementptr %188, ptr %"<structcast>", i32 0, i32 0
   %59 = load ptr, ptr %58, align 8
   store ptr %59, ptr %57, align 8
-  %60 = getelementptr %185, ptr %5, i32 0, i32 1
-  %61 = getelementptr %186, ptr %"<structcast>", i32 0, i32 1
+  %60 = getelementptr %187, ptr %5, i32 0, i32 1
+  %61 = getelementptr %188, ptr %"<structcast>", i32 0, i32 1
   %62 = load ptr, ptr %61, align 8
   store ptr %62, ptr %60, align 8
-  %63 = getelementptr %185, ptr %5, i32 0, i32 2
-  %64 = getelementptr %186, ptr %"<structcast>", i32 0, i32 2
+  %63 = getelementptr %187, ptr %5, i32 0, i32 2
+  %64 = getelementptr %188, ptr %"<structcast>", i32 0, i32 2
   %65 = load i32, ptr %64, align 4
   %66 = sext i32 %65 to i64
   store i64 %66, ptr %63, align 8
-  %67 = getelementptr %185, ptr %5, i32 0, i32 3
-  %68 = getelementptr %186, ptr %"<structcast>", i32 0, i32 3
+  %67 = getelementptr %187, ptr %5, i32 0, i32 3
+  %68 = getelementptr %188, ptr %"<structcast>", i32 0, i32 3
   %69 = load i64, ptr %68, align 8
   store i64 %69, ptr %67, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %progress, ptr align 8 %5, i64 32, i1 false)
@@ -77340,13 +78025,13 @@ then12:                                           ; preds = %merge7
   %77 = getelementptr %29, ptr %76, i32 0, i32 2
   %78 = getelementptr %30, ptr %77, i32 0, i32 18
   %79 = load ptr, ptr %78, align 8
-  %80 = getelementptr %185, ptr %progress, i32 0, i32 0
+  %80 = getelementptr %187, ptr %progress, i32 0, i32 0
   store ptr %79, ptr %80, align 8
   %81 = load ptr, ptr %planned, align 8
   %82 = getelementptr %29, ptr %81, i32 0, i32 2
   %83 = getelementptr %30, ptr %82, i32 0, i32 19
   %84 = load ptr, ptr %83, align 8
-  %85 = getelementptr %185, ptr %progress, i32 0, i32 1
+  %85 = getelementptr %187, ptr %progress, i32 0, i32 1
   store ptr %84, ptr %85, align 8
   br label %merge11
 
@@ -77459,7 +78144,7 @@ merge14:                                          ; preds = %merge23, %merge18
 then29:                                           ; preds = %merge14
   %148 = load ptr, ptr %self, align 8
   %149 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %148, ptr @"$string.715", i32 -1, ptr %149)
+  call void @"$Rank.describe_failure"(ptr %148, ptr @"$string.721", i32 -1, ptr %149)
   %150 = load %4, ptr %4, align 1
   %151 = load i32, ptr %code27, align 4
   ret i32 %151
@@ -77496,7 +78181,7 @@ else35:                                           ; preds = %merge28
 
 merge33:                                          ; preds = %else35, %dead36
   %163 = load i64, ptr %bytes, align 8
-  %164 = getelementptr %185, ptr %progress, i32 0, i32 2
+  %164 = getelementptr %187, ptr %progress, i32 0, i32 2
   %165 = load i64, ptr %164, align 8
   %166 = sub i64 %163, %165
   call void @"$Progress.add"(ptr %progress, i64 %166)
@@ -77512,10 +78197,10 @@ entry:
   %5 = alloca %4, align 8
   %6 = alloca %4, align 8
   %code = alloca i32, align 4
-  %placer = alloca %187, align 8
-  %7 = alloca %187, align 8
-  %8 = alloca %188, align 8
-  %"<structcast>" = alloca %188, align 8
+  %placer = alloca %189, align 8
+  %7 = alloca %189, align 8
+  %8 = alloca %190, align 8
+  %"<structcast>" = alloca %190, align 8
   %message = alloca ptr, align 8
   %progress = alloca ptr, align 8
   %device = alloca ptr, align 8
@@ -77531,52 +78216,52 @@ entry:
   %11 = load ptr, ptr %progress, align 8
   %12 = load ptr, ptr %message, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %160, ptr %13, i32 0, i32 4
+  %14 = getelementptr %162, ptr %13, i32 0, i32 4
   %15 = load i32, ptr %14, align 4
   %16 = mul i32 %15, 1048576
-  %17 = getelementptr %188, ptr %8, i32 0, i32 0
+  %17 = getelementptr %190, ptr %8, i32 0, i32 0
   store ptr %9, ptr %17, align 8
-  %18 = getelementptr %188, ptr %8, i32 0, i32 1
+  %18 = getelementptr %190, ptr %8, i32 0, i32 1
   store ptr %10, ptr %18, align 8
-  %19 = getelementptr %188, ptr %8, i32 0, i32 2
+  %19 = getelementptr %190, ptr %8, i32 0, i32 2
   store ptr %11, ptr %19, align 8
-  %20 = getelementptr %188, ptr %8, i32 0, i32 3
+  %20 = getelementptr %190, ptr %8, i32 0, i32 3
   store ptr %12, ptr %20, align 8
-  %21 = getelementptr %188, ptr %8, i32 0, i32 4
+  %21 = getelementptr %190, ptr %8, i32 0, i32 4
   store i32 %16, ptr %21, align 4
-  %22 = getelementptr %188, ptr %8, i32 0, i32 5
+  %22 = getelementptr %190, ptr %8, i32 0, i32 5
   store ptr null, ptr %22, align 8
-  %23 = getelementptr %188, ptr %8, i32 0, i32 6
+  %23 = getelementptr %190, ptr %8, i32 0, i32 6
   store ptr null, ptr %23, align 8
-  %24 = load %188, ptr %8, align 8
-  store %188 %24, ptr %"<structcast>", align 8
-  %25 = getelementptr %187, ptr %7, i32 0, i32 0
-  %26 = getelementptr %188, ptr %"<structcast>", i32 0, i32 0
+  %24 = load %190, ptr %8, align 8
+  store %190 %24, ptr %"<structcast>", align 8
+  %25 = getelementptr %189, ptr %7, i32 0, i32 0
+  %26 = getelementptr %190, ptr %"<structcast>", i32 0, i32 0
   %27 = load ptr, ptr %26, align 8
   store ptr %27, ptr %25, align 8
-  %28 = getelementptr %187, ptr %7, i32 0, i32 1
-  %29 = getelementptr %188, ptr %"<structcast>", i32 0, i32 1
+  %28 = getelementptr %189, ptr %7, i32 0, i32 1
+  %29 = getelementptr %190, ptr %"<structcast>", i32 0, i32 1
   %30 = load ptr, ptr %29, align 8
   store ptr %30, ptr %28, align 8
-  %31 = getelementptr %187, ptr %7, i32 0, i32 2
-  %32 = getelementptr %188, ptr %"<structcast>", i32 0, i32 2
+  %31 = getelementptr %189, ptr %7, i32 0, i32 2
+  %32 = getelementptr %190, ptr %"<structcast>", i32 0, i32 2
   %33 = load ptr, ptr %32, align 8
   store ptr %33, ptr %31, align 8
-  %34 = getelementptr %187, ptr %7, i32 0, i32 3
-  %35 = getelementptr %188, ptr %"<structcast>", i32 0, i32 3
+  %34 = getelementptr %189, ptr %7, i32 0, i32 3
+  %35 = getelementptr %190, ptr %"<structcast>", i32 0, i32 3
   %36 = load ptr, ptr %35, align 8
   store ptr %36, ptr %34, align 8
-  %37 = getelementptr %187, ptr %7, i32 0, i32 4
-  %38 = getelementptr %188, ptr %"<structcast>", i32 0, i32 4
+  %37 = getelementptr %189, ptr %7, i32 0, i32 4
+  %38 = getelementptr %190, ptr %"<structcast>", i32 0, i32 4
   %39 = load i32, ptr %38, align 4
   %40 = sext i32 %39 to i64
   store i64 %40, ptr %37, align 8
-  %41 = getelementptr %187, ptr %7, i32 0, i32 5
-  %42 = getelementptr %188, ptr %"<structcast>", i32 0, i32 5
+  %41 = getelementptr %189, ptr %7, i32 0, i32 5
+  %42 = getelementptr %190, ptr %"<structcast>", i32 0, i32 5
   %43 = load ptr, ptr %42, align 8
   store ptr %43, ptr %41, align 8
-  %44 = getelementptr %187, ptr %7, i32 0, i32 6
-  %45 = getelementptr %188, ptr %"<structcast>", i32 0, i32 6
+  %44 = getelementptr %189, ptr %7, i32 0, i32 6
+  %45 = getelementptr %190, ptr %"<structcast>", i32 0, i32 6
   %46 = load ptr, ptr %45, align 8
   store ptr %46, ptr %44, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %7, i64 56, i1 false)
@@ -77606,7 +78291,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %160, ptr %58, i32 0, i32 2
+  %59 = getelementptr %162, ptr %58, i32 0, i32 2
   %60 = load ptr, ptr %59, align 8
   %61 = getelementptr %63, ptr %60, i32 0, i32 18
   %62 = load ptr, ptr %61, align 8
@@ -77635,11 +78320,11 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %merge4
-  %71 = getelementptr %187, ptr %placer, i32 0, i32 5
+  %71 = getelementptr %189, ptr %placer, i32 0, i32 5
   %72 = load ptr, ptr %71, align 8
   call void @free(ptr %72)
   %73 = load %4, ptr %6, align 1
-  %74 = getelementptr %187, ptr %placer, i32 0, i32 6
+  %74 = getelementptr %189, ptr %placer, i32 0, i32 6
   %75 = load ptr, ptr %74, align 8
   call void @free(ptr %75)
   %76 = load %4, ptr %5, align 1
@@ -77659,9 +78344,9 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %187, ptr %2, i32 0, i32 0
+  %3 = getelementptr %189, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %160, ptr %4, i32 0, i32 0
+  %5 = getelementptr %162, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = call i32 @"$longest_vector"(ptr %6)
   store i32 %7, ptr %count, align 4
@@ -77670,16 +78355,16 @@ entry:
   %10 = mul i64 %9, 4
   %11 = call ptr @malloc(i64 %10)
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %187, ptr %12, i32 0, i32 5
+  %13 = getelementptr %189, ptr %12, i32 0, i32 5
   store ptr %11, ptr %13, align 8
   %14 = load i32, ptr %count, align 4
   %15 = sext i32 %14 to i64
   %16 = call ptr @calloc(i64 %15, i64 4)
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %187, ptr %17, i32 0, i32 6
+  %18 = getelementptr %189, ptr %17, i32 0, i32 6
   store ptr %16, ptr %18, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %187, ptr %19, i32 0, i32 5
+  %20 = getelementptr %189, ptr %19, i32 0, i32 5
   %21 = load ptr, ptr %20, align 8
   %22 = icmp eq ptr %21, null
   %23 = zext i1 %22 to i8
@@ -77688,7 +78373,7 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %187, ptr %25, i32 0, i32 3
+  %26 = getelementptr %189, ptr %25, i32 0, i32 3
   %27 = load ptr, ptr %26, align 8
   store ptr %27, ptr %target, align 8
   %28 = load ptr, ptr %target, align 8
@@ -77699,7 +78384,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 
 or.lhs.false:                                     ; preds = %entry
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %187, ptr %32, i32 0, i32 6
+  %33 = getelementptr %189, ptr %32, i32 0, i32 6
   %34 = load ptr, ptr %33, align 8
   %35 = icmp eq ptr %34, null
   %36 = zext i1 %35 to i8
@@ -77712,7 +78397,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load i32, ptr %count, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.705", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.711", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -77749,7 +78434,7 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %187, ptr %56, i32 0, i32 5
+  %57 = getelementptr %189, ptr %56, i32 0, i32 5
   %58 = load ptr, ptr %57, align 8
   %59 = load i32, ptr %i, align 4
   %60 = sext i32 %59 to i64
@@ -77820,9 +78505,9 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %model, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %187, ptr %2, i32 0, i32 0
+  %3 = getelementptr %189, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %160, ptr %4, i32 0, i32 0
+  %5 = getelementptr %162, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   store ptr %6, ptr %c, align 8
   %7 = load ptr, ptr %self, align 8
@@ -77855,7 +78540,7 @@ merge:                                            ; preds = %else, %dead
   %21 = getelementptr %11, ptr %20, i32 0, i32 1
   %22 = load i32, ptr %21, align 4
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %187, ptr %23, i32 0, i32 5
+  %24 = getelementptr %189, ptr %23, i32 0, i32 5
   %25 = load ptr, ptr %24, align 8
   %26 = call i32 @"$RandomPlacer.vector"(ptr %16, ptr %19, i32 %22, ptr %25)
   store i32 %26, ptr %code1, align 4
@@ -77956,7 +78641,7 @@ entry:
   %3 = alloca %4, align 8
   %bytes = alloca i64, align 8
   %code = alloca i32, align 4
-  %args = alloca %189, align 8
+  %args = alloca %191, align 8
   %deviation = alloca float, align 4
   %matrix = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -77964,32 +78649,32 @@ entry:
   store ptr %1, ptr %matrix, align 8
   store float %2, ptr %deviation, align 4
   %4 = load ptr, ptr %matrix, align 8
-  %5 = getelementptr %189, ptr %args, i32 0, i32 0
+  %5 = getelementptr %191, ptr %args, i32 0, i32 0
   store ptr %4, ptr %5, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %187, ptr %6, i32 0, i32 4
+  %7 = getelementptr %189, ptr %6, i32 0, i32 4
   %8 = load i64, ptr %7, align 8
-  %9 = getelementptr %189, ptr %args, i32 0, i32 1
+  %9 = getelementptr %191, ptr %args, i32 0, i32 1
   store i64 %8, ptr %9, align 8
   %10 = load float, ptr %deviation, align 4
-  %11 = getelementptr %189, ptr %args, i32 0, i32 2
+  %11 = getelementptr %191, ptr %args, i32 0, i32 2
   store float %10, ptr %11, align 4
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %187, ptr %12, i32 0, i32 4
+  %13 = getelementptr %189, ptr %12, i32 0, i32 4
   %14 = load i64, ptr %13, align 8
   %15 = add i64 %14, 1
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %187, ptr %16, i32 0, i32 4
+  %17 = getelementptr %189, ptr %16, i32 0, i32 4
   store i64 %15, ptr %17, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %187, ptr %18, i32 0, i32 0
+  %19 = getelementptr %189, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  %21 = getelementptr %160, ptr %20, i32 0, i32 2
+  %21 = getelementptr %162, ptr %20, i32 0, i32 2
   %22 = load ptr, ptr %21, align 8
   %23 = getelementptr %63, ptr %22, i32 0, i32 54
   %24 = load ptr, ptr %23, align 8
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %187, ptr %25, i32 0, i32 1
+  %26 = getelementptr %189, ptr %25, i32 0, i32 1
   %27 = load ptr, ptr %26, align 8
   %28 = call i32 %24(ptr %27, ptr %args)
   store i32 %28, ptr %code, align 4
@@ -78014,16 +78699,16 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   store i64 0, ptr %bytes, align 8
   %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %187, ptr %36, i32 0, i32 0
+  %37 = getelementptr %189, ptr %36, i32 0, i32 0
   %38 = load ptr, ptr %37, align 8
-  %39 = getelementptr %160, ptr %38, i32 0, i32 2
+  %39 = getelementptr %162, ptr %38, i32 0, i32 2
   %40 = load ptr, ptr %39, align 8
   %41 = getelementptr %63, ptr %40, i32 0, i32 19
   %42 = load ptr, ptr %41, align 8
   %43 = load ptr, ptr %matrix, align 8
   %44 = call i32 %42(ptr %43, ptr %bytes)
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %187, ptr %45, i32 0, i32 2
+  %46 = getelementptr %189, ptr %45, i32 0, i32 2
   %47 = load ptr, ptr %46, align 8
   %48 = load i64, ptr %bytes, align 8
   call void @"$Progress.add"(ptr %47, i64 %48)
@@ -78051,19 +78736,19 @@ entry:
   %7 = getelementptr i8, ptr %6, i64 0
   store i8 0, ptr %7, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %187, ptr %8, i32 0, i32 0
+  %9 = getelementptr %189, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
-  %11 = getelementptr %160, ptr %10, i32 0, i32 2
+  %11 = getelementptr %162, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %63, ptr %12, i32 0, i32 9
   %14 = load ptr, ptr %13, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %187, ptr %15, i32 0, i32 1
+  %16 = getelementptr %189, ptr %15, i32 0, i32 1
   %17 = load ptr, ptr %16, align 8
   call void %14(ptr %17, ptr %cause)
   %18 = load %4, ptr %4, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %187, ptr %19, i32 0, i32 3
+  %20 = getelementptr %189, ptr %19, i32 0, i32 3
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %target, align 8
   %22 = load ptr, ptr %target, align 8
@@ -78079,14 +78764,14 @@ then:                                             ; preds = %entry
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load ptr, ptr %what, align 8
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %187, ptr %31, i32 0, i32 0
+  %32 = getelementptr %189, ptr %31, i32 0, i32 0
   %33 = load ptr, ptr %32, align 8
-  %34 = getelementptr %160, ptr %33, i32 0, i32 4
+  %34 = getelementptr %162, ptr %33, i32 0, i32 4
   %35 = load i32, ptr %34, align 4
   %36 = getelementptr %5, ptr %cause, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.706", ptr %30, i32 %35, ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.712", ptr %30, i32 %35, ptr %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -78114,15 +78799,15 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %bytes, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %185, ptr %3, i32 0, i32 2
+  %4 = getelementptr %187, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %4, align 8
   %6 = load i64, ptr %bytes, align 8
   %7 = add i64 %5, %6
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %185, ptr %8, i32 0, i32 2
+  %9 = getelementptr %187, ptr %8, i32 0, i32 2
   store i64 %7, ptr %9, align 8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %185, ptr %10, i32 0, i32 0
+  %11 = getelementptr %187, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = icmp ne ptr %12, null
   %14 = zext i1 %13 to i8
@@ -78131,16 +78816,16 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %185, ptr %16, i32 0, i32 0
+  %17 = getelementptr %187, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %185, ptr %19, i32 0, i32 1
+  %20 = getelementptr %187, ptr %19, i32 0, i32 1
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %185, ptr %22, i32 0, i32 2
+  %23 = getelementptr %187, ptr %22, i32 0, i32 2
   %24 = load i64, ptr %23, align 8
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %185, ptr %25, i32 0, i32 3
+  %26 = getelementptr %187, ptr %25, i32 0, i32 3
   %27 = load i64, ptr %26, align 8
   call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.269")
   %28 = load %4, ptr %2, align 1
@@ -78156,7 +78841,7 @@ merge:                                            ; preds = %else, %then
 define internal i32 @"$RandomPlacer.vector"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
-  %args = alloca %190, align 8
+  %args = alloca %192, align 8
   %source = alloca ptr, align 8
   %count = alloca i32, align 4
   %destination = alloca ptr, align 8
@@ -78166,25 +78851,25 @@ entry:
   store i32 %2, ptr %count, align 4
   store ptr %3, ptr %source, align 8
   %4 = load ptr, ptr %source, align 8
-  %5 = getelementptr %190, ptr %args, i32 0, i32 0
+  %5 = getelementptr %192, ptr %args, i32 0, i32 0
   store ptr %4, ptr %5, align 8
-  %6 = getelementptr %190, ptr %args, i32 0, i32 1
+  %6 = getelementptr %192, ptr %args, i32 0, i32 1
   store i32 0, ptr %6, align 4
   %7 = load i32, ptr %count, align 4
-  %8 = getelementptr %190, ptr %args, i32 0, i32 2
+  %8 = getelementptr %192, ptr %args, i32 0, i32 2
   store i32 %7, ptr %8, align 4
   %9 = load ptr, ptr %destination, align 8
-  %10 = getelementptr %190, ptr %args, i32 0, i32 3
+  %10 = getelementptr %192, ptr %args, i32 0, i32 3
   store ptr %9, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %187, ptr %11, i32 0, i32 0
+  %12 = getelementptr %189, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
-  %14 = getelementptr %160, ptr %13, i32 0, i32 2
+  %14 = getelementptr %162, ptr %13, i32 0, i32 2
   %15 = load ptr, ptr %14, align 8
   %16 = getelementptr %63, ptr %15, i32 0, i32 25
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %187, ptr %18, i32 0, i32 1
+  %19 = getelementptr %189, ptr %18, i32 0, i32 1
   %20 = load ptr, ptr %19, align 8
   %21 = call i32 %17(ptr %20, ptr %args)
   store i32 %21, ptr %code, align 4
@@ -78197,7 +78882,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.707")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.713")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -78363,9 +79048,9 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %187, ptr %2, i32 0, i32 0
+  %3 = getelementptr %189, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %160, ptr %4, i32 0, i32 0
+  %5 = getelementptr %162, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   store ptr %6, ptr %c, align 8
   %7 = load ptr, ptr %self, align 8
@@ -78376,7 +79061,7 @@ entry:
   %12 = getelementptr %11, ptr %11, i32 0, i32 1
   %13 = load i32, ptr %12, align 4
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %187, ptr %14, i32 0, i32 5
+  %15 = getelementptr %189, ptr %14, i32 0, i32 5
   %16 = load ptr, ptr %15, align 8
   %17 = call i32 @"$RandomPlacer.vector"(ptr %7, ptr %10, i32 %13, ptr %16)
   store i32 %17, ptr %code, align 4
@@ -78405,7 +79090,7 @@ merge:                                            ; preds = %else, %dead
   %28 = getelementptr %11, ptr %27, i32 0, i32 1
   %29 = load i32, ptr %28, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %187, ptr %30, i32 0, i32 5
+  %31 = getelementptr %189, ptr %30, i32 0, i32 5
   %32 = load ptr, ptr %31, align 8
   %33 = call i32 @"$RandomPlacer.vector"(ptr %23, ptr %26, i32 %29, ptr %32)
   store i32 %33, ptr %code1, align 4
@@ -78441,7 +79126,7 @@ then7:                                            ; preds = %merge2
   %48 = getelementptr %11, ptr %47, i32 0, i32 6
   %49 = load i32, ptr %48, align 4
   %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %187, ptr %50, i32 0, i32 5
+  %51 = getelementptr %189, ptr %50, i32 0, i32 5
   %52 = load ptr, ptr %51, align 8
   %53 = call i32 @"$RandomPlacer.vector"(ptr %43, ptr %46, i32 %49, ptr %52)
   store i32 %53, ptr %code9, align 4
@@ -78470,7 +79155,7 @@ merge10:                                          ; preds = %else12, %dead13
   %64 = getelementptr %11, ptr %63, i32 0, i32 6
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %self, align 8
-  %67 = getelementptr %187, ptr %66, i32 0, i32 5
+  %67 = getelementptr %189, ptr %66, i32 0, i32 5
   %68 = load ptr, ptr %67, align 8
   %69 = call i32 @"$RandomPlacer.vector"(ptr %59, ptr %62, i32 %65, ptr %68)
   store i32 %69, ptr %code14, align 4
@@ -78542,7 +79227,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %187, ptr %4, i32 0, i32 0
+  %5 = getelementptr %189, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = call i32 @"$Layout.num_local_experts"(ptr %6)
   store i32 %7, ptr %count, align 4
@@ -78577,7 +79262,7 @@ merge:                                            ; preds = %else, %dead
   %23 = getelementptr %57, ptr %22, i32 0, i32 2
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %187, ptr %25, i32 0, i32 6
+  %26 = getelementptr %189, ptr %25, i32 0, i32 6
   %27 = load ptr, ptr %26, align 8
   %28 = call i32 @"$RandomPlacer.vector"(ptr %17, ptr %20, i32 %24, ptr %27)
   store i32 %28, ptr %code1, align 4
@@ -78741,10 +79426,10 @@ dead5:                                            ; No predecessors!
 
 define internal i32 @"$layout.place"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) {
 entry:
-  %placer = alloca %191, align 8
-  %6 = alloca %191, align 8
-  %7 = alloca %192, align 8
-  %"<structcast>" = alloca %192, align 8
+  %placer = alloca %193, align 8
+  %6 = alloca %193, align 8
+  %7 = alloca %194, align 8
+  %"<structcast>" = alloca %194, align 8
   %message = alloca ptr, align 8
   %progress = alloca ptr, align 8
   %device = alloca ptr, align 8
@@ -78762,60 +79447,60 @@ entry:
   %10 = load ptr, ptr %device, align 8
   %11 = load ptr, ptr %progress, align 8
   %12 = load ptr, ptr %message, align 8
-  %13 = getelementptr %192, ptr %7, i32 0, i32 0
+  %13 = getelementptr %194, ptr %7, i32 0, i32 0
   store ptr %8, ptr %13, align 8
-  %14 = getelementptr %192, ptr %7, i32 0, i32 1
+  %14 = getelementptr %194, ptr %7, i32 0, i32 1
   store ptr %9, ptr %14, align 8
-  %15 = getelementptr %192, ptr %7, i32 0, i32 2
+  %15 = getelementptr %194, ptr %7, i32 0, i32 2
   store ptr %10, ptr %15, align 8
-  %16 = getelementptr %192, ptr %7, i32 0, i32 3
+  %16 = getelementptr %194, ptr %7, i32 0, i32 3
   store ptr %11, ptr %16, align 8
-  %17 = getelementptr %192, ptr %7, i32 0, i32 4
+  %17 = getelementptr %194, ptr %7, i32 0, i32 4
   store ptr %12, ptr %17, align 8
-  %18 = getelementptr %192, ptr %7, i32 0, i32 5
+  %18 = getelementptr %194, ptr %7, i32 0, i32 5
   store i32 0, ptr %18, align 4
-  %19 = getelementptr %192, ptr %7, i32 0, i32 6
+  %19 = getelementptr %194, ptr %7, i32 0, i32 6
   store i32 0, ptr %19, align 4
-  %20 = load %192, ptr %7, align 8
-  store %192 %20, ptr %"<structcast>", align 8
-  %21 = getelementptr %191, ptr %6, i32 0, i32 0
-  %22 = getelementptr %192, ptr %"<structcast>", i32 0, i32 0
+  %20 = load %194, ptr %7, align 8
+  store %194 %20, ptr %"<structcast>", align 8
+  %21 = getelementptr %193, ptr %6, i32 0, i32 0
+  %22 = getelementptr %194, ptr %"<structcast>", i32 0, i32 0
   %23 = load ptr, ptr %22, align 8
   store ptr %23, ptr %21, align 8
-  %24 = getelementptr %191, ptr %6, i32 0, i32 1
-  %25 = getelementptr %192, ptr %"<structcast>", i32 0, i32 1
+  %24 = getelementptr %193, ptr %6, i32 0, i32 1
+  %25 = getelementptr %194, ptr %"<structcast>", i32 0, i32 1
   %26 = load ptr, ptr %25, align 8
   store ptr %26, ptr %24, align 8
-  %27 = getelementptr %191, ptr %6, i32 0, i32 2
-  %28 = getelementptr %192, ptr %"<structcast>", i32 0, i32 2
+  %27 = getelementptr %193, ptr %6, i32 0, i32 2
+  %28 = getelementptr %194, ptr %"<structcast>", i32 0, i32 2
   %29 = load ptr, ptr %28, align 8
   store ptr %29, ptr %27, align 8
-  %30 = getelementptr %191, ptr %6, i32 0, i32 3
-  %31 = getelementptr %192, ptr %"<structcast>", i32 0, i32 3
+  %30 = getelementptr %193, ptr %6, i32 0, i32 3
+  %31 = getelementptr %194, ptr %"<structcast>", i32 0, i32 3
   %32 = load ptr, ptr %31, align 8
   store ptr %32, ptr %30, align 8
-  %33 = getelementptr %191, ptr %6, i32 0, i32 4
-  %34 = getelementptr %192, ptr %"<structcast>", i32 0, i32 4
+  %33 = getelementptr %193, ptr %6, i32 0, i32 4
+  %34 = getelementptr %194, ptr %"<structcast>", i32 0, i32 4
   %35 = load ptr, ptr %34, align 8
   store ptr %35, ptr %33, align 8
-  %36 = getelementptr %191, ptr %6, i32 0, i32 5
-  %37 = getelementptr %192, ptr %"<structcast>", i32 0, i32 5
+  %36 = getelementptr %193, ptr %6, i32 0, i32 5
+  %37 = getelementptr %194, ptr %"<structcast>", i32 0, i32 5
   %38 = load i32, ptr %37, align 4
   store i32 %38, ptr %36, align 4
-  %39 = getelementptr %191, ptr %6, i32 0, i32 6
-  %40 = getelementptr %192, ptr %"<structcast>", i32 0, i32 6
+  %39 = getelementptr %193, ptr %6, i32 0, i32 6
+  %40 = getelementptr %194, ptr %"<structcast>", i32 0, i32 6
   %41 = load i32, ptr %40, align 4
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.708"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.714"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.708"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.714"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -78837,9 +79522,9 @@ entry:
 
 then:                                             ; preds = %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %191, ptr %6, i32 0, i32 0
+  %7 = getelementptr %193, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
-  %9 = getelementptr %160, ptr %8, i32 0, i32 4
+  %9 = getelementptr %162, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   store i32 %10, ptr %head_rank, align 4
   br label %merge
@@ -78850,9 +79535,9 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   store ptr @"$string.331", ptr %head_name, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %191, ptr %11, i32 0, i32 0
+  %12 = getelementptr %193, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
-  %14 = getelementptr %160, ptr %13, i32 0, i32 0
+  %14 = getelementptr %162, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
   %16 = getelementptr %11, ptr %15, i32 0, i32 13
   %17 = load i8, ptr %16, align 1
@@ -78945,9 +79630,9 @@ else15:                                           ; preds = %merge8
 
 merge13:                                          ; preds = %else15, %dead16
   %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %191, ptr %57, i32 0, i32 0
+  %58 = getelementptr %193, ptr %57, i32 0, i32 0
   %59 = load ptr, ptr %58, align 8
-  %60 = getelementptr %160, ptr %59, i32 0, i32 0
+  %60 = getelementptr %162, ptr %59, i32 0, i32 0
   %61 = load ptr, ptr %60, align 8
   %62 = getelementptr %11, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
@@ -78966,7 +79651,7 @@ forcond:                                          ; preds = %merge19, %merge13
 forbody:                                          ; preds = %forcond
   %70 = load i32, ptr %layer, align 4
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %191, ptr %71, i32 0, i32 5
+  %72 = getelementptr %193, ptr %71, i32 0, i32 5
   store i32 %70, ptr %72, align 4
   %73 = load ptr, ptr %self, align 8
   %74 = load ptr, ptr %model, align 8
@@ -78975,7 +79660,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %74, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.711"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.717"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -79000,9 +79685,9 @@ merge19:                                          ; preds = %else21, %dead22
 
 merge17:                                          ; preds = %forcond
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %191, ptr %87, i32 0, i32 0
+  %88 = getelementptr %193, ptr %87, i32 0, i32 0
   %89 = load ptr, ptr %88, align 8
-  %90 = getelementptr %160, ptr %89, i32 0, i32 7
+  %90 = getelementptr %162, ptr %89, i32 0, i32 7
   %91 = load i8, ptr %90, align 1
   %92 = trunc i8 %91 to i1
   br i1 %92, label %then24, label %else25
@@ -79028,10 +79713,10 @@ dead27:                                           ; No predecessors!
 
 define internal i32 @"$Placer.row_slice"(ptr %0, ptr %1, ptr %2, i32 %3, i32 %4, i32 %5) {
 entry:
-  %part = alloca %193, align 8
-  %6 = alloca %193, align 8
-  %7 = alloca %194, align 8
-  %"<structcast>" = alloca %194, align 8
+  %part = alloca %195, align 8
+  %6 = alloca %195, align 8
+  %7 = alloca %196, align 8
+  %"<structcast>" = alloca %196, align 8
   %part_rank = alloca i32, align 4
   %num_rows = alloca i32, align 4
   %row_begin = alloca i32, align 4
@@ -79052,36 +79737,36 @@ entry:
   %13 = load i32, ptr %num_rows, align 4
   %14 = sext i32 %13 to i64
   %15 = mul i64 %12, %14
-  %16 = getelementptr %194, ptr %7, i32 0, i32 0
+  %16 = getelementptr %196, ptr %7, i32 0, i32 0
   store ptr %8, ptr %16, align 8
-  %17 = getelementptr %194, ptr %7, i32 0, i32 1
+  %17 = getelementptr %196, ptr %7, i32 0, i32 1
   store i32 %9, ptr %17, align 4
-  %18 = getelementptr %194, ptr %7, i32 0, i32 2
+  %18 = getelementptr %196, ptr %7, i32 0, i32 2
   store i32 %10, ptr %18, align 4
-  %19 = getelementptr %194, ptr %7, i32 0, i32 3
+  %19 = getelementptr %196, ptr %7, i32 0, i32 3
   store i64 %15, ptr %19, align 8
-  %20 = getelementptr %194, ptr %7, i32 0, i32 4
+  %20 = getelementptr %196, ptr %7, i32 0, i32 4
   store i32 0, ptr %20, align 4
-  %21 = load %194, ptr %7, align 8
-  store %194 %21, ptr %"<structcast>", align 8
-  %22 = getelementptr %193, ptr %6, i32 0, i32 0
-  %23 = getelementptr %194, ptr %"<structcast>", i32 0, i32 0
+  %21 = load %196, ptr %7, align 8
+  store %196 %21, ptr %"<structcast>", align 8
+  %22 = getelementptr %195, ptr %6, i32 0, i32 0
+  %23 = getelementptr %196, ptr %"<structcast>", i32 0, i32 0
   %24 = load ptr, ptr %23, align 8
   store ptr %24, ptr %22, align 8
-  %25 = getelementptr %193, ptr %6, i32 0, i32 1
-  %26 = getelementptr %194, ptr %"<structcast>", i32 0, i32 1
+  %25 = getelementptr %195, ptr %6, i32 0, i32 1
+  %26 = getelementptr %196, ptr %"<structcast>", i32 0, i32 1
   %27 = load i32, ptr %26, align 4
   store i32 %27, ptr %25, align 4
-  %28 = getelementptr %193, ptr %6, i32 0, i32 2
-  %29 = getelementptr %194, ptr %"<structcast>", i32 0, i32 2
+  %28 = getelementptr %195, ptr %6, i32 0, i32 2
+  %29 = getelementptr %196, ptr %"<structcast>", i32 0, i32 2
   %30 = load i32, ptr %29, align 4
   store i32 %30, ptr %28, align 4
-  %31 = getelementptr %193, ptr %6, i32 0, i32 3
-  %32 = getelementptr %194, ptr %"<structcast>", i32 0, i32 3
+  %31 = getelementptr %195, ptr %6, i32 0, i32 3
+  %32 = getelementptr %196, ptr %"<structcast>", i32 0, i32 3
   %33 = load i64, ptr %32, align 8
   store i64 %33, ptr %31, align 8
-  %34 = getelementptr %193, ptr %6, i32 0, i32 4
-  %35 = getelementptr %194, ptr %"<structcast>", i32 0, i32 4
+  %34 = getelementptr %195, ptr %6, i32 0, i32 4
+  %35 = getelementptr %196, ptr %"<structcast>", i32 0, i32 4
   %36 = load i32, ptr %35, align 4
   %37 = sext i32 %36 to i64
   store i64 %37, ptr %34, align 8
@@ -79100,7 +79785,7 @@ entry:
   %3 = alloca %4, align 8
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
-  %args = alloca %195, align 8
+  %args = alloca %197, align 8
   %columns = alloca i64, align 8
   %code = alloca i32, align 4
   %view = alloca ptr, align 8
@@ -79138,35 +79823,35 @@ merge:                                            ; preds = %else, %dead
   %16 = load i64, ptr %15, align 8
   store i64 %16, ptr %columns, align 8
   %17 = load ptr, ptr %part, align 8
-  %18 = getelementptr %193, ptr %17, i32 0, i32 0
+  %18 = getelementptr %195, ptr %17, i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
-  %20 = getelementptr %195, ptr %args, i32 0, i32 0
+  %20 = getelementptr %197, ptr %args, i32 0, i32 0
   store ptr %19, ptr %20, align 8
   %21 = load ptr, ptr %part, align 8
-  %22 = getelementptr %193, ptr %21, i32 0, i32 1
+  %22 = getelementptr %195, ptr %21, i32 0, i32 1
   %23 = load i32, ptr %22, align 4
-  %24 = getelementptr %195, ptr %args, i32 0, i32 1
+  %24 = getelementptr %197, ptr %args, i32 0, i32 1
   store i32 %23, ptr %24, align 4
   %25 = load ptr, ptr %part, align 8
-  %26 = getelementptr %193, ptr %25, i32 0, i32 2
+  %26 = getelementptr %195, ptr %25, i32 0, i32 2
   %27 = load i32, ptr %26, align 4
-  %28 = getelementptr %195, ptr %args, i32 0, i32 2
+  %28 = getelementptr %197, ptr %args, i32 0, i32 2
   store i32 %27, ptr %28, align 4
   %29 = load ptr, ptr %view, align 8
   %30 = load ptr, ptr %part, align 8
-  %31 = getelementptr %193, ptr %30, i32 0, i32 3
+  %31 = getelementptr %195, ptr %30, i32 0, i32 3
   %32 = load i64, ptr %31, align 8
   %33 = load i64, ptr %columns, align 8
   %34 = mul i64 %32, %33
   %35 = load ptr, ptr %part, align 8
-  %36 = getelementptr %193, ptr %35, i32 0, i32 4
+  %36 = getelementptr %195, ptr %35, i32 0, i32 4
   %37 = load i64, ptr %36, align 8
   %38 = add i64 %34, %37
   %39 = call ptr @"$element"(ptr %29, i64 %38)
-  %40 = getelementptr %195, ptr %args, i32 0, i32 3
+  %40 = getelementptr %197, ptr %args, i32 0, i32 3
   store ptr %39, ptr %40, align 8
   %41 = load i64, ptr %columns, align 8
-  %42 = getelementptr %195, ptr %args, i32 0, i32 4
+  %42 = getelementptr %197, ptr %args, i32 0, i32 4
   store i64 %41, ptr %42, align 8
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %format, align 8
@@ -79191,14 +79876,14 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %191, ptr %52, i32 0, i32 0
+  %53 = getelementptr %193, ptr %52, i32 0, i32 0
   %54 = load ptr, ptr %53, align 8
-  %55 = getelementptr %160, ptr %54, i32 0, i32 2
+  %55 = getelementptr %162, ptr %54, i32 0, i32 2
   %56 = load ptr, ptr %55, align 8
   %57 = getelementptr %63, ptr %56, i32 0, i32 24
   %58 = load ptr, ptr %57, align 8
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %191, ptr %59, i32 0, i32 2
+  %60 = getelementptr %193, ptr %59, i32 0, i32 2
   %61 = load ptr, ptr %60, align 8
   %62 = call i32 %58(ptr %61, ptr %args)
   store i32 %62, ptr %code6, align 4
@@ -79223,14 +79908,14 @@ else9:                                            ; preds = %merge2
 
 merge7:                                           ; preds = %else9, %dead10
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %191, ptr %71, i32 0, i32 3
+  %72 = getelementptr %193, ptr %71, i32 0, i32 3
   %73 = load ptr, ptr %72, align 8
   %74 = load ptr, ptr %part, align 8
-  %75 = getelementptr %193, ptr %74, i32 0, i32 2
+  %75 = getelementptr %195, ptr %74, i32 0, i32 2
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
   %78 = load ptr, ptr %part, align 8
-  %79 = getelementptr %193, ptr %78, i32 0, i32 0
+  %79 = getelementptr %195, ptr %78, i32 0, i32 0
   %80 = load ptr, ptr %79, align 8
   %81 = getelementptr %57, ptr %80, i32 0, i32 3
   %82 = load i32, ptr %81, align 4
@@ -79271,7 +79956,7 @@ entry:
   call void @"$Placer.name"(ptr %6, ptr %8, i64 128, ptr %9, ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %191, ptr %12, i32 0, i32 1
+  %13 = getelementptr %193, ptr %12, i32 0, i32 1
   %14 = load ptr, ptr %13, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -79287,7 +79972,7 @@ entry:
 
 then:                                             ; preds = %entry
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %191, ptr %24, i32 0, i32 4
+  %25 = getelementptr %193, ptr %24, i32 0, i32 4
   %26 = load ptr, ptr %25, align 8
   store ptr %26, ptr %target, align 8
   %27 = load ptr, ptr %target, align 8
@@ -79302,13 +79987,13 @@ then2:                                            ; preds = %then
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %191, ptr %35, i32 0, i32 1
+  %36 = getelementptr %193, ptr %35, i32 0, i32 1
   %37 = load ptr, ptr %36, align 8
   %38 = getelementptr %22, ptr %37, i32 0, i32 0
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.709", ptr %39, ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.715", ptr %39, ptr %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -79353,10 +80038,10 @@ entry:
   %6 = load i64, ptr %capacity, align 8
   %7 = load ptr, ptr %format, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %191, ptr %8, i32 0, i32 5
+  %9 = getelementptr %193, ptr %8, i32 0, i32 5
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %191, ptr %11, i32 0, i32 6
+  %12 = getelementptr %193, ptr %11, i32 0, i32 6
   %13 = load i32, ptr %12, align 4
   %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %5, i64 %6, ptr %7, i32 %10, i32 %13)
   store i32 %14, ptr %size, align 4
@@ -79431,19 +80116,19 @@ entry:
   store ptr %2, ptr %part, align 8
   store ptr %3, ptr %args, align 8
   %4 = load ptr, ptr %args, align 8
-  %5 = getelementptr %195, ptr %4, i32 0, i32 5
+  %5 = getelementptr %197, ptr %4, i32 0, i32 5
   store ptr null, ptr %5, align 8
   %6 = load ptr, ptr %args, align 8
-  %7 = getelementptr %195, ptr %6, i32 0, i32 6
+  %7 = getelementptr %197, ptr %6, i32 0, i32 6
   store i32 0, ptr %7, align 4
   %8 = load ptr, ptr %args, align 8
-  %9 = getelementptr %195, ptr %8, i32 0, i32 7
+  %9 = getelementptr %197, ptr %8, i32 0, i32 7
   store ptr null, ptr %9, align 8
   %10 = load ptr, ptr %args, align 8
-  %11 = getelementptr %195, ptr %10, i32 0, i32 8
+  %11 = getelementptr %197, ptr %10, i32 0, i32 8
   store i32 0, ptr %11, align 4
   %12 = load ptr, ptr %part, align 8
-  %13 = getelementptr %193, ptr %12, i32 0, i32 0
+  %13 = getelementptr %195, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = getelementptr %57, ptr %14, i32 0, i32 5
   %16 = load ptr, ptr %15, align 8
@@ -79476,17 +80161,17 @@ else3:                                            ; preds = %then
 merge1:                                           ; preds = %else3, %dead
   %28 = load ptr, ptr %view, align 8
   %29 = load ptr, ptr %part, align 8
-  %30 = getelementptr %193, ptr %29, i32 0, i32 3
+  %30 = getelementptr %195, ptr %29, i32 0, i32 3
   %31 = load i64, ptr %30, align 8
   %32 = call ptr @"$element"(ptr %28, i64 %31)
   %33 = load ptr, ptr %args, align 8
-  %34 = getelementptr %195, ptr %33, i32 0, i32 5
+  %34 = getelementptr %197, ptr %33, i32 0, i32 5
   store ptr %32, ptr %34, align 8
   %35 = load ptr, ptr %view, align 8
   %36 = getelementptr %155, ptr %35, i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   %38 = load ptr, ptr %args, align 8
-  %39 = getelementptr %195, ptr %38, i32 0, i32 6
+  %39 = getelementptr %197, ptr %38, i32 0, i32 6
   store i32 %37, ptr %39, align 4
   br label %merge
 
@@ -79495,7 +80180,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %40 = load ptr, ptr %part, align 8
-  %41 = getelementptr %193, ptr %40, i32 0, i32 0
+  %41 = getelementptr %195, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = getelementptr %57, ptr %42, i32 0, i32 6
   %44 = load ptr, ptr %43, align 8
@@ -79528,17 +80213,17 @@ else10:                                           ; preds = %then5
 merge8:                                           ; preds = %else10, %dead11
   %56 = load ptr, ptr %view, align 8
   %57 = load ptr, ptr %part, align 8
-  %58 = getelementptr %193, ptr %57, i32 0, i32 3
+  %58 = getelementptr %195, ptr %57, i32 0, i32 3
   %59 = load i64, ptr %58, align 8
   %60 = call ptr @"$element"(ptr %56, i64 %59)
   %61 = load ptr, ptr %args, align 8
-  %62 = getelementptr %195, ptr %61, i32 0, i32 7
+  %62 = getelementptr %197, ptr %61, i32 0, i32 7
   store ptr %60, ptr %62, align 8
   %63 = load ptr, ptr %view, align 8
   %64 = getelementptr %155, ptr %63, i32 0, i32 1
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %args, align 8
-  %67 = getelementptr %195, ptr %66, i32 0, i32 8
+  %67 = getelementptr %197, ptr %66, i32 0, i32 8
   store i32 %65, ptr %67, align 4
   br label %merge4
 
@@ -79569,19 +80254,19 @@ entry:
   %7 = getelementptr i8, ptr %6, i64 0
   store i8 0, ptr %7, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %191, ptr %8, i32 0, i32 0
+  %9 = getelementptr %193, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
-  %11 = getelementptr %160, ptr %10, i32 0, i32 2
+  %11 = getelementptr %162, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %63, ptr %12, i32 0, i32 9
   %14 = load ptr, ptr %13, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %191, ptr %15, i32 0, i32 2
+  %16 = getelementptr %193, ptr %15, i32 0, i32 2
   %17 = load ptr, ptr %16, align 8
   call void %14(ptr %17, ptr %cause)
   %18 = load %4, ptr %4, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %191, ptr %19, i32 0, i32 4
+  %20 = getelementptr %193, ptr %19, i32 0, i32 4
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %target, align 8
   %22 = load ptr, ptr %target, align 8
@@ -79596,7 +80281,7 @@ then:                                             ; preds = %entry
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %191, ptr %30, i32 0, i32 1
+  %31 = getelementptr %193, ptr %30, i32 0, i32 1
   %32 = load ptr, ptr %31, align 8
   %33 = load ptr, ptr %view, align 8
   %34 = call ptr @"$Checkpoint.file_of"(ptr %32, ptr %33)
@@ -79604,14 +80289,14 @@ then:                                             ; preds = %entry
   %36 = getelementptr %155, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
   %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %191, ptr %38, i32 0, i32 0
+  %39 = getelementptr %193, ptr %38, i32 0, i32 0
   %40 = load ptr, ptr %39, align 8
-  %41 = getelementptr %160, ptr %40, i32 0, i32 4
+  %41 = getelementptr %162, ptr %40, i32 0, i32 4
   %42 = load i32, ptr %41, align 4
   %43 = getelementptr %5, ptr %cause, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.710", ptr %34, ptr %37, i32 %42, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.716", ptr %34, ptr %37, i32 %42, ptr %45)
   %47 = load ptr, ptr %target, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -79635,7 +80320,7 @@ define internal i32 @"$Placer.vector"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %code1 = alloca i32, align 4
-  %args = alloca %190, align 8
+  %args = alloca %192, align 8
   %code = alloca i32, align 4
   %view = alloca ptr, align 8
   %destination = alloca ptr, align 8
@@ -79671,30 +80356,30 @@ merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %view, align 8
   %15 = getelementptr %155, ptr %14, i32 0, i32 4
   %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr %190, ptr %args, i32 0, i32 0
+  %17 = getelementptr %192, ptr %args, i32 0, i32 0
   store ptr %16, ptr %17, align 8
   %18 = load ptr, ptr %view, align 8
   %19 = getelementptr %155, ptr %18, i32 0, i32 1
   %20 = load i32, ptr %19, align 4
-  %21 = getelementptr %190, ptr %args, i32 0, i32 1
+  %21 = getelementptr %192, ptr %args, i32 0, i32 1
   store i32 %20, ptr %21, align 4
   %22 = load ptr, ptr %view, align 8
   %23 = call i64 @"$TensorView.num_elements"(ptr %22)
   %24 = trunc i64 %23 to i32
-  %25 = getelementptr %190, ptr %args, i32 0, i32 2
+  %25 = getelementptr %192, ptr %args, i32 0, i32 2
   store i32 %24, ptr %25, align 4
   %26 = load ptr, ptr %destination, align 8
-  %27 = getelementptr %190, ptr %args, i32 0, i32 3
+  %27 = getelementptr %192, ptr %args, i32 0, i32 3
   store ptr %26, ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %191, ptr %28, i32 0, i32 0
+  %29 = getelementptr %193, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
-  %31 = getelementptr %160, ptr %30, i32 0, i32 2
+  %31 = getelementptr %162, ptr %30, i32 0, i32 2
   %32 = load ptr, ptr %31, align 8
   %33 = getelementptr %63, ptr %32, i32 0, i32 25
   %34 = load ptr, ptr %33, align 8
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %191, ptr %35, i32 0, i32 2
+  %36 = getelementptr %193, ptr %35, i32 0, i32 2
   %37 = load ptr, ptr %36, align 8
   %38 = call i32 %34(ptr %37, ptr %args)
   store i32 %38, ptr %code1, align 4
@@ -79719,7 +80404,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %191, ptr %47, i32 0, i32 3
+  %48 = getelementptr %193, ptr %47, i32 0, i32 3
   %49 = load ptr, ptr %48, align 8
   %50 = load ptr, ptr %view, align 8
   %51 = getelementptr %155, ptr %50, i32 0, i32 5
@@ -79732,7 +80417,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.711"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.717"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -79742,7 +80427,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.712"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.718"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -79774,9 +80459,9 @@ then2:                                            ; preds = %merge
   %17 = load ptr, ptr %weights, align 8
   %18 = getelementptr %74, ptr %17, i32 0, i32 9
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %191, ptr %19, i32 0, i32 0
+  %20 = getelementptr %193, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
-  %22 = getelementptr %160, ptr %21, i32 0, i32 4
+  %22 = getelementptr %162, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
   %24 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165)"(ptr %14, ptr %16, ptr %18, i32 %23)
   ret i32 %24
@@ -79810,9 +80495,9 @@ else8:                                            ; preds = %merge1
 
 merge6:                                           ; preds = %else8, %dead9
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %191, ptr %33, i32 0, i32 0
+  %34 = getelementptr %193, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
-  %36 = getelementptr %160, ptr %35, i32 0, i32 0
+  %36 = getelementptr %162, ptr %35, i32 0, i32 0
   %37 = load ptr, ptr %36, align 8
   %38 = getelementptr %11, ptr %37, i32 0, i32 20
   %39 = load i32, ptr %38, align 4
@@ -79837,18 +80522,18 @@ merge10:                                          ; preds = %else12, %dead13
   %46 = load ptr, ptr %weights, align 8
   %47 = getelementptr %74, ptr %46, i32 0, i32 9
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %191, ptr %48, i32 0, i32 0
+  %49 = getelementptr %193, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
-  %51 = getelementptr %160, ptr %50, i32 0, i32 4
+  %51 = getelementptr %162, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).714"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).720"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.712"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.718"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -79866,28 +80551,28 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %191, ptr %2, i32 0, i32 0
+  %3 = getelementptr %193, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %160, ptr %4, i32 0, i32 4
+  %5 = getelementptr %162, ptr %4, i32 0, i32 4
   %6 = load i32, ptr %5, align 4
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %191, ptr %7, i32 0, i32 0
+  %8 = getelementptr %193, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
-  %10 = getelementptr %160, ptr %9, i32 0, i32 0
+  %10 = getelementptr %162, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
   %12 = getelementptr %11, ptr %11, i32 0, i32 6
   %13 = load i32, ptr %12, align 4
   store i32 %6, ptr %rank, align 4
   store i32 %13, ptr %head_dim, align 4
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %191, ptr %14, i32 0, i32 0
+  %15 = getelementptr %193, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = call i32 @"$Layout.num_local_heads"(ptr %16)
   %18 = load i32, ptr %head_dim, align 4
   %19 = mul i32 %17, %18
   store i32 %19, ptr %query_rows, align 4
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %191, ptr %20, i32 0, i32 0
+  %21 = getelementptr %193, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
   %23 = call i32 @"$Layout.num_local_kv_heads"(ptr %22)
   %24 = load i32, ptr %head_dim, align 4
@@ -79940,9 +80625,9 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %191, ptr %46, i32 0, i32 0
+  %47 = getelementptr %193, ptr %46, i32 0, i32 0
   %48 = load ptr, ptr %47, align 8
-  %49 = getelementptr %160, ptr %48, i32 0, i32 0
+  %49 = getelementptr %162, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %11, ptr %50, i32 0, i32 12
   %52 = load i8, ptr %51, align 1
@@ -80091,10 +80776,10 @@ dead34:                                           ; No predecessors!
 
 define internal i32 @"$Placer.column_slice"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
-  %part = alloca %193, align 8
-  %4 = alloca %193, align 8
-  %5 = alloca %196, align 8
-  %"<structcast>" = alloca %196, align 8
+  %part = alloca %195, align 8
+  %4 = alloca %195, align 8
+  %5 = alloca %198, align 8
+  %"<structcast>" = alloca %198, align 8
   %part_rank = alloca i32, align 4
   %matrix = alloca ptr, align 8
   %format = alloca ptr, align 8
@@ -80114,37 +80799,37 @@ entry:
   %14 = load i32, ptr %13, align 4
   %15 = sext i32 %14 to i64
   %16 = mul i64 %11, %15
-  %17 = getelementptr %196, ptr %5, i32 0, i32 0
+  %17 = getelementptr %198, ptr %5, i32 0, i32 0
   store ptr %6, ptr %17, align 8
-  %18 = getelementptr %196, ptr %5, i32 0, i32 1
+  %18 = getelementptr %198, ptr %5, i32 0, i32 1
   store i32 0, ptr %18, align 4
-  %19 = getelementptr %196, ptr %5, i32 0, i32 2
+  %19 = getelementptr %198, ptr %5, i32 0, i32 2
   store i32 %9, ptr %19, align 4
-  %20 = getelementptr %196, ptr %5, i32 0, i32 3
+  %20 = getelementptr %198, ptr %5, i32 0, i32 3
   store i32 0, ptr %20, align 4
-  %21 = getelementptr %196, ptr %5, i32 0, i32 4
+  %21 = getelementptr %198, ptr %5, i32 0, i32 4
   store i64 %16, ptr %21, align 8
-  %22 = load %196, ptr %5, align 8
-  store %196 %22, ptr %"<structcast>", align 8
-  %23 = getelementptr %193, ptr %4, i32 0, i32 0
-  %24 = getelementptr %196, ptr %"<structcast>", i32 0, i32 0
+  %22 = load %198, ptr %5, align 8
+  store %198 %22, ptr %"<structcast>", align 8
+  %23 = getelementptr %195, ptr %4, i32 0, i32 0
+  %24 = getelementptr %198, ptr %"<structcast>", i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
   store ptr %25, ptr %23, align 8
-  %26 = getelementptr %193, ptr %4, i32 0, i32 1
-  %27 = getelementptr %196, ptr %"<structcast>", i32 0, i32 1
+  %26 = getelementptr %195, ptr %4, i32 0, i32 1
+  %27 = getelementptr %198, ptr %"<structcast>", i32 0, i32 1
   %28 = load i32, ptr %27, align 4
   store i32 %28, ptr %26, align 4
-  %29 = getelementptr %193, ptr %4, i32 0, i32 2
-  %30 = getelementptr %196, ptr %"<structcast>", i32 0, i32 2
+  %29 = getelementptr %195, ptr %4, i32 0, i32 2
+  %30 = getelementptr %198, ptr %"<structcast>", i32 0, i32 2
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %29, align 4
-  %32 = getelementptr %193, ptr %4, i32 0, i32 3
-  %33 = getelementptr %196, ptr %"<structcast>", i32 0, i32 3
+  %32 = getelementptr %195, ptr %4, i32 0, i32 3
+  %33 = getelementptr %198, ptr %"<structcast>", i32 0, i32 3
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
   store i64 %35, ptr %32, align 8
-  %36 = getelementptr %193, ptr %4, i32 0, i32 4
-  %37 = getelementptr %196, ptr %"<structcast>", i32 0, i32 4
+  %36 = getelementptr %195, ptr %4, i32 0, i32 4
+  %37 = getelementptr %198, ptr %"<structcast>", i32 0, i32 4
   %38 = load i64, ptr %37, align 8
   store i64 %38, ptr %36, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %part, ptr align 8 %4, i64 32, i1 false)
@@ -80250,13 +80935,13 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %weights, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %191, ptr %6, i32 0, i32 0
+  %7 = getelementptr %193, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
-  %9 = getelementptr %160, ptr %8, i32 0, i32 4
+  %9 = getelementptr %162, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   store i32 %10, ptr %part_rank, align 4
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %191, ptr %11, i32 0, i32 0
+  %12 = getelementptr %193, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
   %14 = call zeroext i1 @"$Layout.is_expert_parallel"(ptr %13)
   %15 = zext i1 %14 to i8
@@ -80321,7 +81006,7 @@ else7:                                            ; preds = %merge1
 
 merge5:                                           ; preds = %else7, %dead8
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %191, ptr %40, i32 0, i32 0
+  %41 = getelementptr %193, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = call i32 @"$Layout.num_local_experts"(ptr %42)
   store i32 0, ptr %i, align 4
@@ -80364,17 +81049,17 @@ forbody:                                          ; preds = %forcond
   call void @"$shift"(ptr noalias sret(%57) %3, ptr byval(%57) %2, i64 %63, i64 %66, i64 %69)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %down, ptr align 8 %3, i64 40, i1 false)
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %191, ptr %70, i32 0, i32 0
+  %71 = getelementptr %193, ptr %70, i32 0, i32 0
   %72 = load ptr, ptr %71, align 8
   %73 = call i32 @"$Layout.experts_begin"(ptr %72)
   %74 = load i32, ptr %i, align 4
   %75 = add i32 %73, %74
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %191, ptr %76, i32 0, i32 6
+  %77 = getelementptr %193, ptr %76, i32 0, i32 6
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).713"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).719"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -80451,7 +81136,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).713"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).719"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -80526,7 +81211,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).714"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).720"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -80612,9 +81297,9 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %model, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %191, ptr %2, i32 0, i32 0
+  %3 = getelementptr %193, ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr %160, ptr %4, i32 0, i32 0
+  %5 = getelementptr %162, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %11, ptr %6, i32 0, i32 2
   %8 = load i32, ptr %7, align 4
@@ -80633,14 +81318,14 @@ forcond:                                          ; preds = %merge3, %entry
 forbody:                                          ; preds = %forcond
   %15 = load i32, ptr %layer, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %191, ptr %16, i32 0, i32 0
+  %17 = getelementptr %193, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
   %19 = call i32 @"$Layout.num_local_kv_heads"(ptr %18)
   %20 = mul i32 %15, %19
   store i32 %20, ptr %first, align 4
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %191, ptr %22, i32 0, i32 1
+  %23 = getelementptr %193, ptr %22, i32 0, i32 1
   %24 = load ptr, ptr %23, align 8
   %25 = load i32, ptr %layer, align 4
   %26 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %24, i32 %25)
@@ -80671,7 +81356,7 @@ else:                                             ; preds = %forbody
 merge1:                                           ; preds = %else, %dead
   %39 = load ptr, ptr %self, align 8
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %191, ptr %40, i32 0, i32 1
+  %41 = getelementptr %193, ptr %40, i32 0, i32 1
   %42 = load ptr, ptr %41, align 8
   %43 = load i32, ptr %layer, align 4
   %44 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).457"(ptr %42, i32 %43)
@@ -80714,7 +81399,7 @@ dead7:                                            ; No predecessors!
 define internal i32 @"$Placer.spread_scales"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
-  %args = alloca %190, align 8
+  %args = alloca %192, align 8
   %index = alloca i32, align 4
   %head = alloca i32, align 4
   %num_heads = alloca i32, align 4
@@ -80725,7 +81410,7 @@ entry:
   store ptr %1, ptr %view, align 8
   store ptr %2, ptr %destination, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %191, ptr %3, i32 0, i32 0
+  %4 = getelementptr %193, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = call i32 @"$Layout.num_local_kv_heads"(ptr %5)
   store i32 %6, ptr %num_heads, align 4
@@ -80748,9 +81433,9 @@ forbody:                                          ; preds = %forcond
   %16 = icmp eq i64 %15, 1
   %17 = zext i1 %16 to i8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %191, ptr %18, i32 0, i32 0
+  %19 = getelementptr %193, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  %21 = getelementptr %160, ptr %20, i32 0, i32 4
+  %21 = getelementptr %162, ptr %20, i32 0, i32 4
   %22 = load i32, ptr %21, align 4
   %23 = load i32, ptr %num_heads, align 4
   %24 = mul i32 %22, %23
@@ -80763,30 +81448,30 @@ forbody:                                          ; preds = %forcond
   %30 = load i32, ptr %index, align 4
   %31 = sext i32 %30 to i64
   %32 = call ptr @"$element"(ptr %29, i64 %31)
-  %33 = getelementptr %190, ptr %args, i32 0, i32 0
+  %33 = getelementptr %192, ptr %args, i32 0, i32 0
   store ptr %32, ptr %33, align 8
   %34 = load ptr, ptr %view, align 8
   %35 = getelementptr %155, ptr %34, i32 0, i32 1
   %36 = load i32, ptr %35, align 4
-  %37 = getelementptr %190, ptr %args, i32 0, i32 1
+  %37 = getelementptr %192, ptr %args, i32 0, i32 1
   store i32 %36, ptr %37, align 4
-  %38 = getelementptr %190, ptr %args, i32 0, i32 2
+  %38 = getelementptr %192, ptr %args, i32 0, i32 2
   store i32 1, ptr %38, align 4
   %39 = load ptr, ptr %destination, align 8
   %40 = load i32, ptr %head, align 4
   %41 = sext i32 %40 to i64
   %42 = getelementptr float, ptr %39, i64 %41
-  %43 = getelementptr %190, ptr %args, i32 0, i32 3
+  %43 = getelementptr %192, ptr %args, i32 0, i32 3
   store ptr %42, ptr %43, align 8
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %191, ptr %44, i32 0, i32 0
+  %45 = getelementptr %193, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %45, align 8
-  %47 = getelementptr %160, ptr %46, i32 0, i32 2
+  %47 = getelementptr %162, ptr %46, i32 0, i32 2
   %48 = load ptr, ptr %47, align 8
   %49 = getelementptr %63, ptr %48, i32 0, i32 25
   %50 = load ptr, ptr %49, align 8
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %191, ptr %51, i32 0, i32 2
+  %52 = getelementptr %193, ptr %51, i32 0, i32 2
   %53 = load ptr, ptr %52, align 8
   %54 = call i32 %50(ptr %53, ptr %args)
   store i32 %54, ptr %code, align 4
@@ -80880,7 +81565,7 @@ then3:                                            ; preds = %then
   %34 = load ptr, ptr %shard, align 8
   %35 = getelementptr %142, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.716", ptr %33, ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.722", ptr %33, ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -81131,7 +81816,7 @@ entry:
   store i64 %12, ptr %input_bytes, align 8
   %13 = load i64, ptr %input_bytes, align 8
   %14 = load ptr, ptr %shape, align 8
-  %15 = call i64 @"$anon (./terra/scheduling/batch.t:108).547"(ptr %14)
+  %15 = call i64 @"$anon (./terra/scheduling/batch.t:108).552"(ptr %14)
   %16 = add i64 %13, %15
   %17 = call ptr @calloc(i64 1, i64 %16)
   store ptr %17, ptr %memory, align 8
@@ -81155,7 +81840,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.717")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.723")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -81187,7 +81872,7 @@ merge:                                            ; preds = %else, %dead
   %43 = load ptr, ptr %memory, align 8
   %44 = load i64, ptr %input_bytes, align 8
   %45 = getelementptr i8, ptr %43, i64 %44
-  call void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %41, ptr %42, ptr %45)
+  call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %41, ptr %42, ptr %45)
   %46 = load %4, ptr %5, align 1
   call void @"$fill_warm_up"(ptr %plan)
   %47 = load %4, ptr %4, align 1
@@ -81315,7 +82000,7 @@ then2:                                            ; preds = %then
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
   %55 = getelementptr i8, ptr %54, i64 0
   %56 = load i32, ptr %most, align 4
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.718", i32 %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.724", i32 %56)
   %58 = load ptr, ptr %target, align 8
   %59 = getelementptr %5, ptr %58, i32 0, i32 0
   %60 = getelementptr [1024 x i8], ptr %59, i32 0, i32 0
@@ -81415,7 +82100,7 @@ merge4:                                           ; preds = %forcond
 then11:                                           ; preds = %merge4
   %107 = load ptr, ptr %self, align 8
   %108 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %107, ptr @"$string.720", i32 -1, ptr %108)
+  call void @"$Rank.describe_failure"(ptr %107, ptr @"$string.726", i32 -1, ptr %108)
   %109 = load %4, ptr %3, align 1
   %110 = load i32, ptr %code9, align 4
   ret i32 %110
@@ -81513,7 +82198,7 @@ entry:
 then:                                             ; preds = %entry
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.719", i32 -1, ptr %20)
+  call void @"$Rank.describe_failure"(ptr %19, ptr @"$string.725", i32 -1, ptr %20)
   %21 = load %4, ptr %5, align 1
   %22 = load i32, ptr %code, align 4
   ret i32 %22
@@ -81576,7 +82261,7 @@ merge2:                                           ; preds = %else4, %dead5
 then8:                                            ; preds = %merge2
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %message, align 8
-  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.719", i32 -1, ptr %56)
+  call void @"$Rank.describe_failure"(ptr %55, ptr @"$string.725", i32 -1, ptr %56)
   %57 = load %4, ptr %4, align 1
   %58 = load i32, ptr %code6, align 4
   ret i32 %58
@@ -81615,7 +82300,7 @@ entry:
   %8 = load i64, ptr %input_bytes, align 8
   %9 = load ptr, ptr %planned, align 8
   %10 = getelementptr %29, ptr %9, i32 0, i32 19
-  %11 = call i64 @"$anon (./terra/scheduling/batch.t:108).547"(ptr %10)
+  %11 = call i64 @"$anon (./terra/scheduling/batch.t:108).552"(ptr %10)
   %12 = add i64 %8, %11
   %13 = call ptr @calloc(i64 1, i64 %12)
   %14 = load ptr, ptr %self, align 8
@@ -81643,7 +82328,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.717")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.723")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -81872,7 +82557,7 @@ entry:
 
 define internal void @"$threads.init_condition"(ptr %0) {
 entry:
-  %attributes = alloca %197, align 8
+  %attributes = alloca %199, align 8
   %condition = alloca ptr, align 8
   store ptr %0, ptr %condition, align 8
   %1 = call i32 @pthread_condattr_init(ptr %attributes)
@@ -81959,7 +82644,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %37, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.721"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.727"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -81971,7 +82656,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %37, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.721"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.727"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -81983,7 +82668,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %37, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.721"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.727"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -82005,7 +82690,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %37, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.722", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.728", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -82056,7 +82741,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.723", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.729", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -82110,7 +82795,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.721"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.727"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -82305,7 +82990,7 @@ entry:
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %38, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %24, ptr %27, ptr %30)
   %31 = load %4, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %37, ptr %32, i32 0, i32 4
@@ -82422,7 +83107,7 @@ then2:                                            ; preds = %then
   %42 = getelementptr %45, ptr %41, i32 0, i32 10
   %43 = getelementptr %32, ptr %42, i32 0, i32 1
   %44 = load i32, ptr %43, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.724", i32 %40, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.730", i32 %40, i32 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = getelementptr %5, ptr %46, i32 0, i32 0
   %48 = getelementptr [1024 x i8], ptr %47, i32 0, i32 0
@@ -82495,7 +83180,7 @@ then13:                                           ; preds = %then9
   %79 = load ptr, ptr %options, align 8
   %80 = getelementptr %40, ptr %79, i32 0, i32 5
   %81 = load i32, ptr %80, align 4
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.729", i32 %81)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.735", i32 %81)
   %83 = load ptr, ptr %target11, align 8
   %84 = getelementptr %5, ptr %83, i32 0, i32 0
   %85 = getelementptr [1024 x i8], ptr %84, i32 0, i32 0
@@ -82570,7 +83255,7 @@ then2:                                            ; preds = %then
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %capacity, align 4
   %27 = load i32, ptr %page_size, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.725", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.731", i32 %26, i32 %27)
   %29 = load ptr, ptr %target, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
@@ -82748,7 +83433,7 @@ then15:                                           ; preds = %then5
   %148 = getelementptr i8, ptr %147, i64 0
   %149 = load i32, ptr %capacity, align 4
   %150 = load i32, ptr %page_size, align 4
-  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.726", i32 %149, i32 %150)
+  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.732", i32 %149, i32 %150)
   %152 = load ptr, ptr %target13, align 8
   %153 = getelementptr %5, ptr %152, i32 0, i32 0
   %154 = getelementptr [1024 x i8], ptr %153, i32 0, i32 0
@@ -82921,7 +83606,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %40, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.721"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.727"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -82933,7 +83618,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %40, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.728"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.734"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -82951,7 +83636,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %40, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.728"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.734"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -82963,7 +83648,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %40, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.721"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.727"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -82975,7 +83660,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %40, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.721"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.727"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -82987,7 +83672,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %40, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.721"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.727"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -83000,7 +83685,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.727"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.733"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -83012,7 +83697,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %40, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.721"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.727"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -83024,7 +83709,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %40, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.721"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.727"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -83036,7 +83721,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %40, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.721"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.727"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -83045,7 +83730,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.727"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.733"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -83144,7 +83829,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.728"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.734"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -83247,24 +83932,24 @@ declare dso_local i32 @dprintf(i32, ptr, ...)
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4820" = alloca ptr, align 8
-  %"$4819" = alloca i64, align 8
+  %"$4856" = alloca ptr, align 8
+  %"$4855" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4819", align 8
-  store ptr %2, ptr %"$4820", align 8
+  store i64 %1, ptr %"$4855", align 8
+  store ptr %2, ptr %"$4856", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %198, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4819", align 8
-  %6 = load ptr, ptr %"$4820", align 8
-  %7 = call i32 @"$Loop.cancel.732"(ptr %4, i64 %5, ptr %6)
+  %4 = getelementptr %200, ptr %3, i32 0, i32 0
+  %5 = load i64, ptr %"$4855", align 8
+  %6 = load ptr, ptr %"$4856", align 8
+  %7 = call i32 @"$Loop.cancel.738"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.732"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.738"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -83275,14 +83960,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.733"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.739"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.733"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.739"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -83304,11 +83989,11 @@ entry:
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %8, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %12)
+  call void @"$Loop.lock.740"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i64, ptr %request_id, align 8
-  %16 = call ptr @"$Loop.find_live.735"(ptr %14, i64 %15)
+  %16 = call ptr @"$Loop.find_live.741"(ptr %14, i64 %15)
   store ptr %16, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = icmp eq ptr %17, null
@@ -83318,7 +84003,7 @@ entry:
 
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %21)
+  call void @"$Loop.unlock.742"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %message, align 8
   store ptr %23, ptr %target, align 8
@@ -83374,13 +84059,13 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %then5
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %199, ptr %45, i32 0, i32 13
+  %46 = getelementptr %201, ptr %45, i32 0, i32 13
   store i8 1, ptr %46, align 1
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %199, ptr %47, i32 0, i32 7
+  %48 = getelementptr %201, ptr %47, i32 0, i32 7
   %49 = call i32 @pthread_cond_signal(ptr %48)
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %50)
+  call void @"$Loop.unlock.742"(ptr %50)
   %51 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -83388,17 +84073,17 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.734"(ptr %0) {
+define internal void @"$Loop.lock.740"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %199, ptr %1, i32 0, i32 6
+  %2 = getelementptr %201, ptr %1, i32 0, i32 6
   %3 = call i32 @pthread_mutex_lock(ptr %2)
   ret void
 }
 
-define internal ptr @"$Loop.find_live.735"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.741"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -83406,7 +84091,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %request_id, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %199, ptr %2, i32 0, i32 18
+  %3 = getelementptr %201, ptr %2, i32 0, i32 18
   %4 = getelementptr %49, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -83423,7 +84108,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %199, ptr %12, i32 0, i32 18
+  %13 = getelementptr %201, ptr %12, i32 0, i32 18
   %14 = getelementptr %49, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
   %16 = load i64, ptr %i, align 8
@@ -83439,7 +84124,7 @@ forbody:                                          ; preds = %forcond
 
 then:                                             ; preds = %forbody
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %199, ptr %25, i32 0, i32 18
+  %26 = getelementptr %201, ptr %25, i32 0, i32 18
   %27 = getelementptr %49, ptr %26, i32 0, i32 0
   %28 = load ptr, ptr %27, align 8
   %29 = load i64, ptr %i, align 8
@@ -83465,12 +84150,12 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.736"(ptr %0) {
+define internal void @"$Loop.unlock.742"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %199, ptr %1, i32 0, i32 6
+  %2 = getelementptr %201, ptr %1, i32 0, i32 6
   %3 = call i32 @pthread_mutex_unlock(ptr %2)
   ret void
 }
@@ -83487,15 +84172,15 @@ entry:
   %5 = load ptr, ptr %handle, align 8
   store ptr %5, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %198, ptr %6, i32 0, i32 4
+  %7 = getelementptr %200, ptr %6, i32 0, i32 4
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %then, label %else
 
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %198, ptr %10, i32 0, i32 0
-  %12 = getelementptr %199, ptr %11, i32 0, i32 10
+  %11 = getelementptr %200, ptr %10, i32 0, i32 0
+  %12 = getelementptr %201, ptr %11, i32 0, i32 10
   store i8 0, ptr %12, align 1
   br label %merge
 
@@ -83504,15 +84189,15 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %198, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.737"(ptr %14)
+  %14 = getelementptr %200, ptr %13, i32 0, i32 0
+  call void @"$Loop.free.743"(ptr %14)
   %15 = load %4, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %198, ptr %16, i32 0, i32 1
+  %17 = getelementptr %200, ptr %16, i32 0, i32 1
   call void @"$LedgerRanks.free"(ptr %17)
   %18 = load %4, ptr %3, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %198, ptr %19, i32 0, i32 3
+  %20 = getelementptr %200, ptr %19, i32 0, i32 3
   %21 = load ptr, ptr %20, align 8
   call void @free(ptr %21)
   %22 = load %4, ptr %2, align 1
@@ -83522,7 +84207,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.737"(ptr %0) {
+define internal void @"$Loop.free.743"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -83539,7 +84224,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %199, ptr %12, i32 0, i32 0
+  %13 = getelementptr %201, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = icmp eq ptr %14, null
   %16 = zext i1 %15 to i8
@@ -83558,10 +84243,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.738"(ptr %19)
+  call void @"$Loop.stop.744"(ptr %19)
   %20 = load %4, ptr %10, align 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %199, ptr %21, i32 0, i32 17
+  %22 = getelementptr %201, ptr %21, i32 0, i32 17
   %23 = getelementptr %49, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   store i64 0, ptr %i, align 8
@@ -83578,7 +84263,7 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %199, ptr %31, i32 0, i32 17
+  %32 = getelementptr %201, ptr %31, i32 0, i32 17
   %33 = getelementptr %49, ptr %32, i32 0, i32 0
   %34 = load ptr, ptr %33, align 8
   %35 = load i64, ptr %i, align 8
@@ -83592,31 +84277,31 @@ forbody:                                          ; preds = %forcond
 
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %199, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.687"(ptr %41)
+  %41 = getelementptr %201, ptr %40, i32 0, i32 17
+  call void @"$Vector.free.692"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %199, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.687"(ptr %44)
+  %44 = getelementptr %201, ptr %43, i32 0, i32 18
+  call void @"$Vector.free.692"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %199, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.687"(ptr %47)
+  %47 = getelementptr %201, ptr %46, i32 0, i32 19
+  call void @"$Vector.free.692"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %199, ptr %49, i32 0, i32 3
+  %50 = getelementptr %201, ptr %49, i32 0, i32 3
   call void @"$Scheduler.free"(ptr %50)
   %51 = load %4, ptr %5, align 1
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %199, ptr %52, i32 0, i32 21
+  %53 = getelementptr %201, ptr %52, i32 0, i32 21
   call void @"$EventRing.free"(ptr %53)
   %54 = load %4, ptr %4, align 1
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %199, ptr %55, i32 0, i32 33
+  %56 = getelementptr %201, ptr %55, i32 0, i32 33
   call void @"$StepRing.free"(ptr %56)
   %57 = load %4, ptr %3, align 1
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %199, ptr %58, i32 0, i32 22
+  %59 = getelementptr %201, ptr %58, i32 0, i32 22
   %60 = load i32, ptr %59, align 4
   %61 = icmp sge i32 %60, 0
   %62 = zext i1 %61 to i8
@@ -83625,7 +84310,7 @@ merge1:                                           ; preds = %forcond
 
 then3:                                            ; preds = %merge1
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %199, ptr %64, i32 0, i32 22
+  %65 = getelementptr %201, ptr %64, i32 0, i32 22
   %66 = load i32, ptr %65, align 4
   %67 = call i32 @close(i32 %66)
   br label %merge2
@@ -83635,27 +84320,27 @@ else4:                                            ; preds = %merge1
 
 merge2:                                           ; preds = %else4, %then3
   %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %199, ptr %68, i32 0, i32 25
+  %69 = getelementptr %201, ptr %68, i32 0, i32 25
   %70 = load ptr, ptr %69, align 8
   call void @free(ptr %70)
   %71 = load %4, ptr %2, align 1
   %72 = load ptr, ptr %self, align 8
-  %73 = getelementptr %199, ptr %72, i32 0, i32 7
+  %73 = getelementptr %201, ptr %72, i32 0, i32 7
   %74 = call i32 @pthread_cond_destroy(ptr %73)
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %199, ptr %75, i32 0, i32 8
+  %76 = getelementptr %201, ptr %75, i32 0, i32 8
   %77 = call i32 @pthread_cond_destroy(ptr %76)
   %78 = load ptr, ptr %self, align 8
-  %79 = getelementptr %199, ptr %78, i32 0, i32 6
+  %79 = getelementptr %201, ptr %78, i32 0, i32 6
   %80 = call i32 @pthread_mutex_destroy(ptr %79)
   %81 = load ptr, ptr %self, align 8
-  %82 = getelementptr %199, ptr %81, i32 0, i32 5
+  %82 = getelementptr %201, ptr %81, i32 0, i32 5
   call void @"$Turnstile.free"(ptr %82)
   %83 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.stop.738"(ptr %0) {
+define internal void @"$Loop.stop.744"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -83663,7 +84348,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %199, ptr %4, i32 0, i32 10
+  %5 = getelementptr %201, ptr %4, i32 0, i32 10
   %6 = load i8, ptr %5, align 1
   %7 = trunc i8 %6 to i1
   br i1 %7, label %else, label %then
@@ -83680,23 +84365,23 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %9)
+  call void @"$Loop.lock.740"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %199, ptr %11, i32 0, i32 11
+  %12 = getelementptr %201, ptr %11, i32 0, i32 11
   store i8 1, ptr %12, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %199, ptr %13, i32 0, i32 7
+  %14 = getelementptr %201, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %16)
+  call void @"$Loop.unlock.742"(ptr %16)
   %17 = load %4, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %199, ptr %18, i32 0, i32 9
+  %19 = getelementptr %201, ptr %18, i32 0, i32 9
   %20 = load i64, ptr %19, align 8
   %21 = call i32 @pthread_join(i64 %20, ptr null)
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %199, ptr %22, i32 0, i32 10
+  %23 = getelementptr %201, ptr %22, i32 0, i32 10
   store i8 0, ptr %23, align 1
   ret void
 }
@@ -83710,22 +84395,22 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %200, ptr %5, i32 0, i32 4
+  %6 = getelementptr %202, ptr %5, i32 0, i32 4
   %7 = load ptr, ptr %6, align 8
   call void @free(ptr %7)
   %8 = load %4, ptr %4, align 1
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %200, ptr %9, i32 0, i32 5
+  %10 = getelementptr %202, ptr %9, i32 0, i32 5
   %11 = load ptr, ptr %10, align 8
   call void @free(ptr %11)
   %12 = load %4, ptr %3, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %200, ptr %13, i32 0, i32 6
+  %14 = getelementptr %202, ptr %13, i32 0, i32 6
   %15 = load ptr, ptr %14, align 8
   call void @free(ptr %15)
   %16 = load %4, ptr %2, align 1
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %200, ptr %17, i32 0, i32 14
+  %18 = getelementptr %202, ptr %17, i32 0, i32 14
   %19 = load ptr, ptr %18, align 8
   call void @free(ptr %19)
   %20 = load %4, ptr %1, align 1
@@ -83734,30 +84419,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$4850" = alloca ptr, align 8
-  %"$4849" = alloca ptr, align 8
-  %"$4848" = alloca i32, align 4
-  %"$4847" = alloca ptr, align 8
+  %"$4886" = alloca ptr, align 8
+  %"$4885" = alloca ptr, align 8
+  %"$4884" = alloca i32, align 4
+  %"$4883" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4847", align 8
-  store i32 %2, ptr %"$4848", align 4
-  store ptr %3, ptr %"$4849", align 8
-  store ptr %4, ptr %"$4850", align 8
+  store ptr %1, ptr %"$4883", align 8
+  store i32 %2, ptr %"$4884", align 4
+  store ptr %3, ptr %"$4885", align 8
+  store ptr %4, ptr %"$4886", align 8
   %5 = load ptr, ptr %"$handle", align 8
-  %6 = getelementptr %198, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$4847", align 8
-  %8 = load i32, ptr %"$4848", align 4
-  %9 = load ptr, ptr %"$4849", align 8
-  %10 = load ptr, ptr %"$4850", align 8
-  %11 = call i32 @"$Loop.decode_step.739"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %6 = getelementptr %200, ptr %5, i32 0, i32 0
+  %7 = load ptr, ptr %"$4883", align 8
+  %8 = load i32, ptr %"$4884", align 4
+  %9 = load ptr, ptr %"$4885", align 8
+  %10 = load ptr, ptr %"$4886", align 8
+  %11 = call i32 @"$Loop.decode_step.745"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.739"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.745"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -83792,17 +84477,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.740"(ptr %14)
+  call void @"$Loop.enter_turn.746"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.743"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.749"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.755"(ptr %22)
+  call void @"$Loop.leave_turn.761"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -83811,23 +84496,23 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.740"(ptr %0) {
+define internal void @"$Loop.enter_turn.746"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %199, ptr %3, i32 0, i32 5
+  %4 = getelementptr %201, ptr %3, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.741"(ptr %6)
+  call void @"$Loop.land.747"(ptr %6)
   %7 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.741"(ptr %0) {
+define internal void @"$Loop.land.747"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -83840,7 +84525,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %199, ptr %5, i32 0, i32 3
+  %6 = getelementptr %201, ptr %5, i32 0, i32 3
   %7 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -83864,24 +84549,24 @@ merge:                                            ; preds = %else, %dead
   %14 = call i64 @"$threads.now_ns"()
   store i64 %14, ptr %begin, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %199, ptr %15, i32 0, i32 0
+  %16 = getelementptr %201, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %199, ptr %18, i32 0, i32 4
+  %19 = getelementptr %201, ptr %18, i32 0, i32 4
   %20 = getelementptr %45, ptr %19, i32 0, i32 12
   %21 = call i32 @"$LedgerRanks.land"(ptr %17, ptr %20, ptr %message)
   store i32 %21, ptr %code, align 4
   %22 = call i64 @"$threads.now_ns"()
   store i64 %22, ptr %now, align 8
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %199, ptr %23, i32 0, i32 27
+  %24 = getelementptr %201, ptr %23, i32 0, i32 27
   %25 = load i64, ptr %24, align 8
   %26 = load i64, ptr %now, align 8
   %27 = load i64, ptr %begin, align 8
   %28 = sub i64 %26, %27
   %29 = add i64 %25, %28
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %199, ptr %30, i32 0, i32 27
+  %31 = getelementptr %201, ptr %30, i32 0, i32 27
   store i64 %29, ptr %31, align 8
   %32 = load i32, ptr %code, align 4
   %33 = icmp eq i32 %32, 0
@@ -83892,10 +84577,10 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %36 = load ptr, ptr %self, align 8
   %37 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.742"(ptr %36, i64 %37)
+  call void @"$Loop.record_step.748"(ptr %36, i64 %37)
   %38 = load %4, ptr %3, align 1
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %199, ptr %39, i32 0, i32 3
+  %40 = getelementptr %201, ptr %39, i32 0, i32 3
   %41 = load i64, ptr %now, align 8
   call void @"$Scheduler.land"(ptr %40, i64 %41)
   %42 = load %4, ptr %2, align 1
@@ -83904,14 +84589,14 @@ then2:                                            ; preds = %merge
 else3:                                            ; preds = %merge
   %43 = load i64, ptr %now, align 8
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %199, ptr %44, i32 0, i32 3
+  %45 = getelementptr %201, ptr %44, i32 0, i32 3
   %46 = getelementptr %39, ptr %45, i32 0, i32 18
   store i64 %43, ptr %46, align 8
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %199, ptr %47, i32 0, i32 16
+  %48 = getelementptr %201, ptr %47, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %48, ptr align 1 %message, i64 1024, i1 false)
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %199, ptr %49, i32 0, i32 3
+  %50 = getelementptr %201, ptr %49, i32 0, i32 3
   %51 = load i32, ptr %code, align 4
   %52 = getelementptr %5, ptr %message, i32 0, i32 0
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
@@ -83936,10 +84621,10 @@ entry:
   %4 = getelementptr %47, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %200, ptr %6, i32 0, i32 13
+  %7 = getelementptr %202, ptr %6, i32 0, i32 13
   %8 = getelementptr [2 x %47], ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %200, ptr %9, i32 0, i32 16
+  %10 = getelementptr %202, ptr %9, i32 0, i32 16
   %11 = load i32, ptr %10, align 4
   %12 = srem i32 %11, 2
   %13 = sext i32 %12 to i64
@@ -83951,11 +84636,11 @@ entry:
   %19 = load i64, ptr %18, align 8
   %20 = call ptr @memcpy(ptr %5, ptr %16, i64 %19)
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %200, ptr %21, i32 0, i32 16
+  %22 = getelementptr %202, ptr %21, i32 0, i32 16
   %23 = load i32, ptr %22, align 4
   %24 = add i32 %23, 1
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %200, ptr %25, i32 0, i32 16
+  %26 = getelementptr %202, ptr %25, i32 0, i32 16
   store i32 %24, ptr %26, align 4
   ret i32 0
 
@@ -83963,7 +84648,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.742"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.748"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -83974,32 +84659,32 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %now, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %199, ptr %5, i32 0, i32 32
+  %6 = getelementptr %201, ptr %5, i32 0, i32 32
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %step, ptr align 8 %6, i64 56, i1 false)
   %7 = load i64, ptr %now, align 8
   %8 = getelementptr %52, ptr %step, i32 0, i32 0
   store i64 %7, ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %199, ptr %9, i32 0, i32 0
+  %10 = getelementptr %201, ptr %9, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
   %12 = call i64 @"$LedgerRanks.last_device_ns"(ptr %11)
   %13 = getelementptr %52, ptr %step, i32 0, i32 1
   store i64 %12, ptr %13, align 8
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %199, ptr %14, i32 0, i32 0
+  %15 = getelementptr %201, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = call i32 @"$LedgerRanks.last_is_graph"(ptr %16)
   %18 = getelementptr %52, ptr %step, i32 0, i32 8
   store i32 %17, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %19)
+  call void @"$Loop.lock.740"(ptr %19)
   %20 = load %4, ptr %4, align 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %199, ptr %21, i32 0, i32 33
+  %22 = getelementptr %201, ptr %21, i32 0, i32 33
   call void @"$StepRing.push"(ptr %22, ptr %step)
   %23 = load %4, ptr %3, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %24)
+  call void @"$Loop.unlock.742"(ptr %24)
   %25 = load %4, ptr %2, align 1
   ret void
 }
@@ -84024,7 +84709,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.743"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.749"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -84044,7 +84729,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.744"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.750"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -84066,7 +84751,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.746"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.752"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -84086,7 +84771,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %199, ptr %22, i32 0, i32 1
+  %23 = getelementptr %201, ptr %22, i32 0, i32 1
   %24 = load ptr, ptr %23, align 8
   %25 = getelementptr %11, ptr %24, i32 0, i32 3
   %26 = load i32, ptr %25, align 4
@@ -84119,7 +84804,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.747"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.753"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -84149,7 +84834,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.750"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.756"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -84183,7 +84868,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.750"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.756"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -84209,7 +84894,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.744"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.750"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -84219,14 +84904,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %4)
+  call void @"$Loop.lock.740"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.745"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.751"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %9)
+  call void @"$Loop.unlock.742"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -84235,7 +84920,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.745"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.751"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -84244,7 +84929,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %199, ptr %3, i32 0, i32 15
+  %4 = getelementptr %201, ptr %3, i32 0, i32 15
   %5 = load i8, ptr %4, align 1
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -84264,7 +84949,7 @@ then2:                                            ; preds = %then
   %14 = getelementptr [1024 x i8], ptr %13, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %199, ptr %16, i32 0, i32 16
+  %17 = getelementptr %201, ptr %16, i32 0, i32 16
   %18 = getelementptr %5, ptr %17, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -84296,7 +84981,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.746"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.752"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target7 = alloca ptr, align 8
@@ -84370,7 +85055,7 @@ merge:                                            ; preds = %else, %dead
   %37 = sext i32 %36 to i64
   %38 = add i64 %35, %37
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %199, ptr %39, i32 0, i32 2
+  %40 = getelementptr %201, ptr %39, i32 0, i32 2
   %41 = getelementptr %38, ptr %40, i32 0, i32 2
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
@@ -84399,7 +85084,7 @@ then9:                                            ; preds = %then5
   %59 = load i64, ptr %58, align 8
   %60 = load i32, ptr %num_new_tokens, align 4
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %199, ptr %61, i32 0, i32 2
+  %62 = getelementptr %201, ptr %61, i32 0, i32 2
   %63 = getelementptr %38, ptr %62, i32 0, i32 2
   %64 = load i32, ptr %63, align 4
   %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.39", i64 %59, i32 %60, i32 %64)
@@ -84430,7 +85115,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.747"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.753"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %i = alloca i32, align 4
@@ -84447,12 +85132,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.748"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.754"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.749"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.755"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -84486,10 +85171,10 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %199, ptr %25, i32 0, i32 3
+  %26 = getelementptr %201, ptr %25, i32 0, i32 3
   %27 = load ptr, ptr %item, align 8
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %199, ptr %28, i32 0, i32 3
+  %29 = getelementptr %201, ptr %28, i32 0, i32 3
   %30 = getelementptr %39, ptr %29, i32 0, i32 1
   %31 = call i32 @"$PagePool.acquire"(ptr %30)
   call void @"$Scheduler.push_page"(ptr %26, ptr %27, i32 %31)
@@ -84505,7 +85190,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.748"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.754"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -84515,7 +85200,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store i32 %2, ptr %num_tokens, align 4
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %199, ptr %3, i32 0, i32 3
+  %4 = getelementptr %201, ptr %3, i32 0, i32 3
   %5 = load i32, ptr %num_tokens, align 4
   %6 = call i32 @"$Scheduler.pages_for"(ptr %4, i32 %5)
   %7 = load ptr, ptr %item, align 8
@@ -84537,7 +85222,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.749"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.755"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -84549,7 +85234,7 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %199, ptr %4, i32 0, i32 3
+  %5 = getelementptr %201, ptr %4, i32 0, i32 3
   %6 = getelementptr %39, ptr %5, i32 0, i32 1
   store ptr %6, ptr %pool, align 8
   %7 = load i32, ptr %num_pages, align 4
@@ -84608,7 +85293,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.750"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.756"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %4, align 8
@@ -84622,11 +85307,11 @@ entry:
   store ptr %2, ptr %logits, align 8
   store ptr %3, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %199, ptr %6, i32 0, i32 4
+  %7 = getelementptr %201, ptr %6, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %7)
   %8 = load %4, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %199, ptr %9, i32 0, i32 4
+  %10 = getelementptr %201, ptr %9, i32 0, i32 4
   %11 = load ptr, ptr %item, align 8
   %12 = getelementptr %67, ptr %11, i32 0, i32 12
   %13 = load i32, ptr %12, align 4
@@ -84638,7 +85323,7 @@ entry:
   %19 = getelementptr %17, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %199, ptr %21, i32 0, i32 2
+  %22 = getelementptr %201, ptr %21, i32 0, i32 2
   %23 = getelementptr %38, ptr %22, i32 0, i32 1
   %24 = load i32, ptr %23, align 4
   call void @"$StepPlan.add_decode_segment"(ptr %10, i32 %13, i32 %16, ptr %20, i32 %24)
@@ -84651,11 +85336,11 @@ entry:
 
 then:                                             ; preds = %entry
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %199, ptr %30, i32 0, i32 4
+  %31 = getelementptr %201, ptr %30, i32 0, i32 4
   %32 = call i32 @"$StepPlan.add_logit_row"(ptr %31, i32 0)
   %33 = load ptr, ptr %logits, align 8
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %199, ptr %34, i32 0, i32 4
+  %35 = getelementptr %201, ptr %34, i32 0, i32 4
   %36 = getelementptr %45, ptr %35, i32 0, i32 13
   store ptr %33, ptr %36, align 8
   br label %merge
@@ -84666,7 +85351,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.751"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.757"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -84698,7 +85383,7 @@ merge1:                                           ; preds = %else3, %dead
   %53 = load ptr, ptr %self, align 8
   %54 = load ptr, ptr %logits, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %199, ptr %55, i32 0, i32 4
+  %56 = getelementptr %201, ptr %55, i32 0, i32 4
   %57 = getelementptr %45, ptr %56, i32 0, i32 4
   %58 = load i32, ptr %57, align 4
   %59 = load ptr, ptr %item, align 8
@@ -84706,14 +85391,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.754"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.760"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.751"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.757"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %counters = alloca ptr, align 8
@@ -84725,14 +85410,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %199, ptr %5, i32 0, i32 3
+  %6 = getelementptr %201, ptr %5, i32 0, i32 3
   call void @"$Scheduler.write_table_range"(ptr %6)
   %7 = load %4, ptr %4, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %199, ptr %8, i32 0, i32 0
+  %9 = getelementptr %201, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %199, ptr %11, i32 0, i32 4
+  %12 = getelementptr %201, ptr %11, i32 0, i32 4
   %13 = load ptr, ptr %message, align 8
   %14 = call i32 @"$LedgerRanks.step"(ptr %10, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
@@ -84752,7 +85437,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %23 = load ptr, ptr %message, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %199, ptr %24, i32 0, i32 16
+  %25 = getelementptr %201, ptr %24, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %25, ptr align 1 %23, i64 1024, i1 false)
   br label %merge1
 
@@ -84761,7 +85446,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.753"(ptr %26)
+  call void @"$Loop.check_ranks.759"(ptr %26)
   %27 = load %4, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -84774,11 +85459,11 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %199, ptr %29, i32 0, i32 3
+  %30 = getelementptr %201, ptr %29, i32 0, i32 3
   %31 = getelementptr %39, ptr %30, i32 0, i32 19
   store ptr %31, ptr %counters, align 8
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %199, ptr %32, i32 0, i32 3
+  %33 = getelementptr %201, ptr %32, i32 0, i32 3
   call void @"$Scheduler.table_uploaded"(ptr %33)
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %counters, align 8
@@ -84792,7 +85477,7 @@ merge:                                            ; preds = %else, %dead
   %42 = getelementptr %44, ptr %41, i32 0, i32 2
   %43 = load i64, ptr %42, align 8
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %199, ptr %44, i32 0, i32 4
+  %45 = getelementptr %201, ptr %44, i32 0, i32 4
   %46 = getelementptr %45, ptr %45, i32 0, i32 1
   %47 = load i32, ptr %46, align 4
   %48 = sext i32 %47 to i64
@@ -84804,13 +85489,13 @@ merge:                                            ; preds = %else, %dead
   %53 = getelementptr %44, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %199, ptr %55, i32 0, i32 4
+  %56 = getelementptr %201, ptr %55, i32 0, i32 4
   %57 = getelementptr %45, ptr %56, i32 0, i32 0
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
   %60 = add i64 %54, %59
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %199, ptr %61, i32 0, i32 4
+  %62 = getelementptr %201, ptr %61, i32 0, i32 4
   %63 = getelementptr %45, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = sext i32 %64 to i64
@@ -84884,18 +85569,18 @@ entry:
   store ptr %1, ptr %plan, align 8
   store ptr %2, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %200, ptr %9, i32 0, i32 7
+  %10 = getelementptr %202, ptr %9, i32 0, i32 7
   %11 = load i32, ptr %10, align 4
   %12 = add i32 %11, 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %200, ptr %13, i32 0, i32 7
+  %14 = getelementptr %202, ptr %13, i32 0, i32 7
   store i32 %12, ptr %14, align 4
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %200, ptr %15, i32 0, i32 7
+  %16 = getelementptr %202, ptr %15, i32 0, i32 7
   %17 = load i32, ptr %16, align 4
   %18 = sub i32 %17, 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %200, ptr %19, i32 0, i32 8
+  %20 = getelementptr %202, ptr %19, i32 0, i32 8
   %21 = load i32, ptr %20, align 4
   %22 = icmp eq i32 %18, %21
   %23 = zext i1 %22 to i8
@@ -84904,12 +85589,12 @@ entry:
 
 then:                                             ; preds = %entry
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %200, ptr %25, i32 0, i32 11
+  %26 = getelementptr %202, ptr %25, i32 0, i32 11
   %27 = load i8, ptr %26, align 1
   %28 = icmp eq i8 %27, 0
   %29 = zext i1 %28 to i8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %200, ptr %30, i32 0, i32 0
+  %31 = getelementptr %202, ptr %30, i32 0, i32 0
   store i8 %29, ptr %31, align 1
   %32 = load ptr, ptr %message, align 8
   store ptr %32, ptr %target, align 8
@@ -84925,9 +85610,9 @@ then2:                                            ; preds = %then
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %200, ptr %41, i32 0, i32 8
+  %42 = getelementptr %202, ptr %41, i32 0, i32 8
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.752", i32 %43)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.758", i32 %43)
   %45 = load ptr, ptr %target, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -85029,10 +85714,10 @@ forbody10:                                        ; preds = %forcond9
 
 merge11:                                          ; preds = %forcond9
   %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %200, ptr %93, i32 0, i32 13
+  %94 = getelementptr %202, ptr %93, i32 0, i32 13
   %95 = getelementptr [2 x %47], ptr %94, i32 0, i32 0
   %96 = load ptr, ptr %self, align 8
-  %97 = getelementptr %200, ptr %96, i32 0, i32 15
+  %97 = getelementptr %202, ptr %96, i32 0, i32 15
   %98 = load i32, ptr %97, align 4
   %99 = srem i32 %98, 2
   %100 = sext i32 %99 to i64
@@ -85040,20 +85725,20 @@ merge11:                                          ; preds = %forcond9
   %102 = getelementptr %47, ptr %101, i32 0, i32 0
   %103 = load ptr, ptr %102, align 8
   %104 = load ptr, ptr %self, align 8
-  %105 = getelementptr %200, ptr %104, i32 0, i32 12
+  %105 = getelementptr %202, ptr %104, i32 0, i32 12
   %106 = getelementptr %47, ptr %105, i32 0, i32 0
   %107 = load ptr, ptr %106, align 8
   %108 = load ptr, ptr %self, align 8
-  %109 = getelementptr %200, ptr %108, i32 0, i32 12
+  %109 = getelementptr %202, ptr %108, i32 0, i32 12
   %110 = getelementptr %47, ptr %109, i32 0, i32 1
   %111 = load i64, ptr %110, align 8
   %112 = call ptr @memcpy(ptr %103, ptr %107, i64 %111)
   %113 = load ptr, ptr %self, align 8
-  %114 = getelementptr %200, ptr %113, i32 0, i32 15
+  %114 = getelementptr %202, ptr %113, i32 0, i32 15
   %115 = load i32, ptr %114, align 4
   %116 = add i32 %115, 1
   %117 = load ptr, ptr %self, align 8
-  %118 = getelementptr %200, ptr %117, i32 0, i32 15
+  %118 = getelementptr %202, ptr %117, i32 0, i32 15
   store i32 %116, ptr %118, align 4
   ret i32 0
 
@@ -85070,7 +85755,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %plan, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %200, ptr %2, i32 0, i32 3
+  %3 = getelementptr %202, ptr %2, i32 0, i32 3
   %4 = getelementptr %32, ptr %3, i32 0, i32 2
   %5 = load i32, ptr %4, align 4
   %6 = sext i32 %5 to i64
@@ -85108,7 +85793,7 @@ forbody:                                          ; preds = %forcond
   %30 = getelementptr i32, ptr %28, i64 %29
   %31 = load i32, ptr %30, align 4
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %200, ptr %32, i32 0, i32 5
+  %33 = getelementptr %202, ptr %32, i32 0, i32 5
   %34 = load ptr, ptr %33, align 8
   %35 = load i64, ptr %i, align 8
   %36 = getelementptr i32, ptr %34, i64 %35
@@ -85163,7 +85848,7 @@ forbody:                                          ; preds = %forcond
 
 then:                                             ; preds = %forbody
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %200, ptr %23, i32 0, i32 12
+  %24 = getelementptr %202, ptr %23, i32 0, i32 12
   %25 = getelementptr %47, ptr %24, i32 0, i32 2
   %26 = load ptr, ptr %25, align 8
   %27 = load i32, ptr %source, align 4
@@ -85254,7 +85939,7 @@ else:                                             ; preds = %forbody
 merge1:                                           ; preds = %else, %then
   %29 = load i32, ptr %cell, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %200, ptr %30, i32 0, i32 4
+  %31 = getelementptr %202, ptr %30, i32 0, i32 4
   %32 = load ptr, ptr %31, align 8
   %33 = load ptr, ptr %plan, align 8
   %34 = getelementptr %45, ptr %33, i32 0, i32 11
@@ -85308,7 +85993,7 @@ entry:
   %18 = load i32, ptr %index, align 4
   %19 = sext i32 %18 to i64
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %200, ptr %20, i32 0, i32 3
+  %21 = getelementptr %202, ptr %20, i32 0, i32 3
   %22 = getelementptr %32, ptr %21, i32 0, i32 6
   %23 = load i32, ptr %22, align 4
   %24 = sext i32 %23 to i64
@@ -85316,7 +86001,7 @@ entry:
   %26 = getelementptr float, ptr %17, i64 %25
   store ptr %26, ptr %logits, align 8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %200, ptr %27, i32 0, i32 3
+  %28 = getelementptr %202, ptr %27, i32 0, i32 3
   %29 = getelementptr %32, ptr %28, i32 0, i32 6
   %30 = load i32, ptr %29, align 4
   store i32 0, ptr %token, align 4
@@ -85414,7 +86099,7 @@ entry:
   %28 = sub i32 %26, %27
   store i32 %28, ptr %length, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %200, ptr %29, i32 0, i32 5
+  %30 = getelementptr %202, ptr %29, i32 0, i32 5
   %31 = load ptr, ptr %30, align 8
   %32 = load ptr, ptr %plan, align 8
   %33 = getelementptr %45, ptr %32, i32 0, i32 11
@@ -85426,7 +86111,7 @@ entry:
   %39 = load i32, ptr %38, align 4
   %40 = sext i32 %39 to i64
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %200, ptr %41, i32 0, i32 3
+  %42 = getelementptr %202, ptr %41, i32 0, i32 3
   %43 = getelementptr %32, ptr %42, i32 0, i32 2
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
@@ -85451,26 +86136,26 @@ forbody:                                          ; preds = %forcond
   %55 = load ptr, ptr %pages, align 8
   %56 = load i32, ptr %position, align 4
   %57 = load ptr, ptr %self, align 8
-  %58 = getelementptr %200, ptr %57, i32 0, i32 2
+  %58 = getelementptr %202, ptr %57, i32 0, i32 2
   %59 = load i32, ptr %58, align 4
   %60 = sdiv i32 %56, %59
   %61 = sext i32 %60 to i64
   %62 = getelementptr i32, ptr %55, i64 %61
   %63 = load i32, ptr %62, align 4
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %200, ptr %64, i32 0, i32 2
+  %65 = getelementptr %202, ptr %64, i32 0, i32 2
   %66 = load i32, ptr %65, align 4
   %67 = mul i32 %63, %66
   %68 = load i32, ptr %position, align 4
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %200, ptr %69, i32 0, i32 2
+  %70 = getelementptr %202, ptr %69, i32 0, i32 2
   %71 = load i32, ptr %70, align 4
   %72 = srem i32 %68, %71
   %73 = add i32 %67, %72
   store i32 %73, ptr %slot, align 4
   %74 = load i64, ptr %hash, align 8
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %200, ptr %75, i32 0, i32 4
+  %76 = getelementptr %202, ptr %75, i32 0, i32 4
   %77 = load ptr, ptr %76, align 8
   %78 = load i32, ptr %slot, align 4
   %79 = sext i32 %78 to i64
@@ -85571,7 +86256,7 @@ entry:
   %9 = getelementptr i32, ptr %6, i64 %8
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %200, ptr %11, i32 0, i32 3
+  %12 = getelementptr %202, ptr %11, i32 0, i32 3
   %13 = getelementptr %32, ptr %12, i32 0, i32 6
   %14 = load i32, ptr %13, align 4
   %15 = sub i32 %14, 1
@@ -85689,7 +86374,7 @@ merge1:                                           ; preds = %else3, %then2
   %68 = load i32, ptr %index, align 4
   %69 = load i64, ptr %hash, align 8
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %200, ptr %70, i32 0, i32 3
+  %71 = getelementptr %202, ptr %70, i32 0, i32 3
   %72 = getelementptr %32, ptr %71, i32 0, i32 6
   %73 = load i32, ptr %72, align 4
   %74 = sub i32 %73, 1
@@ -85700,7 +86385,7 @@ merge1:                                           ; preds = %else3, %then2
   store i32 %78, ptr %token, align 4
   %79 = load i32, ptr %token, align 4
   %80 = load ptr, ptr %self, align 8
-  %81 = getelementptr %200, ptr %80, i32 0, i32 12
+  %81 = getelementptr %202, ptr %80, i32 0, i32 12
   %82 = getelementptr %47, ptr %81, i32 0, i32 2
   %83 = load ptr, ptr %82, align 8
   %84 = load i32, ptr %index, align 4
@@ -85708,7 +86393,7 @@ merge1:                                           ; preds = %else3, %then2
   %86 = getelementptr i32, ptr %83, i64 %85
   store i32 %79, ptr %86, align 4
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %200, ptr %87, i32 0, i32 12
+  %88 = getelementptr %202, ptr %87, i32 0, i32 12
   %89 = getelementptr %47, ptr %88, i32 0, i32 3
   %90 = load ptr, ptr %89, align 8
   %91 = load i32, ptr %index, align 4
@@ -85725,7 +86410,7 @@ merge1:                                           ; preds = %else3, %then2
 
 then5:                                            ; preds = %merge1
   %100 = load ptr, ptr %self, align 8
-  %101 = getelementptr %200, ptr %100, i32 0, i32 12
+  %101 = getelementptr %202, ptr %100, i32 0, i32 12
   %102 = getelementptr %47, ptr %101, i32 0, i32 3
   %103 = load ptr, ptr %102, align 8
   %104 = load i32, ptr %index, align 4
@@ -85743,12 +86428,12 @@ else6:                                            ; preds = %merge1
 
 then7:                                            ; preds = %and.lhs.true
   %111 = load ptr, ptr %self, align 8
-  %112 = getelementptr %200, ptr %111, i32 0, i32 6
+  %112 = getelementptr %202, ptr %111, i32 0, i32 6
   %113 = load ptr, ptr %112, align 8
   %114 = load i32, ptr %count_row, align 4
   %115 = sext i32 %114 to i64
   %116 = load ptr, ptr %self, align 8
-  %117 = getelementptr %200, ptr %116, i32 0, i32 3
+  %117 = getelementptr %202, ptr %116, i32 0, i32 3
   %118 = getelementptr %32, ptr %117, i32 0, i32 6
   %119 = load i32, ptr %118, align 4
   %120 = sext i32 %119 to i64
@@ -85770,7 +86455,7 @@ else8:                                            ; preds = %and.lhs.true, %else
 
 merge4:                                           ; preds = %else8, %then7, %then5
   %130 = load ptr, ptr %self, align 8
-  %131 = getelementptr %200, ptr %130, i32 0, i32 12
+  %131 = getelementptr %202, ptr %130, i32 0, i32 12
   %132 = getelementptr %47, ptr %131, i32 0, i32 4
   %133 = load ptr, ptr %132, align 8
   %134 = load i32, ptr %index, align 4
@@ -85809,12 +86494,12 @@ forbody:                                          ; preds = %forcond
   %156 = load i32, ptr %i, align 4
   %157 = add i32 %155, %156
   %158 = load ptr, ptr %self, align 8
-  %159 = getelementptr %200, ptr %158, i32 0, i32 3
+  %159 = getelementptr %202, ptr %158, i32 0, i32 3
   %160 = getelementptr %32, ptr %159, i32 0, i32 6
   %161 = load i32, ptr %160, align 4
   %162 = srem i32 %157, %161
   %163 = load ptr, ptr %self, align 8
-  %164 = getelementptr %200, ptr %163, i32 0, i32 12
+  %164 = getelementptr %202, ptr %163, i32 0, i32 12
   %165 = getelementptr %47, ptr %164, i32 0, i32 5
   %166 = load ptr, ptr %165, align 8
   %167 = load i32, ptr %index, align 4
@@ -85828,7 +86513,7 @@ forbody:                                          ; preds = %forcond
   %174 = sitofp i32 %173 to float
   %175 = fsub float -1.000000e+00, %174
   %176 = load ptr, ptr %self, align 8
-  %177 = getelementptr %200, ptr %176, i32 0, i32 12
+  %177 = getelementptr %202, ptr %176, i32 0, i32 12
   %178 = getelementptr %47, ptr %177, i32 0, i32 6
   %179 = load ptr, ptr %178, align 8
   %180 = load i32, ptr %index, align 4
@@ -85934,12 +86619,12 @@ entry:
   store i32 %1, ptr %count_row, align 4
   store i64 %2, ptr %hash, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %200, ptr %3, i32 0, i32 6
+  %4 = getelementptr %202, ptr %3, i32 0, i32 6
   %5 = load ptr, ptr %4, align 8
   %6 = load i32, ptr %count_row, align 4
   %7 = sext i32 %6 to i64
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %200, ptr %8, i32 0, i32 3
+  %9 = getelementptr %202, ptr %8, i32 0, i32 3
   %10 = getelementptr %32, ptr %9, i32 0, i32 6
   %11 = load i32, ptr %10, align 4
   %12 = sext i32 %11 to i64
@@ -85947,7 +86632,7 @@ entry:
   %14 = getelementptr i32, ptr %5, i64 %13
   store ptr %14, ptr %counts, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %200, ptr %15, i32 0, i32 3
+  %16 = getelementptr %202, ptr %15, i32 0, i32 3
   %17 = getelementptr %32, ptr %16, i32 0, i32 6
   %18 = load i32, ptr %17, align 4
   store i32 0, ptr %token, align 4
@@ -86031,13 +86716,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i32, ptr %row, align 4
   %22 = sext i32 %21 to i64
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %200, ptr %23, i32 0, i32 3
+  %24 = getelementptr %202, ptr %23, i32 0, i32 3
   %25 = call i64 @"$StepShape.mask_words"(ptr %24)
   %26 = mul i64 %22, %25
   %27 = getelementptr i32, ptr %20, i64 %26
   store ptr %27, ptr %mask, align 8
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %200, ptr %28, i32 0, i32 3
+  %29 = getelementptr %202, ptr %28, i32 0, i32 3
   %30 = getelementptr %32, ptr %29, i32 0, i32 6
   %31 = load i32, ptr %30, align 4
   %32 = sub i32 %31, 1
@@ -86058,7 +86743,7 @@ forbody:                                          ; preds = %forcond
   %40 = load i32, ptr %i, align 4
   %41 = add i32 %39, %40
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %200, ptr %42, i32 0, i32 3
+  %43 = getelementptr %202, ptr %42, i32 0, i32 3
   %44 = getelementptr %32, ptr %43, i32 0, i32 6
   %45 = load i32, ptr %44, align 4
   %46 = sub i32 %45, 1
@@ -86101,7 +86786,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.check_ranks.753"(ptr %0) {
+define internal void @"$Loop.check_ranks.759"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -86110,9 +86795,9 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %199, ptr %5, i32 0, i32 0
+  %6 = getelementptr %201, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
-  %8 = getelementptr %200, ptr %7, i32 0, i32 0
+  %8 = getelementptr %202, ptr %7, i32 0, i32 0
   %9 = load i8, ptr %8, align 1
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
@@ -86129,29 +86814,29 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %199, ptr %12, i32 0, i32 3
+  %13 = getelementptr %201, ptr %12, i32 0, i32 3
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %199, ptr %14, i32 0, i32 16
+  %15 = getelementptr %201, ptr %14, i32 0, i32 16
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   call void @"$Scheduler.fail_all"(ptr %13, i32 7, ptr %18)
   %19 = load %4, ptr %3, align 1
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %199, ptr %20, i32 0, i32 15
+  %21 = getelementptr %201, ptr %20, i32 0, i32 15
   %22 = load i8, ptr %21, align 1
   %23 = trunc i8 %22 to i1
   br i1 %23, label %then2, label %else3
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %24)
+  call void @"$Loop.lock.740"(ptr %24)
   %25 = load %4, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %199, ptr %26, i32 0, i32 15
+  %27 = getelementptr %201, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %28)
+  call void @"$Loop.unlock.742"(ptr %28)
   %29 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -86162,7 +86847,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.754"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.760"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -86180,7 +86865,7 @@ entry:
   %6 = load ptr, ptr %logits, align 8
   %7 = load i32, ptr %num_rows, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %199, ptr %8, i32 0, i32 4
+  %9 = getelementptr %201, ptr %8, i32 0, i32 4
   %10 = getelementptr %45, ptr %9, i32 0, i32 10
   %11 = getelementptr %32, ptr %10, i32 0, i32 6
   %12 = load i32, ptr %11, align 4
@@ -86237,7 +86922,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.755"(ptr %0) {
+define internal void @"$Loop.leave_turn.761"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -86245,19 +86930,19 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.756"(ptr %4)
+  call void @"$Loop.publish.762"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.762"(ptr %6)
+  call void @"$Loop.wake.768"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %199, ptr %8, i32 0, i32 5
+  %9 = getelementptr %201, ptr %8, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %9)
   %10 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.publish.756"(ptr %0) {
+define internal void @"$Loop.publish.762"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -86273,7 +86958,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %199, ptr %10, i32 0, i32 3
+  %11 = getelementptr %201, ptr %10, i32 0, i32 3
   store ptr %11, ptr %s, align 8
   %12 = load ptr, ptr %s, align 8
   %13 = call zeroext i1 @"$Scheduler.is_consistent"(ptr %12)
@@ -86291,27 +86976,27 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %17)
+  call void @"$Loop.lock.740"(ptr %17)
   %18 = load %4, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.757"(ptr %19)
+  call void @"$Loop.publish_events.763"(ptr %19)
   %20 = load %4, ptr %7, align 1
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.759"(ptr %21)
+  call void @"$Loop.remove_ended.765"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_outputs.760"(ptr %23)
+  call void @"$Loop.publish_outputs.766"(ptr %23)
   %24 = load %4, ptr %5, align 1
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.761"(ptr %25)
+  call void @"$Loop.publish_counters.767"(ptr %25)
   %26 = load %4, ptr %4, align 1
   %27 = load ptr, ptr %s, align 8
   %28 = call i64 @"$Scheduler.nearest_deadline"(ptr %27)
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %199, ptr %29, i32 0, i32 24
+  %30 = getelementptr %201, ptr %29, i32 0, i32 24
   store i64 %28, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %31)
+  call void @"$Loop.unlock.742"(ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %s, align 8
   %34 = getelementptr %39, ptr %33, i32 0, i32 6
@@ -86351,7 +87036,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.757"(ptr %0) {
+define internal void @"$Loop.publish_events.763"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -86360,7 +87045,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %199, ptr %3, i32 0, i32 3
+  %4 = getelementptr %201, ptr %3, i32 0, i32 3
   %5 = getelementptr %39, ptr %4, i32 0, i32 7
   store ptr %5, ptr %staged, align 8
   store i64 0, ptr %count, align 8
@@ -86378,7 +87063,7 @@ condition:                                        ; preds = %whilebody, %entry
 
 whilebody:                                        ; preds = %and.lhs.true
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %199, ptr %13, i32 0, i32 21
+  %14 = getelementptr %201, ptr %13, i32 0, i32 21
   %15 = load ptr, ptr %staged, align 8
   %16 = getelementptr %42, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
@@ -86423,7 +87108,7 @@ merge:                                            ; preds = %and.lhs.true, %cond
 
 and.lhs.true:                                     ; preds = %condition
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %199, ptr %49, i32 0, i32 21
+  %50 = getelementptr %201, ptr %49, i32 0, i32 21
   %51 = call zeroext i1 @"$EventRing.make_room"(ptr %50, i64 1)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
@@ -86431,7 +87116,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.758"(ptr %54)
+  call void @"$Loop.announce.764"(ptr %54)
   %55 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -86442,29 +87127,29 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.758"(ptr %0) {
+define internal void @"$Loop.announce.764"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store i64 1, ptr %one, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %199, ptr %1, i32 0, i32 22
+  %2 = getelementptr %201, ptr %1, i32 0, i32 22
   %3 = load i32, ptr %2, align 4
   %4 = call i64 @write(i32 %3, ptr %one, i64 8)
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %199, ptr %5, i32 0, i32 8
+  %6 = getelementptr %201, ptr %5, i32 0, i32 8
   %7 = call i32 @pthread_cond_broadcast(ptr %6)
   ret void
 }
 
-define internal void @"$Loop.remove_ended.759"(ptr %0) {
+define internal void @"$Loop.remove_ended.765"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %199, ptr %1, i32 0, i32 3
+  %2 = getelementptr %201, ptr %1, i32 0, i32 3
   %3 = getelementptr %39, ptr %2, i32 0, i32 6
   %4 = getelementptr %49, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
@@ -86482,9 +87167,9 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %199, ptr %12, i32 0, i32 18
+  %13 = getelementptr %201, ptr %12, i32 0, i32 18
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %199, ptr %14, i32 0, i32 3
+  %15 = getelementptr %201, ptr %14, i32 0, i32 3
   %16 = getelementptr %39, ptr %15, i32 0, i32 6
   %17 = getelementptr %49, ptr %16, i32 0, i32 0
   %18 = load ptr, ptr %17, align 8
@@ -86494,9 +87179,9 @@ forbody:                                          ; preds = %forcond
   %22 = call zeroext i1 @"$remove"(ptr %13, ptr %21)
   %23 = zext i1 %22 to i8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %199, ptr %24, i32 0, i32 19
+  %25 = getelementptr %201, ptr %24, i32 0, i32 19
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %199, ptr %26, i32 0, i32 3
+  %27 = getelementptr %201, ptr %26, i32 0, i32 3
   %28 = getelementptr %39, ptr %27, i32 0, i32 6
   %29 = getelementptr %49, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
@@ -86513,14 +87198,14 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_outputs.760"(ptr %0) {
+define internal void @"$Loop.publish_outputs.766"(ptr %0) {
 entry:
   %item = alloca ptr, align 8
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %199, ptr %1, i32 0, i32 19
+  %2 = getelementptr %201, ptr %1, i32 0, i32 19
   %3 = getelementptr %49, ptr %2, i32 0, i32 1
   %4 = load i64, ptr %3, align 8
   store i64 0, ptr %i, align 8
@@ -86537,7 +87222,7 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %199, ptr %11, i32 0, i32 19
+  %12 = getelementptr %201, ptr %11, i32 0, i32 19
   %13 = getelementptr %49, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
   %15 = load i64, ptr %i, align 8
@@ -86557,16 +87242,16 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.761"(ptr %0) {
+define internal void @"$Loop.publish_counters.767"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %199, ptr %1, i32 0, i32 3
+  %2 = getelementptr %201, ptr %1, i32 0, i32 3
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %199, ptr %3, i32 0, i32 26
+  %4 = getelementptr %201, ptr %3, i32 0, i32 26
   store ptr %2, ptr %s, align 8
   store ptr %4, ptr %p, align 8
   %5 = load ptr, ptr %s, align 8
@@ -86632,19 +87317,19 @@ entry:
   %57 = getelementptr %51, ptr %56, i32 0, i32 8
   store i32 %55, ptr %57, align 4
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %199, ptr %58, i32 0, i32 27
+  %59 = getelementptr %201, ptr %58, i32 0, i32 27
   %60 = load i64, ptr %59, align 8
   %61 = load ptr, ptr %p, align 8
   %62 = getelementptr %51, ptr %61, i32 0, i32 9
   store i64 %60, ptr %62, align 8
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %199, ptr %63, i32 0, i32 29
+  %64 = getelementptr %201, ptr %63, i32 0, i32 29
   %65 = load i64, ptr %64, align 8
   %66 = load ptr, ptr %p, align 8
   %67 = getelementptr %51, ptr %66, i32 0, i32 11
   store i64 %65, ptr %67, align 8
   %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %199, ptr %68, i32 0, i32 28
+  %69 = getelementptr %201, ptr %68, i32 0, i32 28
   %70 = load i64, ptr %69, align 8
   %71 = load ptr, ptr %p, align 8
   %72 = getelementptr %51, ptr %71, i32 0, i32 10
@@ -86652,23 +87337,23 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.wake.762"(ptr %0) {
+define internal void @"$Loop.wake.768"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %3)
+  call void @"$Loop.lock.740"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %199, ptr %5, i32 0, i32 13
+  %6 = getelementptr %201, ptr %5, i32 0, i32 13
   store i8 1, ptr %6, align 1
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %199, ptr %7, i32 0, i32 7
+  %8 = getelementptr %201, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %10)
+  call void @"$Loop.unlock.742"(ptr %10)
   %11 = load %4, ptr %1, align 1
   ret void
 }
@@ -86678,8 +87363,8 @@ entry:
   %handle = alloca ptr, align 8
   store ptr %0, ptr %handle, align 8
   %1 = load ptr, ptr %handle, align 8
-  %2 = getelementptr %198, ptr %1, i32 0, i32 0
-  %3 = getelementptr %199, ptr %2, i32 0, i32 22
+  %2 = getelementptr %200, ptr %1, i32 0, i32 0
+  %3 = getelementptr %201, ptr %2, i32 0, i32 22
   %4 = load i32, ptr %3, align 4
   ret i32 %4
 
@@ -86700,37 +87385,37 @@ entry:
   %4 = zext i1 %3 to i8
   store i8 %4, ptr %for_good, align 1
   %5 = load ptr, ptr %handle, align 8
-  %6 = getelementptr %198, ptr %5, i32 0, i32 1
+  %6 = getelementptr %200, ptr %5, i32 0, i32 1
   store ptr %6, ptr %ranks, align 8
   %7 = load i32, ptr %step, align 4
   %8 = icmp slt i32 %7, 0
   %9 = zext i1 %8 to i8
   %10 = load ptr, ptr %ranks, align 8
-  %11 = getelementptr %200, ptr %10, i32 0, i32 7
+  %11 = getelementptr %202, ptr %10, i32 0, i32 7
   %12 = load i32, ptr %11, align 4
   %13 = load i32, ptr %step, align 4
   %14 = add i32 %12, %13
   %15 = trunc i8 %9 to i1
   %16 = select i1 %15, i32 -1, i32 %14
   %17 = load ptr, ptr %ranks, align 8
-  %18 = getelementptr %200, ptr %17, i32 0, i32 8
+  %18 = getelementptr %202, ptr %17, i32 0, i32 8
   store i32 %16, ptr %18, align 4
   %19 = load i32, ptr %transfer, align 4
   %20 = icmp slt i32 %19, 0
   %21 = zext i1 %20 to i8
   %22 = load ptr, ptr %ranks, align 8
-  %23 = getelementptr %200, ptr %22, i32 0, i32 10
+  %23 = getelementptr %202, ptr %22, i32 0, i32 10
   %24 = load i32, ptr %23, align 4
   %25 = load i32, ptr %transfer, align 4
   %26 = add i32 %24, %25
   %27 = trunc i8 %21 to i1
   %28 = select i1 %27, i32 -1, i32 %26
   %29 = load ptr, ptr %ranks, align 8
-  %30 = getelementptr %200, ptr %29, i32 0, i32 9
+  %30 = getelementptr %202, ptr %29, i32 0, i32 9
   store i32 %28, ptr %30, align 4
   %31 = load i8, ptr %for_good, align 1
   %32 = load ptr, ptr %ranks, align 8
-  %33 = getelementptr %200, ptr %32, i32 0, i32 11
+  %33 = getelementptr %202, ptr %32, i32 0, i32 11
   store i8 %31, ptr %33, align 1
   ret void
 }
@@ -86738,14 +87423,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4859" = alloca ptr, align 8
+  %"$4895" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4859", align 8
+  store ptr %1, ptr %"$4895", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %198, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4859", align 8
-  call void @"$Loop.free_state.763"(ptr %4, ptr %5)
+  %4 = getelementptr %200, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %"$4895", align 8
+  call void @"$Loop.free_state.769"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -86753,7 +87438,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.763"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.769"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -86763,19 +87448,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.740"(ptr %5)
+  call void @"$Loop.enter_turn.746"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.764"(ptr %7, ptr %8)
+  call void @"$Loop.close_state.770"(ptr %7, ptr %8)
   %9 = load %4, ptr %3, align 1
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.755"(ptr %10)
+  call void @"$Loop.leave_turn.761"(ptr %10)
   %11 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.764"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.770"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -86785,18 +87470,18 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %199, ptr %5, i32 0, i32 3
+  %6 = getelementptr %201, ptr %5, i32 0, i32 3
   %7 = getelementptr %39, ptr %6, i32 0, i32 5
   %8 = load ptr, ptr %item, align 8
   %9 = call zeroext i1 @"$remove"(ptr %7, ptr %8)
   %10 = zext i1 %9 to i8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %199, ptr %11, i32 0, i32 3
+  %12 = getelementptr %201, ptr %11, i32 0, i32 3
   %13 = load ptr, ptr %item, align 8
   call void @"$Scheduler.release_pages"(ptr %12, ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %199, ptr %15, i32 0, i32 3
+  %16 = getelementptr %201, ptr %15, i32 0, i32 3
   %17 = load ptr, ptr %item, align 8
   call void @"$Scheduler.give_row"(ptr %16, ptr %17)
   %18 = load %4, ptr %3, align 1
@@ -86809,14 +87494,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4835" = alloca ptr, align 8
+  %"$4871" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4835", align 8
+  store ptr %1, ptr %"$4871", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %198, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$4835", align 8
-  call void @"$Loop.info.765"(ptr %4, ptr %5)
+  %4 = getelementptr %200, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %"$4871", align 8
+  call void @"$Loop.info.771"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -86824,7 +87509,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.765"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.771"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %p = alloca ptr, align 8
@@ -86834,74 +87519,74 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %4)
+  call void @"$Loop.lock.740"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %199, ptr %6, i32 0, i32 26
+  %7 = getelementptr %201, ptr %6, i32 0, i32 26
   store ptr %7, ptr %p, align 8
   %8 = load ptr, ptr %p, align 8
   %9 = getelementptr %51, ptr %8, i32 0, i32 1
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %target, align 8
-  %12 = getelementptr %178, ptr %11, i32 0, i32 14
+  %12 = getelementptr %180, ptr %11, i32 0, i32 14
   store i32 %10, ptr %12, align 4
   %13 = load ptr, ptr %p, align 8
   %14 = getelementptr %51, ptr %13, i32 0, i32 2
   %15 = load i32, ptr %14, align 4
   %16 = load ptr, ptr %target, align 8
-  %17 = getelementptr %178, ptr %16, i32 0, i32 15
+  %17 = getelementptr %180, ptr %16, i32 0, i32 15
   store i32 %15, ptr %17, align 4
   %18 = load ptr, ptr %p, align 8
   %19 = getelementptr %51, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
   %21 = load ptr, ptr %target, align 8
-  %22 = getelementptr %178, ptr %21, i32 0, i32 16
+  %22 = getelementptr %180, ptr %21, i32 0, i32 16
   store i32 %20, ptr %22, align 4
   %23 = load ptr, ptr %p, align 8
   %24 = getelementptr %51, ptr %23, i32 0, i32 3
   %25 = load i32, ptr %24, align 4
   %26 = load ptr, ptr %target, align 8
-  %27 = getelementptr %178, ptr %26, i32 0, i32 17
+  %27 = getelementptr %180, ptr %26, i32 0, i32 17
   store i32 %25, ptr %27, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %199, ptr %28, i32 0, i32 18
+  %29 = getelementptr %201, ptr %28, i32 0, i32 18
   %30 = getelementptr %49, ptr %29, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
   %32 = trunc i64 %31 to i32
   %33 = load ptr, ptr %target, align 8
-  %34 = getelementptr %178, ptr %33, i32 0, i32 18
+  %34 = getelementptr %180, ptr %33, i32 0, i32 18
   store i32 %32, ptr %34, align 4
   %35 = load ptr, ptr %p, align 8
   %36 = getelementptr %51, ptr %35, i32 0, i32 6
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %199, ptr %39, i32 0, i32 17
+  %40 = getelementptr %201, ptr %39, i32 0, i32 17
   %41 = getelementptr %49, ptr %40, i32 0, i32 1
   %42 = load i64, ptr %41, align 8
   %43 = add i64 %38, %42
   %44 = trunc i64 %43 to i32
   %45 = load ptr, ptr %target, align 8
-  %46 = getelementptr %178, ptr %45, i32 0, i32 19
+  %46 = getelementptr %180, ptr %45, i32 0, i32 19
   store i32 %44, ptr %46, align 4
   %47 = load ptr, ptr %p, align 8
   %48 = getelementptr %51, ptr %47, i32 0, i32 8
   %49 = load i32, ptr %48, align 4
   %50 = load ptr, ptr %target, align 8
-  %51 = getelementptr %178, ptr %50, i32 0, i32 20
+  %51 = getelementptr %180, ptr %50, i32 0, i32 20
   store i32 %49, ptr %51, align 4
   %52 = load ptr, ptr %target, align 8
-  %53 = getelementptr %178, ptr %52, i32 0, i32 21
+  %53 = getelementptr %180, ptr %52, i32 0, i32 21
   store i32 0, ptr %53, align 4
   %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %199, ptr %54, i32 0, i32 15
+  %55 = getelementptr %201, ptr %54, i32 0, i32 15
   %56 = load i8, ptr %55, align 1
   %57 = trunc i8 %56 to i1
   br i1 %57, label %then, label %else
 
 then:                                             ; preds = %entry
   %58 = load ptr, ptr %target, align 8
-  %59 = getelementptr %178, ptr %58, i32 0, i32 21
+  %59 = getelementptr %180, ptr %58, i32 0, i32 21
   store i32 1, ptr %59, align 4
   br label %merge
 
@@ -86914,76 +87599,76 @@ merge:                                            ; preds = %else, %then
   %62 = getelementptr %44, ptr %61, i32 0, i32 0
   %63 = load i64, ptr %62, align 8
   %64 = load ptr, ptr %target, align 8
-  %65 = getelementptr %178, ptr %64, i32 0, i32 29
+  %65 = getelementptr %180, ptr %64, i32 0, i32 29
   store i64 %63, ptr %65, align 8
   %66 = load ptr, ptr %p, align 8
   %67 = getelementptr %51, ptr %66, i32 0, i32 0
   %68 = getelementptr %44, ptr %67, i32 0, i32 1
   %69 = load i64, ptr %68, align 8
   %70 = load ptr, ptr %target, align 8
-  %71 = getelementptr %178, ptr %70, i32 0, i32 30
+  %71 = getelementptr %180, ptr %70, i32 0, i32 30
   store i64 %69, ptr %71, align 8
   %72 = load ptr, ptr %p, align 8
   %73 = getelementptr %51, ptr %72, i32 0, i32 0
   %74 = getelementptr %44, ptr %73, i32 0, i32 2
   %75 = load i64, ptr %74, align 8
   %76 = load ptr, ptr %target, align 8
-  %77 = getelementptr %178, ptr %76, i32 0, i32 31
+  %77 = getelementptr %180, ptr %76, i32 0, i32 31
   store i64 %75, ptr %77, align 8
   %78 = load ptr, ptr %p, align 8
   %79 = getelementptr %51, ptr %78, i32 0, i32 0
   %80 = getelementptr %44, ptr %79, i32 0, i32 3
   %81 = load i64, ptr %80, align 8
   %82 = load ptr, ptr %target, align 8
-  %83 = getelementptr %178, ptr %82, i32 0, i32 32
+  %83 = getelementptr %180, ptr %82, i32 0, i32 32
   store i64 %81, ptr %83, align 8
   %84 = load ptr, ptr %p, align 8
   %85 = getelementptr %51, ptr %84, i32 0, i32 0
   %86 = getelementptr %44, ptr %85, i32 0, i32 4
   %87 = load i64, ptr %86, align 8
   %88 = load ptr, ptr %target, align 8
-  %89 = getelementptr %178, ptr %88, i32 0, i32 33
+  %89 = getelementptr %180, ptr %88, i32 0, i32 33
   store i64 %87, ptr %89, align 8
   %90 = load ptr, ptr %p, align 8
   %91 = getelementptr %51, ptr %90, i32 0, i32 5
   %92 = load i64, ptr %91, align 8
   %93 = load ptr, ptr %target, align 8
-  %94 = getelementptr %178, ptr %93, i32 0, i32 34
+  %94 = getelementptr %180, ptr %93, i32 0, i32 34
   store i64 %92, ptr %94, align 8
   %95 = load ptr, ptr %p, align 8
   %96 = getelementptr %51, ptr %95, i32 0, i32 0
   %97 = getelementptr %44, ptr %96, i32 0, i32 6
   %98 = load i64, ptr %97, align 8
   %99 = load ptr, ptr %target, align 8
-  %100 = getelementptr %178, ptr %99, i32 0, i32 35
+  %100 = getelementptr %180, ptr %99, i32 0, i32 35
   store i64 %98, ptr %100, align 8
   %101 = load ptr, ptr %p, align 8
   %102 = getelementptr %51, ptr %101, i32 0, i32 0
   %103 = getelementptr %44, ptr %102, i32 0, i32 5
   %104 = load i64, ptr %103, align 8
   %105 = load ptr, ptr %target, align 8
-  %106 = getelementptr %178, ptr %105, i32 0, i32 41
+  %106 = getelementptr %180, ptr %105, i32 0, i32 41
   store i64 %104, ptr %106, align 8
   %107 = load ptr, ptr %p, align 8
   %108 = getelementptr %51, ptr %107, i32 0, i32 9
   %109 = load i64, ptr %108, align 8
   %110 = load ptr, ptr %target, align 8
-  %111 = getelementptr %178, ptr %110, i32 0, i32 36
+  %111 = getelementptr %180, ptr %110, i32 0, i32 36
   store i64 %109, ptr %111, align 8
   %112 = load ptr, ptr %p, align 8
   %113 = getelementptr %51, ptr %112, i32 0, i32 11
   %114 = load i64, ptr %113, align 8
   %115 = load ptr, ptr %target, align 8
-  %116 = getelementptr %178, ptr %115, i32 0, i32 39
+  %116 = getelementptr %180, ptr %115, i32 0, i32 39
   store i64 %114, ptr %116, align 8
   %117 = load ptr, ptr %p, align 8
   %118 = getelementptr %51, ptr %117, i32 0, i32 10
   %119 = load i64, ptr %118, align 8
   %120 = load ptr, ptr %target, align 8
-  %121 = getelementptr %178, ptr %120, i32 0, i32 37
+  %121 = getelementptr %180, ptr %120, i32 0, i32 37
   store i64 %119, ptr %121, align 8
   %122 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %122)
+  call void @"$Loop.unlock.742"(ptr %122)
   %123 = load %4, ptr %2, align 1
   ret void
 }
@@ -86999,19 +87684,19 @@ entry:
   %3 = load ptr, ptr %handle, align 8
   store ptr %3, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %198, ptr %4, i32 0, i32 0
-  %6 = getelementptr %199, ptr %5, i32 0, i32 5
+  %5 = getelementptr %200, ptr %4, i32 0, i32 0
+  %6 = getelementptr %201, ptr %5, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %198, ptr %8, i32 0, i32 0
-  %10 = getelementptr %199, ptr %9, i32 0, i32 3
+  %9 = getelementptr %200, ptr %8, i32 0, i32 0
+  %10 = getelementptr %201, ptr %9, i32 0, i32 3
   %11 = call zeroext i1 @"$Scheduler.is_consistent"(ptr %10)
   %12 = zext i1 %11 to i8
   store i8 %12, ptr %is_consistent, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %198, ptr %13, i32 0, i32 0
-  %15 = getelementptr %199, ptr %14, i32 0, i32 5
+  %14 = getelementptr %200, ptr %13, i32 0, i32 0
+  %15 = getelementptr %201, ptr %14, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %15)
   %16 = load %4, ptr %1, align 1
   %17 = load i8, ptr %is_consistent, align 1
@@ -87028,8 +87713,8 @@ entry:
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = getelementptr %198, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.766"(ptr %3)
+  %3 = getelementptr %200, ptr %2, i32 0, i32 0
+  call void @"$Loop.iterate.772"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
 
@@ -87037,7 +87722,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.766"(ptr %0) {
+define internal void @"$Loop.iterate.772"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -87051,14 +87736,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = call zeroext i1 @"$Loop.has_pending_orders.767"(ptr %7)
+  %8 = call zeroext i1 @"$Loop.has_pending_orders.773"(ptr %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.741"(ptr %11)
+  call void @"$Loop.land.747"(ptr %11)
   %12 = load %4, ptr %6, align 1
   br label %merge
 
@@ -87067,24 +87752,24 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.768"(ptr %13)
+  call void @"$Loop.take_orders.774"(ptr %13)
   %14 = load %4, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.753"(ptr %15)
+  call void @"$Loop.check_ranks.759"(ptr %15)
   %16 = load %4, ptr %4, align 1
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %199, ptr %17, i32 0, i32 3
+  %18 = getelementptr %201, ptr %17, i32 0, i32 3
   %19 = getelementptr %39, ptr %18, i32 0, i32 19
   %20 = getelementptr %44, ptr %19, i32 0, i32 4
   %21 = load i64, ptr %20, align 8
   store i64 %21, ptr %num_preemptions, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %199, ptr %22, i32 0, i32 3
+  %23 = getelementptr %201, ptr %22, i32 0, i32 3
   %24 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %23)
   %25 = zext i1 %24 to i8
   store i8 %25, ptr %was_in_flight, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = call zeroext i1 @"$Loop.plan.772"(ptr %26)
+  %27 = call zeroext i1 @"$Loop.plan.778"(ptr %26)
   %28 = zext i1 %27 to i8
   store i8 %28, ptr %has_step, align 1
   %29 = load i8, ptr %has_step, align 1
@@ -87093,7 +87778,7 @@ merge:                                            ; preds = %else, %then
 
 or.rhs:                                           ; preds = %or.lhs.false
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %199, ptr %31, i32 0, i32 3
+  %32 = getelementptr %201, ptr %31, i32 0, i32 3
   %33 = getelementptr %39, ptr %32, i32 0, i32 19
   %34 = getelementptr %44, ptr %33, i32 0, i32 4
   %35 = load i64, ptr %34, align 8
@@ -87107,24 +87792,24 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %40 = phi i1 [ true, %or.lhs.false ], [ true, %or.lhs.false1 ], [ true, %merge ], [ %39, %or.rhs ]
   %41 = zext i1 %40 to i8
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %199, ptr %42, i32 0, i32 12
+  %43 = getelementptr %201, ptr %42, i32 0, i32 12
   store i8 %41, ptr %43, align 1
   %44 = load ptr, ptr %self, align 8
   %45 = load i8, ptr %has_step, align 1
   %46 = icmp ne i8 %45, 0
-  call void @"$Loop.advance_planned.773"(ptr %44, i1 zeroext %46)
+  call void @"$Loop.advance_planned.779"(ptr %44, i1 zeroext %46)
   %47 = load %4, ptr %3, align 1
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.753"(ptr %48)
+  call void @"$Loop.check_ranks.759"(ptr %48)
   %49 = load %4, ptr %2, align 1
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.756"(ptr %50)
+  call void @"$Loop.publish.762"(ptr %50)
   %51 = load %4, ptr %1, align 1
   ret void
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %199, ptr %52, i32 0, i32 3
+  %53 = getelementptr %201, ptr %52, i32 0, i32 3
   %54 = call zeroext i1 @"$Scheduler.has_transfers"(ptr %53)
   %55 = zext i1 %54 to i8
   %56 = trunc i8 %55 to i1
@@ -87136,7 +87821,7 @@ or.lhs.false1:                                    ; preds = %merge
   br i1 %58, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.767"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.773"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %pending = alloca i8, align 1
@@ -87144,14 +87829,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %3)
+  call void @"$Loop.lock.740"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %199, ptr %5, i32 0, i32 13
+  %6 = getelementptr %201, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %8)
+  call void @"$Loop.unlock.742"(ptr %8)
   %9 = load %4, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -87161,7 +87846,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.768"(ptr %0) {
+define internal void @"$Loop.take_orders.774"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -87174,14 +87859,14 @@ entry:
   store ptr %0, ptr %self, align 8
   %7 = call i64 @"$threads.now_ns"()
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %199, ptr %8, i32 0, i32 3
+  %9 = getelementptr %201, ptr %8, i32 0, i32 3
   %10 = getelementptr %39, ptr %9, i32 0, i32 18
   store i64 %7, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %11)
+  call void @"$Loop.lock.740"(ptr %11)
   %12 = load %4, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %199, ptr %13, i32 0, i32 17
+  %14 = getelementptr %201, ptr %13, i32 0, i32 17
   %15 = getelementptr %49, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   store i64 0, ptr %i, align 8
@@ -87198,9 +87883,9 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %199, ptr %23, i32 0, i32 3
+  %24 = getelementptr %201, ptr %23, i32 0, i32 3
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %199, ptr %25, i32 0, i32 17
+  %26 = getelementptr %201, ptr %25, i32 0, i32 17
   %27 = getelementptr %49, ptr %26, i32 0, i32 0
   %28 = load ptr, ptr %27, align 8
   %29 = load i64, ptr %i, align 8
@@ -87214,36 +87899,36 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %199, ptr %34, i32 0, i32 26
+  %35 = getelementptr %201, ptr %34, i32 0, i32 26
   %36 = getelementptr %51, ptr %35, i32 0, i32 6
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %199, ptr %39, i32 0, i32 17
+  %40 = getelementptr %201, ptr %39, i32 0, i32 17
   %41 = getelementptr %49, ptr %40, i32 0, i32 1
   %42 = load i64, ptr %41, align 8
   %43 = add i64 %38, %42
   %44 = trunc i64 %43 to i32
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %199, ptr %45, i32 0, i32 26
+  %46 = getelementptr %201, ptr %45, i32 0, i32 26
   %47 = getelementptr %51, ptr %46, i32 0, i32 6
   store i32 %44, ptr %47, align 4
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %199, ptr %48, i32 0, i32 17
+  %49 = getelementptr %201, ptr %48, i32 0, i32 17
   call void @"$Vector.clear.90"(ptr %49)
   %50 = load %4, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.769"(ptr %51)
+  call void @"$Loop.take_masks.775"(ptr %51)
   %52 = load %4, ptr %3, align 1
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %199, ptr %53, i32 0, i32 13
+  %54 = getelementptr %201, ptr %53, i32 0, i32 13
   %55 = load i8, ptr %54, align 1
   %56 = trunc i8 %55 to i1
   br i1 %56, label %and.lhs.true, label %else
 
 then:                                             ; preds = %and.lhs.true
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.770"(ptr %57)
+  call void @"$Loop.obey_all.776"(ptr %57)
   %58 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -87252,27 +87937,27 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %59)
+  call void @"$Loop.unlock.742"(ptr %59)
   %60 = load %4, ptr %1, align 1
   ret void
 
 and.lhs.true:                                     ; preds = %merge
   %61 = load ptr, ptr %self, align 8
-  %62 = getelementptr %199, ptr %61, i32 0, i32 3
+  %62 = getelementptr %201, ptr %61, i32 0, i32 3
   %63 = call zeroext i1 @"$Scheduler.is_in_flight"(ptr %62)
   %64 = zext i1 %63 to i8
   %65 = trunc i8 %64 to i1
   br i1 %65, label %else, label %then
 }
 
-define internal void @"$Loop.take_masks.769"(ptr %0) {
+define internal void @"$Loop.take_masks.775"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %199, ptr %2, i32 0, i32 19
+  %3 = getelementptr %201, ptr %2, i32 0, i32 19
   %4 = getelementptr %49, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -87289,7 +87974,7 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %199, ptr %12, i32 0, i32 19
+  %13 = getelementptr %201, ptr %12, i32 0, i32 19
   %14 = getelementptr %49, ptr %13, i32 0, i32 0
   %15 = load ptr, ptr %14, align 8
   %16 = load i64, ptr %i, align 8
@@ -87303,19 +87988,19 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %199, ptr %21, i32 0, i32 14
+  %22 = getelementptr %201, ptr %21, i32 0, i32 14
   store i8 0, ptr %22, align 1
   ret void
 }
 
-define internal void @"$Loop.obey_all.770"(ptr %0) {
+define internal void @"$Loop.obey_all.776"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %199, ptr %2, i32 0, i32 18
+  %3 = getelementptr %201, ptr %2, i32 0, i32 18
   %4 = getelementptr %49, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   store i64 0, ptr %i, align 8
@@ -87333,13 +88018,13 @@ forcond:                                          ; preds = %forbody, %entry
 forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %199, ptr %13, i32 0, i32 18
+  %14 = getelementptr %201, ptr %13, i32 0, i32 18
   %15 = getelementptr %49, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.771"(ptr %12, ptr %19)
+  call void @"$Loop.obey.777"(ptr %12, ptr %19)
   %20 = load %4, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -87347,12 +88032,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %199, ptr %22, i32 0, i32 13
+  %23 = getelementptr %201, ptr %22, i32 0, i32 13
   store i8 0, ptr %23, align 1
   ret void
 }
 
-define internal void @"$Loop.obey.771"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.777"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -87386,7 +88071,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %199, ptr %14, i32 0, i32 3
+  %15 = getelementptr %201, ptr %14, i32 0, i32 3
   %16 = load ptr, ptr %item, align 8
   call void @"$Scheduler.finish"(ptr %15, ptr %16, i32 4)
   %17 = load %4, ptr %3, align 1
@@ -87401,7 +88086,7 @@ else3:                                            ; preds = %merge
 
 then4:                                            ; preds = %and.lhs.true
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %199, ptr %22, i32 0, i32 3
+  %23 = getelementptr %201, ptr %22, i32 0, i32 3
   %24 = load ptr, ptr %item, align 8
   call void @"$Scheduler.preempt"(ptr %23, ptr %24)
   %25 = load %4, ptr %2, align 1
@@ -87426,7 +88111,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal zeroext i1 @"$Loop.plan.772"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.778"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %4, align 8
@@ -87436,12 +88121,12 @@ entry:
   %2 = call i64 @"$threads.now_ns"()
   store i64 %2, ptr %begin, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %199, ptr %3, i32 0, i32 3
+  %4 = getelementptr %201, ptr %3, i32 0, i32 3
   %5 = load i64, ptr %begin, align 8
   call void @"$Scheduler.expire"(ptr %4, i64 %5)
   %6 = load %4, ptr %1, align 1
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %199, ptr %7, i32 0, i32 3
+  %8 = getelementptr %201, ptr %7, i32 0, i32 3
   %9 = call zeroext i1 @"$Scheduler.plan"(ptr %8)
   %10 = zext i1 %9 to i8
   store i8 %10, ptr %has_step, align 1
@@ -87449,17 +88134,17 @@ entry:
   %12 = load i64, ptr %begin, align 8
   %13 = sub i64 %11, %12
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %199, ptr %14, i32 0, i32 30
+  %15 = getelementptr %201, ptr %14, i32 0, i32 30
   store i64 %13, ptr %15, align 8
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %199, ptr %16, i32 0, i32 28
+  %17 = getelementptr %201, ptr %16, i32 0, i32 28
   %18 = load i64, ptr %17, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %199, ptr %19, i32 0, i32 30
+  %20 = getelementptr %201, ptr %19, i32 0, i32 30
   %21 = load i64, ptr %20, align 8
   %22 = add i64 %18, %21
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %199, ptr %23, i32 0, i32 28
+  %24 = getelementptr %201, ptr %23, i32 0, i32 28
   store i64 %22, ptr %24, align 8
   %25 = load i8, ptr %has_step, align 1
   %26 = icmp ne i8 %25, 0
@@ -87469,7 +88154,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.773"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.779"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -87480,7 +88165,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.774"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.780"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -87501,13 +88186,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.779"(ptr %16)
+  call void @"$Loop.execute.785"(ptr %16)
   %17 = load %4, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.741"(ptr %18)
+  call void @"$Loop.land.747"(ptr %18)
   %19 = load %4, ptr %2, align 1
   br label %merge
 
@@ -87515,7 +88200,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.774"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.780"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -87538,7 +88223,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 0, ptr %num_failed, align 4
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %199, ptr %5, i32 0, i32 3
+  %6 = getelementptr %201, ptr %5, i32 0, i32 3
   %7 = getelementptr %39, ptr %6, i32 0, i32 8
   %8 = getelementptr %49, ptr %7, i32 0, i32 1
   %9 = load i64, ptr %8, align 8
@@ -87556,7 +88241,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %199, ptr %16, i32 0, i32 3
+  %17 = getelementptr %201, ptr %16, i32 0, i32 3
   %18 = getelementptr %39, ptr %17, i32 0, i32 8
   %19 = getelementptr %49, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
@@ -87577,7 +88262,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.775"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.781"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -87587,7 +88272,7 @@ then:                                             ; preds = %forbody
 
 then3:                                            ; preds = %then
   %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %199, ptr %38, i32 0, i32 3
+  %39 = getelementptr %201, ptr %38, i32 0, i32 3
   %40 = load ptr, ptr %item, align 8
   %41 = load i32, ptr %code, align 4
   %42 = getelementptr %5, ptr %message, i32 0, i32 0
@@ -87596,7 +88281,7 @@ then3:                                            ; preds = %then
   call void @"$Scheduler.fail"(ptr %39, ptr %40, i32 %41, ptr %44)
   %45 = load %4, ptr %4, align 1
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %199, ptr %46, i32 0, i32 16
+  %47 = getelementptr %201, ptr %46, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %47, ptr align 1 %message, i64 1024, i1 false)
   %48 = load i32, ptr %num_failed, align 4
   %49 = add i32 %48, 1
@@ -87619,7 +88304,7 @@ merge1:                                           ; preds = %else, %merge2
 
 merge:                                            ; preds = %forcond
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %199, ptr %51, i32 0, i32 3
+  %52 = getelementptr %201, ptr %51, i32 0, i32 3
   %53 = getelementptr %39, ptr %52, i32 0, i32 9
   %54 = getelementptr %49, ptr %53, i32 0, i32 1
   %55 = load i64, ptr %54, align 8
@@ -87637,7 +88322,7 @@ forcond6:                                         ; preds = %merge11, %merge
 
 forbody7:                                         ; preds = %forcond6
   %62 = load ptr, ptr %self, align 8
-  %63 = getelementptr %199, ptr %62, i32 0, i32 3
+  %63 = getelementptr %201, ptr %62, i32 0, i32 3
   %64 = getelementptr %39, ptr %63, i32 0, i32 9
   %65 = getelementptr %49, ptr %64, i32 0, i32 0
   %66 = load ptr, ptr %65, align 8
@@ -87658,7 +88343,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.777"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.783"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -87668,7 +88353,7 @@ then12:                                           ; preds = %forbody7
 
 then16:                                           ; preds = %then12
   %84 = load ptr, ptr %self, align 8
-  %85 = getelementptr %199, ptr %84, i32 0, i32 3
+  %85 = getelementptr %201, ptr %84, i32 0, i32 3
   %86 = load ptr, ptr %item9, align 8
   %87 = load i32, ptr %code14, align 4
   %88 = getelementptr %5, ptr %message10, i32 0, i32 0
@@ -87677,7 +88362,7 @@ then16:                                           ; preds = %then12
   call void @"$Scheduler.fail"(ptr %85, ptr %86, i32 %87, ptr %90)
   %91 = load %4, ptr %3, align 1
   %92 = load ptr, ptr %self, align 8
-  %93 = getelementptr %199, ptr %92, i32 0, i32 16
+  %93 = getelementptr %201, ptr %92, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %93, ptr align 1 %message10, i64 1024, i1 false)
   %94 = load i32, ptr %num_failed, align 4
   %95 = add i32 %94, 1
@@ -87700,7 +88385,7 @@ merge11:                                          ; preds = %else13, %merge15
 
 merge8:                                           ; preds = %forcond6
   %97 = load ptr, ptr %self, align 8
-  %98 = getelementptr %199, ptr %97, i32 0, i32 3
+  %98 = getelementptr %201, ptr %97, i32 0, i32 3
   %99 = getelementptr %39, ptr %98, i32 0, i32 10
   %100 = getelementptr %49, ptr %99, i32 0, i32 1
   %101 = load i64, ptr %100, align 8
@@ -87718,7 +88403,7 @@ forcond19:                                        ; preds = %merge24, %merge8
 
 forbody20:                                        ; preds = %forcond19
   %108 = load ptr, ptr %self, align 8
-  %109 = getelementptr %199, ptr %108, i32 0, i32 3
+  %109 = getelementptr %201, ptr %108, i32 0, i32 3
   %110 = getelementptr %39, ptr %109, i32 0, i32 10
   %111 = getelementptr %49, ptr %110, i32 0, i32 0
   %112 = load ptr, ptr %111, align 8
@@ -87739,7 +88424,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.778"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.784"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -87749,7 +88434,7 @@ then25:                                           ; preds = %forbody20
 
 then29:                                           ; preds = %then25
   %130 = load ptr, ptr %self, align 8
-  %131 = getelementptr %199, ptr %130, i32 0, i32 3
+  %131 = getelementptr %201, ptr %130, i32 0, i32 3
   %132 = load ptr, ptr %item22, align 8
   %133 = load i32, ptr %code27, align 4
   %134 = getelementptr %5, ptr %message23, i32 0, i32 0
@@ -87758,7 +88443,7 @@ then29:                                           ; preds = %then25
   call void @"$Scheduler.fail"(ptr %131, ptr %132, i32 %133, ptr %136)
   %137 = load %4, ptr %2, align 1
   %138 = load ptr, ptr %self, align 8
-  %139 = getelementptr %199, ptr %138, i32 0, i32 16
+  %139 = getelementptr %201, ptr %138, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %139, ptr align 1 %message23, i64 1024, i1 false)
   %140 = load i32, ptr %num_failed, align 4
   %141 = add i32 %140, 1
@@ -87781,7 +88466,7 @@ merge24:                                          ; preds = %else26, %merge28
 
 merge21:                                          ; preds = %forcond19
   %143 = load ptr, ptr %self, align 8
-  %144 = getelementptr %199, ptr %143, i32 0, i32 3
+  %144 = getelementptr %201, ptr %143, i32 0, i32 3
   call void @"$Scheduler.clear_transfers"(ptr %144)
   %145 = load %4, ptr %1, align 1
   %146 = load i32, ptr %num_failed, align 4
@@ -87791,7 +88476,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.775"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.781"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -87804,7 +88489,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %199, ptr %5, i32 0, i32 0
+  %6 = getelementptr %201, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = call i64 @"$LedgerRanks.page_host_bytes"(ptr %7)
   %9 = load ptr, ptr %item, align 8
@@ -87850,7 +88535,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %67, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.628", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.633", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -87873,7 +88558,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %199, ptr %48, i32 0, i32 0
+  %49 = getelementptr %201, ptr %48, i32 0, i32 0
   %50 = load ptr, ptr %49, align 8
   %51 = load ptr, ptr %item, align 8
   %52 = getelementptr %67, ptr %51, i32 0, i32 15
@@ -87900,7 +88585,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %200, ptr %1, i32 0, i32 2
+  %2 = getelementptr %202, ptr %1, i32 0, i32 2
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = mul i64 %4, 4
@@ -87926,7 +88611,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.630", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.635", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -87962,7 +88647,7 @@ forbody:                                          ; preds = %forcond
   %20 = load ptr, ptr %host, align 8
   %21 = load i32, ptr %i, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %200, ptr %22, i32 0, i32 2
+  %23 = getelementptr %202, ptr %22, i32 0, i32 2
   %24 = load i32, ptr %23, align 4
   %25 = mul i32 %21, %24
   %26 = sext i32 %25 to i64
@@ -87999,18 +88684,18 @@ entry:
   store ptr %1, ptr %name, align 8
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %200, ptr %4, i32 0, i32 10
+  %5 = getelementptr %202, ptr %4, i32 0, i32 10
   %6 = load i32, ptr %5, align 4
   %7 = add i32 %6, 1
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %200, ptr %8, i32 0, i32 10
+  %9 = getelementptr %202, ptr %8, i32 0, i32 10
   store i32 %7, ptr %9, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %200, ptr %10, i32 0, i32 10
+  %11 = getelementptr %202, ptr %10, i32 0, i32 10
   %12 = load i32, ptr %11, align 4
   %13 = sub i32 %12, 1
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %200, ptr %14, i32 0, i32 9
+  %15 = getelementptr %202, ptr %14, i32 0, i32 9
   %16 = load i32, ptr %15, align 4
   %17 = icmp eq i32 %13, %16
   %18 = zext i1 %17 to i8
@@ -88033,9 +88718,9 @@ then2:                                            ; preds = %then
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %name, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %200, ptr %30, i32 0, i32 9
+  %31 = getelementptr %202, ptr %30, i32 0, i32 9
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.776", ptr %29, i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.782", ptr %29, i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -88070,12 +88755,12 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 %1, ptr %page, align 4
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %200, ptr %2, i32 0, i32 4
+  %3 = getelementptr %202, ptr %2, i32 0, i32 4
   %4 = load ptr, ptr %3, align 8
   %5 = load i32, ptr %page, align 4
   %6 = sext i32 %5 to i64
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %200, ptr %7, i32 0, i32 2
+  %8 = getelementptr %202, ptr %7, i32 0, i32 2
   %9 = load i32, ptr %8, align 4
   %10 = sext i32 %9 to i64
   %11 = mul i64 %6, %10
@@ -88086,7 +88771,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.777"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.783"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -88097,7 +88782,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %199, ptr %4, i32 0, i32 0
+  %5 = getelementptr %201, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %item, align 8
   %8 = getelementptr %67, ptr %7, i32 0, i32 15
@@ -88145,7 +88830,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.629", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.634", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -88188,7 +88873,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %host, align 8
   %28 = load i32, ptr %i, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %200, ptr %29, i32 0, i32 2
+  %30 = getelementptr %202, ptr %29, i32 0, i32 2
   %31 = load i32, ptr %30, align 4
   %32 = mul i32 %28, %31
   %33 = sext i32 %32 to i64
@@ -88207,7 +88892,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.778"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.784"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -88217,7 +88902,7 @@ entry:
   store ptr %1, ptr %item, align 8
   store ptr %2, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %199, ptr %3, i32 0, i32 0
+  %4 = getelementptr %201, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = getelementptr %67, ptr %6, i32 0, i32 12
@@ -88267,7 +88952,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %199, ptr %28, i32 0, i32 0
+  %29 = getelementptr %201, ptr %28, i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
   %31 = load ptr, ptr %item, align 8
   %32 = getelementptr %67, ptr %31, i32 0, i32 12
@@ -88313,12 +88998,12 @@ entry:
   store ptr %5, ptr %tokens, align 8
   store ptr %6, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %200, ptr %9, i32 0, i32 6
+  %10 = getelementptr %202, ptr %9, i32 0, i32 6
   %11 = load ptr, ptr %10, align 8
   %12 = load i32, ptr %row, align 4
   %13 = sext i32 %12 to i64
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %200, ptr %14, i32 0, i32 3
+  %15 = getelementptr %202, ptr %14, i32 0, i32 3
   %16 = getelementptr %32, ptr %15, i32 0, i32 6
   %17 = load i32, ptr %16, align 4
   %18 = sext i32 %17 to i64
@@ -88332,7 +89017,7 @@ entry:
 then:                                             ; preds = %entry
   %23 = load ptr, ptr %counts, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %200, ptr %24, i32 0, i32 3
+  %25 = getelementptr %202, ptr %24, i32 0, i32 3
   %26 = getelementptr %32, ptr %25, i32 0, i32 6
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
@@ -88399,7 +89084,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.779"(ptr %0) {
+define internal void @"$Loop.execute.785"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -88416,7 +89101,7 @@ entry:
   %9 = getelementptr i8, ptr %8, i64 0
   store i8 0, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Loop.launch.780"(ptr %10, ptr %message)
+  %11 = call i32 @"$Loop.launch.786"(ptr %10, ptr %message)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -88426,7 +89111,7 @@ entry:
 
 then:                                             ; preds = %and.lhs.true
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %199, ptr %16, i32 0, i32 3
+  %17 = getelementptr %201, ptr %16, i32 0, i32 3
   %18 = load i32, ptr %code, align 4
   %19 = getelementptr %5, ptr %message, i32 0, i32 0
   %20 = getelementptr [1024 x i8], ptr %19, i32 0, i32 0
@@ -88437,7 +89122,7 @@ then:                                             ; preds = %and.lhs.true
 
 else:                                             ; preds = %and.lhs.true, %entry
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.741"(ptr %23)
+  call void @"$Loop.land.747"(ptr %23)
   %24 = load %4, ptr %5, align 1
   br label %merge
 
@@ -88450,19 +89135,19 @@ merge:                                            ; preds = %else, %then
 
 and.lhs.true:                                     ; preds = %entry
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %199, ptr %29, i32 0, i32 0
+  %30 = getelementptr %201, ptr %29, i32 0, i32 0
   %31 = load ptr, ptr %30, align 8
-  %32 = getelementptr %200, ptr %31, i32 0, i32 0
+  %32 = getelementptr %202, ptr %31, i32 0, i32 0
   %33 = load i8, ptr %32, align 1
   %34 = trunc i8 %33 to i1
   br i1 %34, label %else, label %then
 
 then2:                                            ; preds = %merge
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %199, ptr %35, i32 0, i32 16
+  %36 = getelementptr %201, ptr %35, i32 0, i32 16
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %36, ptr align 1 %message, i64 1024, i1 false)
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %199, ptr %37, i32 0, i32 3
+  %38 = getelementptr %201, ptr %37, i32 0, i32 3
   %39 = load i32, ptr %code, align 4
   %40 = getelementptr %5, ptr %message, i32 0, i32 0
   %41 = getelementptr [1024 x i8], ptr %40, i32 0, i32 0
@@ -88480,16 +89165,16 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %199, ptr %45, i32 0, i32 3
+  %46 = getelementptr %201, ptr %45, i32 0, i32 3
   call void @"$Scheduler.launch"(ptr %46)
   %47 = load %4, ptr %2, align 1
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %199, ptr %48, i32 0, i32 31
+  %49 = getelementptr %201, ptr %48, i32 0, i32 31
   %50 = load ptr, ptr %self, align 8
-  %51 = getelementptr %199, ptr %50, i32 0, i32 32
+  %51 = getelementptr %201, ptr %50, i32 0, i32 32
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %51, ptr align 8 %49, i64 56, i1 false)
   %52 = load ptr, ptr %self, align 8
-  %53 = getelementptr %199, ptr %52, i32 0, i32 2
+  %53 = getelementptr %201, ptr %52, i32 0, i32 2
   %54 = getelementptr %38, ptr %53, i32 0, i32 7
   %55 = load i8, ptr %54, align 1
   %56 = trunc i8 %55 to i1
@@ -88497,7 +89182,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %or.lhs.false, %or.lhs.false7, %merge1
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.741"(ptr %57)
+  call void @"$Loop.land.747"(ptr %57)
   %58 = load %4, ptr %1, align 1
   br label %merge4
 
@@ -88509,7 +89194,7 @@ merge4:                                           ; preds = %else6, %then5
 
 or.lhs.false:                                     ; preds = %or.lhs.false7
   %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %199, ptr %59, i32 0, i32 4
+  %60 = getelementptr %201, ptr %59, i32 0, i32 4
   %61 = getelementptr %45, ptr %60, i32 0, i32 13
   %62 = load ptr, ptr %61, align 8
   %63 = icmp ne ptr %62, null
@@ -88519,13 +89204,13 @@ or.lhs.false:                                     ; preds = %or.lhs.false7
 
 or.lhs.false7:                                    ; preds = %merge1
   %66 = load ptr, ptr %self, align 8
-  %67 = getelementptr %199, ptr %66, i32 0, i32 34
+  %67 = getelementptr %201, ptr %66, i32 0, i32 34
   %68 = load i8, ptr %67, align 1
   %69 = trunc i8 %68 to i1
   br i1 %69, label %then5, label %or.lhs.false
 }
 
-define internal i32 @"$Loop.launch.780"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.786"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -88537,11 +89222,11 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %199, ptr %4, i32 0, i32 4
+  %5 = getelementptr %201, ptr %4, i32 0, i32 4
   %6 = getelementptr %45, ptr %5, i32 0, i32 13
   store ptr null, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %199, ptr %7, i32 0, i32 3
+  %8 = getelementptr %201, ptr %7, i32 0, i32 3
   %9 = call zeroext i1 @"$Scheduler.wants_logits"(ptr %8)
   %10 = zext i1 %9 to i8
   %11 = trunc i8 %10 to i1
@@ -88549,10 +89234,10 @@ entry:
 
 then:                                             ; preds = %entry
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %199, ptr %12, i32 0, i32 25
+  %13 = getelementptr %201, ptr %12, i32 0, i32 25
   %14 = load ptr, ptr %13, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %199, ptr %15, i32 0, i32 4
+  %16 = getelementptr %201, ptr %15, i32 0, i32 4
   %17 = getelementptr %45, ptr %16, i32 0, i32 13
   store ptr %14, ptr %17, align 8
   br label %merge
@@ -88564,10 +89249,10 @@ merge:                                            ; preds = %else, %then
   %18 = call i64 @"$threads.now_ns"()
   store i64 %18, ptr %begin, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %199, ptr %19, i32 0, i32 0
+  %20 = getelementptr %201, ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %199, ptr %22, i32 0, i32 4
+  %23 = getelementptr %201, ptr %22, i32 0, i32 4
   %24 = load ptr, ptr %message, align 8
   %25 = call i32 @"$LedgerRanks.launch"(ptr %21, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
@@ -88576,20 +89261,20 @@ merge:                                            ; preds = %else, %then
   %28 = sub i64 %26, %27
   store i64 %28, ptr %spent, align 8
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %199, ptr %29, i32 0, i32 27
+  %30 = getelementptr %201, ptr %29, i32 0, i32 27
   %31 = load i64, ptr %30, align 8
   %32 = load i64, ptr %spent, align 8
   %33 = add i64 %31, %32
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %199, ptr %34, i32 0, i32 27
+  %35 = getelementptr %201, ptr %34, i32 0, i32 27
   store i64 %33, ptr %35, align 8
   %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %199, ptr %36, i32 0, i32 29
+  %37 = getelementptr %201, ptr %36, i32 0, i32 29
   %38 = load i64, ptr %37, align 8
   %39 = load i64, ptr %spent, align 8
   %40 = add i64 %38, %39
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %199, ptr %41, i32 0, i32 29
+  %42 = getelementptr %201, ptr %41, i32 0, i32 29
   store i64 %40, ptr %42, align 8
   %43 = load i32, ptr %code, align 4
   %44 = icmp eq i32 %43, 0
@@ -88599,12 +89284,12 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %199, ptr %47, i32 0, i32 3
+  %48 = getelementptr %201, ptr %47, i32 0, i32 3
   call void @"$Scheduler.table_uploaded"(ptr %48)
   %49 = load %4, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.781"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.787"(ptr %50, i64 %51)
   %52 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -88619,7 +89304,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.781"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.787"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -88627,31 +89312,31 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %launch_ns, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %199, ptr %2, i32 0, i32 31
+  %3 = getelementptr %201, ptr %2, i32 0, i32 31
   store ptr %3, ptr %step, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %199, ptr %4, i32 0, i32 4
+  %5 = getelementptr %201, ptr %4, i32 0, i32 4
   %6 = getelementptr %45, ptr %5, i32 0, i32 0
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %step, align 8
   %9 = getelementptr %52, ptr %8, i32 0, i32 4
   store i32 %7, ptr %9, align 4
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %199, ptr %10, i32 0, i32 4
+  %11 = getelementptr %201, ptr %10, i32 0, i32 4
   %12 = getelementptr %45, ptr %11, i32 0, i32 1
   %13 = load i32, ptr %12, align 4
   %14 = load ptr, ptr %step, align 8
   %15 = getelementptr %52, ptr %14, i32 0, i32 5
   store i32 %13, ptr %15, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %199, ptr %16, i32 0, i32 4
+  %17 = getelementptr %201, ptr %16, i32 0, i32 4
   %18 = getelementptr %45, ptr %17, i32 0, i32 5
   %19 = load i32, ptr %18, align 4
   %20 = load ptr, ptr %step, align 8
   %21 = getelementptr %52, ptr %20, i32 0, i32 6
   store i32 %19, ptr %21, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %199, ptr %22, i32 0, i32 3
+  %23 = getelementptr %201, ptr %22, i32 0, i32 3
   %24 = getelementptr %39, ptr %23, i32 0, i32 1
   %25 = getelementptr %41, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
@@ -88659,7 +89344,7 @@ entry:
   %28 = getelementptr %52, ptr %27, i32 0, i32 7
   store i32 %26, ptr %28, align 4
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %199, ptr %29, i32 0, i32 30
+  %30 = getelementptr %201, ptr %29, i32 0, i32 30
   %31 = load i64, ptr %30, align 8
   %32 = load ptr, ptr %step, align 8
   %33 = getelementptr %52, ptr %32, i32 0, i32 2
@@ -88686,14 +89371,14 @@ entry:
   %4 = call ptr @calloc(i64 1, i64 3184)
   store ptr %4, ptr %self, align 8
   %5 = load ptr, ptr %o, align 8
-  %6 = getelementptr %201, ptr %5, i32 0, i32 9
+  %6 = getelementptr %203, ptr %5, i32 0, i32 9
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %198, ptr %8, i32 0, i32 2
+  %9 = getelementptr %200, ptr %8, i32 0, i32 2
   %10 = getelementptr %11, ptr %9, i32 0, i32 3
   store i32 %7, ptr %10, align 4
   %11 = load ptr, ptr %o, align 8
-  %12 = getelementptr %201, ptr %11, i32 0, i32 10
+  %12 = getelementptr %203, ptr %11, i32 0, i32 10
   %13 = load i32, ptr %12, align 4
   %14 = icmp sge i32 %13, 0
   %15 = zext i1 %14 to i8
@@ -88702,14 +89387,14 @@ entry:
 
 then:                                             ; preds = %entry
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %198, ptr %17, i32 0, i32 2
+  %18 = getelementptr %200, ptr %17, i32 0, i32 2
   %19 = getelementptr %11, ptr %18, i32 0, i32 25
   store i32 1, ptr %19, align 4
   %20 = load ptr, ptr %o, align 8
-  %21 = getelementptr %201, ptr %20, i32 0, i32 10
+  %21 = getelementptr %203, ptr %20, i32 0, i32 10
   %22 = load i32, ptr %21, align 4
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %198, ptr %23, i32 0, i32 2
+  %24 = getelementptr %200, ptr %23, i32 0, i32 2
   %25 = getelementptr %11, ptr %24, i32 0, i32 26
   %26 = getelementptr [16 x i32], ptr %25, i32 0, i32 0
   %27 = getelementptr i32, ptr %26, i64 0
@@ -88724,55 +89409,55 @@ merge:                                            ; preds = %else, %then
   call void @"$shape_of"(ptr noalias sret(%32) %3, ptr %28)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %shape, ptr align 4 %3, i64 28, i1 false)
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %198, ptr %29, i32 0, i32 1
+  %30 = getelementptr %200, ptr %29, i32 0, i32 1
   %31 = load ptr, ptr %o, align 8
-  %32 = getelementptr %201, ptr %31, i32 0, i32 0
+  %32 = getelementptr %203, ptr %31, i32 0, i32 0
   %33 = load i32, ptr %32, align 4
   %34 = load ptr, ptr %o, align 8
-  %35 = getelementptr %201, ptr %34, i32 0, i32 1
+  %35 = getelementptr %203, ptr %34, i32 0, i32 1
   %36 = load i32, ptr %35, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %shape, i64 28, i1 false)
   %37 = call zeroext i1 @"$LedgerRanks.init"(ptr %30, ptr byval(%32) %2, i32 %33, i32 %36)
   %38 = zext i1 %37 to i8
   %39 = load ptr, ptr %o, align 8
-  %40 = getelementptr %201, ptr %39, i32 0, i32 0
+  %40 = getelementptr %203, ptr %39, i32 0, i32 0
   %41 = load i32, ptr %40, align 4
   %42 = getelementptr %38, ptr %chosen, i32 0, i32 0
   store i32 %41, ptr %42, align 4
   %43 = load ptr, ptr %o, align 8
-  %44 = getelementptr %201, ptr %43, i32 0, i32 1
+  %44 = getelementptr %203, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
   %46 = getelementptr %38, ptr %chosen, i32 0, i32 1
   store i32 %45, ptr %46, align 4
   %47 = load ptr, ptr %o, align 8
-  %48 = getelementptr %201, ptr %47, i32 0, i32 2
+  %48 = getelementptr %203, ptr %47, i32 0, i32 2
   %49 = load i32, ptr %48, align 4
   %50 = getelementptr %38, ptr %chosen, i32 0, i32 2
   store i32 %49, ptr %50, align 4
   %51 = load ptr, ptr %o, align 8
-  %52 = getelementptr %201, ptr %51, i32 0, i32 3
+  %52 = getelementptr %203, ptr %51, i32 0, i32 3
   %53 = load i32, ptr %52, align 4
   %54 = getelementptr %38, ptr %chosen, i32 0, i32 3
   store i32 %53, ptr %54, align 4
   %55 = load ptr, ptr %o, align 8
-  %56 = getelementptr %201, ptr %55, i32 0, i32 5
+  %56 = getelementptr %203, ptr %55, i32 0, i32 5
   %57 = load i32, ptr %56, align 4
   %58 = getelementptr %38, ptr %chosen, i32 0, i32 4
   store i32 %57, ptr %58, align 4
   %59 = load ptr, ptr %o, align 8
-  %60 = getelementptr %201, ptr %59, i32 0, i32 7
+  %60 = getelementptr %203, ptr %59, i32 0, i32 7
   %61 = load i32, ptr %60, align 4
   %62 = getelementptr %38, ptr %chosen, i32 0, i32 5
   store i32 %61, ptr %62, align 4
   %63 = load ptr, ptr %o, align 8
-  %64 = getelementptr %201, ptr %63, i32 0, i32 8
+  %64 = getelementptr %203, ptr %63, i32 0, i32 8
   %65 = load i32, ptr %64, align 4
   %66 = icmp ne i32 %65, 0
   %67 = zext i1 %66 to i8
   %68 = getelementptr %38, ptr %chosen, i32 0, i32 6
   store i8 %67, ptr %68, align 1
   %69 = load ptr, ptr %o, align 8
-  %70 = getelementptr %201, ptr %69, i32 0, i32 12
+  %70 = getelementptr %203, ptr %69, i32 0, i32 12
   %71 = load i32, ptr %70, align 4
   %72 = icmp ne i32 %71, 0
   %73 = zext i1 %72 to i8
@@ -88780,31 +89465,31 @@ merge:                                            ; preds = %else, %then
   store i8 %73, ptr %74, align 1
   %75 = call ptr @"$bind_memory"(ptr %chosen, ptr %shape)
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %198, ptr %76, i32 0, i32 3
+  %77 = getelementptr %200, ptr %76, i32 0, i32 3
   store ptr %75, ptr %77, align 8
   %78 = load ptr, ptr %o, align 8
-  %79 = getelementptr %201, ptr %78, i32 0, i32 11
+  %79 = getelementptr %203, ptr %78, i32 0, i32 11
   %80 = load i32, ptr %79, align 4
   %81 = icmp ne i32 %80, 0
   %82 = zext i1 %81 to i8
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %198, ptr %83, i32 0, i32 4
+  %84 = getelementptr %200, ptr %83, i32 0, i32 4
   store i8 %82, ptr %84, align 1
   %85 = load ptr, ptr %self, align 8
-  %86 = getelementptr %198, ptr %85, i32 0, i32 0
+  %86 = getelementptr %200, ptr %85, i32 0, i32 0
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %198, ptr %87, i32 0, i32 2
+  %88 = getelementptr %200, ptr %87, i32 0, i32 2
   %89 = load ptr, ptr %self, align 8
-  %90 = getelementptr %198, ptr %89, i32 0, i32 1
+  %90 = getelementptr %200, ptr %89, i32 0, i32 1
   %91 = load ptr, ptr %message, align 8
-  %92 = call i32 @"$Loop.init.782"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
+  %92 = call i32 @"$Loop.init.788"(ptr %86, ptr %88, ptr %chosen, ptr %90, ptr %91)
   store i32 %92, ptr %code, align 4
   %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %198, ptr %93, i32 0, i32 4
+  %94 = getelementptr %200, ptr %93, i32 0, i32 4
   %95 = load i8, ptr %94, align 1
   %96 = load ptr, ptr %self, align 8
-  %97 = getelementptr %198, ptr %96, i32 0, i32 0
-  %98 = getelementptr %199, ptr %97, i32 0, i32 10
+  %97 = getelementptr %200, ptr %96, i32 0, i32 0
+  %98 = getelementptr %201, ptr %97, i32 0, i32 10
   store i8 %95, ptr %98, align 1
   %99 = load i32, ptr %code, align 4
   %100 = icmp ne i32 %99, 0
@@ -88832,83 +89517,83 @@ dead4:                                            ; No predecessors!
 define internal void @"$shape_of"(ptr noalias sret(%32) %0, ptr %1) {
 entry:
   %2 = alloca %32, align 8
-  %3 = alloca %202, align 8
-  %"<structcast>" = alloca %202, align 8
+  %3 = alloca %204, align 8
+  %"<structcast>" = alloca %204, align 8
   %o = alloca ptr, align 8
   store ptr %1, ptr %o, align 8
   %4 = load ptr, ptr %o, align 8
-  %5 = getelementptr %201, ptr %4, i32 0, i32 4
+  %5 = getelementptr %203, ptr %4, i32 0, i32 4
   %6 = load i32, ptr %5, align 4
   %7 = load ptr, ptr %o, align 8
-  %8 = getelementptr %201, ptr %7, i32 0, i32 3
+  %8 = getelementptr %203, ptr %7, i32 0, i32 3
   %9 = load i32, ptr %8, align 4
   %10 = load ptr, ptr %o, align 8
-  %11 = getelementptr %201, ptr %10, i32 0, i32 2
+  %11 = getelementptr %203, ptr %10, i32 0, i32 2
   %12 = load i32, ptr %11, align 4
   %13 = load ptr, ptr %o, align 8
-  %14 = getelementptr %201, ptr %13, i32 0, i32 1
+  %14 = getelementptr %203, ptr %13, i32 0, i32 1
   %15 = load i32, ptr %14, align 4
   %16 = add i32 %12, %15
   %17 = sub i32 %16, 1
   %18 = load ptr, ptr %o, align 8
-  %19 = getelementptr %201, ptr %18, i32 0, i32 1
+  %19 = getelementptr %203, ptr %18, i32 0, i32 1
   %20 = load i32, ptr %19, align 4
   %21 = sdiv i32 %17, %20
   %22 = load ptr, ptr %o, align 8
-  %23 = getelementptr %201, ptr %22, i32 0, i32 6
+  %23 = getelementptr %203, ptr %22, i32 0, i32 6
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %o, align 8
-  %26 = getelementptr %201, ptr %25, i32 0, i32 6
+  %26 = getelementptr %203, ptr %25, i32 0, i32 6
   %27 = load i32, ptr %26, align 4
   %28 = mul i32 16, %27
   %29 = load ptr, ptr %o, align 8
-  %30 = getelementptr %201, ptr %29, i32 0, i32 6
+  %30 = getelementptr %203, ptr %29, i32 0, i32 6
   %31 = load i32, ptr %30, align 4
   %32 = load ptr, ptr %o, align 8
-  %33 = getelementptr %201, ptr %32, i32 0, i32 9
+  %33 = getelementptr %203, ptr %32, i32 0, i32 9
   %34 = load i32, ptr %33, align 4
-  %35 = getelementptr %202, ptr %3, i32 0, i32 0
+  %35 = getelementptr %204, ptr %3, i32 0, i32 0
   store i32 %6, ptr %35, align 4
-  %36 = getelementptr %202, ptr %3, i32 0, i32 1
+  %36 = getelementptr %204, ptr %3, i32 0, i32 1
   store i32 %9, ptr %36, align 4
-  %37 = getelementptr %202, ptr %3, i32 0, i32 2
+  %37 = getelementptr %204, ptr %3, i32 0, i32 2
   store i32 %21, ptr %37, align 4
-  %38 = getelementptr %202, ptr %3, i32 0, i32 3
+  %38 = getelementptr %204, ptr %3, i32 0, i32 3
   store i32 %24, ptr %38, align 4
-  %39 = getelementptr %202, ptr %3, i32 0, i32 4
+  %39 = getelementptr %204, ptr %3, i32 0, i32 4
   store i32 %28, ptr %39, align 4
-  %40 = getelementptr %202, ptr %3, i32 0, i32 5
+  %40 = getelementptr %204, ptr %3, i32 0, i32 5
   store i32 %31, ptr %40, align 4
-  %41 = getelementptr %202, ptr %3, i32 0, i32 6
+  %41 = getelementptr %204, ptr %3, i32 0, i32 6
   store i32 %34, ptr %41, align 4
-  %42 = load %202, ptr %3, align 4
-  store %202 %42, ptr %"<structcast>", align 4
+  %42 = load %204, ptr %3, align 4
+  store %204 %42, ptr %"<structcast>", align 4
   %43 = getelementptr %32, ptr %2, i32 0, i32 0
-  %44 = getelementptr %202, ptr %"<structcast>", i32 0, i32 0
+  %44 = getelementptr %204, ptr %"<structcast>", i32 0, i32 0
   %45 = load i32, ptr %44, align 4
   store i32 %45, ptr %43, align 4
   %46 = getelementptr %32, ptr %2, i32 0, i32 1
-  %47 = getelementptr %202, ptr %"<structcast>", i32 0, i32 1
+  %47 = getelementptr %204, ptr %"<structcast>", i32 0, i32 1
   %48 = load i32, ptr %47, align 4
   store i32 %48, ptr %46, align 4
   %49 = getelementptr %32, ptr %2, i32 0, i32 2
-  %50 = getelementptr %202, ptr %"<structcast>", i32 0, i32 2
+  %50 = getelementptr %204, ptr %"<structcast>", i32 0, i32 2
   %51 = load i32, ptr %50, align 4
   store i32 %51, ptr %49, align 4
   %52 = getelementptr %32, ptr %2, i32 0, i32 3
-  %53 = getelementptr %202, ptr %"<structcast>", i32 0, i32 3
+  %53 = getelementptr %204, ptr %"<structcast>", i32 0, i32 3
   %54 = load i32, ptr %53, align 4
   store i32 %54, ptr %52, align 4
   %55 = getelementptr %32, ptr %2, i32 0, i32 4
-  %56 = getelementptr %202, ptr %"<structcast>", i32 0, i32 4
+  %56 = getelementptr %204, ptr %"<structcast>", i32 0, i32 4
   %57 = load i32, ptr %56, align 4
   store i32 %57, ptr %55, align 4
   %58 = getelementptr %32, ptr %2, i32 0, i32 5
-  %59 = getelementptr %202, ptr %"<structcast>", i32 0, i32 5
+  %59 = getelementptr %204, ptr %"<structcast>", i32 0, i32 5
   %60 = load i32, ptr %59, align 4
   store i32 %60, ptr %58, align 4
   %61 = getelementptr %32, ptr %2, i32 0, i32 6
-  %62 = getelementptr %202, ptr %"<structcast>", i32 0, i32 6
+  %62 = getelementptr %204, ptr %"<structcast>", i32 0, i32 6
   %63 = load i32, ptr %62, align 4
   store i32 %63, ptr %61, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %2, i64 28, i1 false)
@@ -88935,24 +89620,24 @@ entry:
   %6 = load ptr, ptr %self, align 8
   %7 = call ptr @memset(ptr %6, i32 0, i64 272)
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %200, ptr %8, i32 0, i32 0
+  %9 = getelementptr %202, ptr %8, i32 0, i32 0
   store i8 1, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %200, ptr %10, i32 0, i32 3
+  %11 = getelementptr %202, ptr %10, i32 0, i32 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %11, ptr align 4 %shape, i64 28, i1 false)
   %12 = load i32, ptr %num_pages, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %200, ptr %13, i32 0, i32 1
+  %14 = getelementptr %202, ptr %13, i32 0, i32 1
   store i32 %12, ptr %14, align 4
   %15 = load i32, ptr %page_size, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %200, ptr %16, i32 0, i32 2
+  %17 = getelementptr %202, ptr %16, i32 0, i32 2
   store i32 %15, ptr %17, align 4
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %200, ptr %18, i32 0, i32 8
+  %19 = getelementptr %202, ptr %18, i32 0, i32 8
   store i32 -1, ptr %19, align 4
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %200, ptr %20, i32 0, i32 9
+  %21 = getelementptr %202, ptr %20, i32 0, i32 9
   store i32 -1, ptr %21, align 4
   %22 = load i32, ptr %num_pages, align 4
   %23 = sext i32 %22 to i64
@@ -88962,7 +89647,7 @@ entry:
   %27 = add i64 %26, 1
   %28 = call ptr @calloc(i64 %27, i64 4)
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %200, ptr %29, i32 0, i32 4
+  %30 = getelementptr %202, ptr %29, i32 0, i32 4
   store ptr %28, ptr %30, align 8
   %31 = getelementptr %32, ptr %shape, i32 0, i32 1
   %32 = load i32, ptr %31, align 4
@@ -88974,7 +89659,7 @@ entry:
   %38 = add i64 %37, 1
   %39 = call ptr @calloc(i64 %38, i64 4)
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %200, ptr %40, i32 0, i32 5
+  %41 = getelementptr %202, ptr %40, i32 0, i32 5
   store ptr %39, ptr %41, align 8
   %42 = getelementptr %32, ptr %shape, i32 0, i32 1
   %43 = load i32, ptr %42, align 4
@@ -88986,21 +89671,21 @@ entry:
   %49 = add i64 %48, 1
   %50 = call ptr @calloc(i64 %49, i64 4)
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %200, ptr %51, i32 0, i32 6
+  %52 = getelementptr %202, ptr %51, i32 0, i32 6
   store ptr %50, ptr %52, align 8
-  %53 = call i64 @"$anon (./terra/scheduling/batch.t:108).547"(ptr %shape)
+  %53 = call i64 @"$anon (./terra/scheduling/batch.t:108).552"(ptr %shape)
   store i64 %53, ptr %bytes, align 8
   %54 = load i64, ptr %bytes, align 8
   %55 = call ptr @calloc(i64 3, i64 %54)
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %200, ptr %56, i32 0, i32 14
+  %57 = getelementptr %202, ptr %56, i32 0, i32 14
   store ptr %55, ptr %57, align 8
   %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %200, ptr %58, i32 0, i32 12
+  %59 = getelementptr %202, ptr %58, i32 0, i32 12
   %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %200, ptr %60, i32 0, i32 14
+  %61 = getelementptr %202, ptr %60, i32 0, i32 14
   %62 = load ptr, ptr %61, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %59, ptr %shape, ptr %62)
+  call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %59, ptr %shape, ptr %62)
   %63 = load %4, ptr %5, align 1
   store i32 0, ptr %i, align 4
   br label %forcond
@@ -89016,13 +89701,13 @@ forcond:                                          ; preds = %forbody, %entry
 
 forbody:                                          ; preds = %forcond
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %200, ptr %70, i32 0, i32 13
+  %71 = getelementptr %202, ptr %70, i32 0, i32 13
   %72 = getelementptr [2 x %47], ptr %71, i32 0, i32 0
   %73 = load i32, ptr %i, align 4
   %74 = sext i32 %73 to i64
   %75 = getelementptr %47, ptr %72, i64 %74
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %200, ptr %76, i32 0, i32 14
+  %77 = getelementptr %202, ptr %76, i32 0, i32 14
   %78 = load ptr, ptr %77, align 8
   %79 = load i32, ptr %i, align 4
   %80 = add i32 %79, 1
@@ -89030,7 +89715,7 @@ forbody:                                          ; preds = %forcond
   %82 = load i64, ptr %bytes, align 8
   %83 = mul i64 %81, %82
   %84 = getelementptr i8, ptr %78, i64 %83
-  call void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %75, ptr %shape, ptr %84)
+  call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %75, ptr %shape, ptr %84)
   %85 = load %4, ptr %4, align 1
   %86 = add i32 %64, 1
   store i32 %86, ptr %i, align 4
@@ -89038,7 +89723,7 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %200, ptr %87, i32 0, i32 4
+  %88 = getelementptr %202, ptr %87, i32 0, i32 4
   %89 = load ptr, ptr %88, align 8
   %90 = icmp ne ptr %89, null
   %91 = zext i1 %90 to i8
@@ -89047,7 +89732,7 @@ merge:                                            ; preds = %forcond
 
 and.rhs:                                          ; preds = %and.lhs.true
   %93 = load ptr, ptr %self, align 8
-  %94 = getelementptr %200, ptr %93, i32 0, i32 14
+  %94 = getelementptr %202, ptr %93, i32 0, i32 14
   %95 = load ptr, ptr %94, align 8
   %96 = icmp ne ptr %95, null
   %97 = zext i1 %96 to i8
@@ -89062,7 +89747,7 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
 
 and.lhs.true:                                     ; preds = %and.lhs.true1
   %102 = load ptr, ptr %self, align 8
-  %103 = getelementptr %200, ptr %102, i32 0, i32 6
+  %103 = getelementptr %202, ptr %102, i32 0, i32 6
   %104 = load ptr, ptr %103, align 8
   %105 = icmp ne ptr %104, null
   %106 = zext i1 %105 to i8
@@ -89071,7 +89756,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
 
 and.lhs.true1:                                    ; preds = %merge
   %108 = load ptr, ptr %self, align 8
-  %109 = getelementptr %200, ptr %108, i32 0, i32 5
+  %109 = getelementptr %202, ptr %108, i32 0, i32 5
   %110 = load ptr, ptr %109, align 8
   %111 = icmp ne ptr %110, null
   %112 = zext i1 %111 to i8
@@ -89095,7 +89780,7 @@ entry:
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:108).547"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:108).552"(ptr %5)
   %7 = add i64 %4, %6
   %8 = call ptr @calloc(i64 1, i64 %7)
   store ptr %8, ptr %memory, align 8
@@ -89120,7 +89805,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.782"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.788"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code1 = alloca i32, align 4
@@ -89142,43 +89827,43 @@ entry:
   %10 = call ptr @memset(ptr %9, i32 0, i64 2672)
   %11 = load ptr, ptr %model, align 8
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %199, ptr %12, i32 0, i32 1
+  %13 = getelementptr %201, ptr %12, i32 0, i32 1
   store ptr %11, ptr %13, align 8
   %14 = load ptr, ptr %options, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %199, ptr %15, i32 0, i32 2
+  %16 = getelementptr %201, ptr %15, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %14, i64 72, i1 false)
   %17 = load ptr, ptr %ranks, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %199, ptr %18, i32 0, i32 0
+  %19 = getelementptr %201, ptr %18, i32 0, i32 0
   store ptr %17, ptr %19, align 8
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %199, ptr %20, i32 0, i32 22
+  %21 = getelementptr %201, ptr %20, i32 0, i32 22
   store i32 -1, ptr %21, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %199, ptr %22, i32 0, i32 23
+  %23 = getelementptr %201, ptr %22, i32 0, i32 23
   store i64 1, ptr %23, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %199, ptr %24, i32 0, i32 15
+  %25 = getelementptr %201, ptr %24, i32 0, i32 15
   store i8 1, ptr %25, align 1
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %199, ptr %26, i32 0, i32 5
+  %27 = getelementptr %201, ptr %26, i32 0, i32 5
   call void @"$Turnstile.init"(ptr %27)
   %28 = load %4, ptr %8, align 1
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %199, ptr %29, i32 0, i32 6
+  %30 = getelementptr %201, ptr %29, i32 0, i32 6
   %31 = call i32 @pthread_mutex_init(ptr %30, ptr null)
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %199, ptr %32, i32 0, i32 7
+  %33 = getelementptr %201, ptr %32, i32 0, i32 7
   call void @"$threads.init_condition"(ptr %33)
   %34 = load %4, ptr %7, align 1
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %199, ptr %35, i32 0, i32 8
+  %36 = getelementptr %201, ptr %35, i32 0, i32 8
   call void @"$threads.init_condition"(ptr %36)
   %37 = load %4, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.783"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.789"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -89199,7 +89884,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.784"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.790"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -89219,7 +89904,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.761"(ptr %54)
+  call void @"$Loop.publish_counters.767"(ptr %54)
   %55 = load %4, ptr %5, align 1
   ret i32 0
 
@@ -89227,7 +89912,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.783"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.789"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target9 = alloca ptr, align 8
@@ -89240,24 +89925,24 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %199, ptr %4, i32 0, i32 2
+  %5 = getelementptr %201, ptr %4, i32 0, i32 2
   %6 = getelementptr %38, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %199, ptr %8, i32 0, i32 2
+  %9 = getelementptr %201, ptr %8, i32 0, i32 2
   %10 = getelementptr %38, ptr %9, i32 0, i32 5
   %11 = load i32, ptr %10, align 4
   %12 = add i32 %7, %11
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %199, ptr %13, i32 0, i32 20
+  %14 = getelementptr %201, ptr %13, i32 0, i32 20
   store i32 %12, ptr %14, align 4
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %199, ptr %15, i32 0, i32 20
+  %16 = getelementptr %201, ptr %15, i32 0, i32 20
   %17 = load i32, ptr %16, align 4
   %18 = mul i32 2, %17
   store i32 %18, ptr %needed, align 4
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %199, ptr %19, i32 0, i32 33
+  %20 = getelementptr %201, ptr %19, i32 0, i32 33
   %21 = call zeroext i1 @"$StepRing.init"(ptr %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
@@ -89265,7 +89950,7 @@ entry:
 
 and.rhs:                                          ; preds = %and.lhs.true
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %199, ptr %24, i32 0, i32 21
+  %25 = getelementptr %201, ptr %24, i32 0, i32 21
   %26 = load i32, ptr %needed, align 4
   %27 = sext i32 %26 to i64
   %28 = load i32, ptr %needed, align 4
@@ -89292,36 +89977,36 @@ and.end:                                          ; preds = %and.rhs, %and.lhs.t
 
 and.lhs.true:                                     ; preds = %and.lhs.true1
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %199, ptr %44, i32 0, i32 19
+  %45 = getelementptr %201, ptr %44, i32 0, i32 19
   %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %199, ptr %46, i32 0, i32 20
+  %47 = getelementptr %201, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.721"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.727"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
 
 and.lhs.true1:                                    ; preds = %and.lhs.true2
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %199, ptr %53, i32 0, i32 18
+  %54 = getelementptr %201, ptr %53, i32 0, i32 18
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %199, ptr %55, i32 0, i32 20
+  %56 = getelementptr %201, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.721"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.727"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
 
 and.lhs.true2:                                    ; preds = %entry
   %62 = load ptr, ptr %self, align 8
-  %63 = getelementptr %199, ptr %62, i32 0, i32 17
+  %63 = getelementptr %201, ptr %62, i32 0, i32 17
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %199, ptr %64, i32 0, i32 20
+  %65 = getelementptr %201, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.721"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.727"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -89341,9 +90026,9 @@ then4:                                            ; preds = %then
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
   %79 = getelementptr i8, ptr %78, i64 0
   %80 = load ptr, ptr %self, align 8
-  %81 = getelementptr %199, ptr %80, i32 0, i32 20
+  %81 = getelementptr %201, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.722", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.728", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -89367,10 +90052,10 @@ else:                                             ; preds = %and.end
 merge:                                            ; preds = %else, %dead
   %89 = call i32 @eventfd(i32 0, i32 526336)
   %90 = load ptr, ptr %self, align 8
-  %91 = getelementptr %199, ptr %90, i32 0, i32 22
+  %91 = getelementptr %201, ptr %90, i32 0, i32 22
   store i32 %89, ptr %91, align 4
   %92 = load ptr, ptr %self, align 8
-  %93 = getelementptr %199, ptr %92, i32 0, i32 22
+  %93 = getelementptr %201, ptr %92, i32 0, i32 22
   %94 = load i32, ptr %93, align 4
   %95 = icmp slt i32 %94, 0
   %96 = zext i1 %95 to i8
@@ -89394,7 +90079,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.723", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.729", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -89422,7 +90107,7 @@ dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.784"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.790"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %40, align 8
   %2 = alloca %4, align 8
@@ -89434,19 +90119,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %199, ptr %5, i32 0, i32 2
+  %6 = getelementptr %201, ptr %5, i32 0, i32 2
   store ptr %6, ptr %o, align 8
   %7 = load ptr, ptr %o, align 8
   %8 = getelementptr %38, ptr %7, i32 0, i32 8
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %199, ptr %9, i32 0, i32 4
+  %10 = getelementptr %201, ptr %9, i32 0, i32 4
   %11 = getelementptr %45, ptr %10, i32 0, i32 10
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %11, ptr align 4 %8, i64 28, i1 false)
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %199, ptr %12, i32 0, i32 4
+  %13 = getelementptr %201, ptr %12, i32 0, i32 4
   %14 = getelementptr %45, ptr %13, i32 0, i32 11
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %199, ptr %15, i32 0, i32 4
+  %16 = getelementptr %201, ptr %15, i32 0, i32 4
   %17 = getelementptr %45, ptr %16, i32 0, i32 10
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %38, ptr %18, i32 0, i32 9
@@ -89454,18 +90139,18 @@ entry:
   call void @"$anon (./terra/scheduling/batch.t:114)"(ptr %14, ptr %17, ptr %20)
   %21 = load %4, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %199, ptr %22, i32 0, i32 4
+  %23 = getelementptr %201, ptr %22, i32 0, i32 4
   %24 = getelementptr %45, ptr %23, i32 0, i32 12
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %199, ptr %25, i32 0, i32 4
+  %26 = getelementptr %201, ptr %25, i32 0, i32 4
   %27 = getelementptr %45, ptr %26, i32 0, i32 10
   %28 = load ptr, ptr %o, align 8
   %29 = getelementptr %38, ptr %28, i32 0, i32 10
   %30 = load ptr, ptr %29, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %24, ptr %27, ptr %30)
+  call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %24, ptr %27, ptr %30)
   %31 = load %4, ptr %3, align 1
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %199, ptr %32, i32 0, i32 4
+  %33 = getelementptr %201, ptr %32, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %33)
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %o, align 8
@@ -89494,7 +90179,7 @@ entry:
   %54 = getelementptr %40, ptr %chosen, i32 0, i32 4
   store i32 %53, ptr %54, align 4
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %199, ptr %55, i32 0, i32 20
+  %56 = getelementptr %201, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = getelementptr %40, ptr %chosen, i32 0, i32 5
   store i32 %57, ptr %58, align 4
@@ -89504,9 +90189,9 @@ entry:
   %62 = getelementptr %40, ptr %chosen, i32 0, i32 6
   store i8 %61, ptr %62, align 1
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %199, ptr %63, i32 0, i32 3
+  %64 = getelementptr %201, ptr %63, i32 0, i32 3
   %65 = load ptr, ptr %self, align 8
-  %66 = getelementptr %199, ptr %65, i32 0, i32 4
+  %66 = getelementptr %201, ptr %65, i32 0, i32 4
   %67 = load ptr, ptr %message, align 8
   %68 = call i32 @"$Scheduler.init"(ptr %64, ptr %chosen, ptr %66, ptr %67)
   ret i32 %68
@@ -89517,27 +90202,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4831" = alloca ptr, align 8
-  %"$4830" = alloca i32, align 4
-  %"$4829" = alloca ptr, align 8
+  %"$4867" = alloca ptr, align 8
+  %"$4866" = alloca i32, align 4
+  %"$4865" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4829", align 8
-  store i32 %2, ptr %"$4830", align 4
-  store ptr %3, ptr %"$4831", align 8
+  store ptr %1, ptr %"$4865", align 8
+  store i32 %2, ptr %"$4866", align 4
+  store ptr %3, ptr %"$4867", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = getelementptr %198, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4829", align 8
-  %7 = load i32, ptr %"$4830", align 4
-  %8 = load ptr, ptr %"$4831", align 8
-  %9 = call i32 @"$Loop.poll.785"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %5 = getelementptr %200, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %"$4865", align 8
+  %7 = load i32, ptr %"$4866", align 4
+  %8 = load ptr, ptr %"$4867", align 8
+  %9 = call i32 @"$Loop.poll.791"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.785"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.791"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %value = alloca i64, align 8
@@ -89588,17 +90273,17 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %22)
+  call void @"$Loop.lock.740"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %199, ptr %24, i32 0, i32 21
+  %25 = getelementptr %201, ptr %24, i32 0, i32 21
   %26 = load ptr, ptr %target, align 8
   %27 = load i32, ptr %capacity, align 4
   %28 = call i32 @"$EventRing.take"(ptr %25, ptr %26, i32 %27)
   %29 = load ptr, ptr %count, align 8
   store i32 %28, ptr %29, align 4
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %199, ptr %30, i32 0, i32 21
+  %31 = getelementptr %201, ptr %30, i32 0, i32 21
   %32 = getelementptr %50, ptr %31, i32 0, i32 4
   %33 = load i64, ptr %32, align 8
   %34 = icmp eq i64 %33, 0
@@ -89608,7 +90293,7 @@ merge:                                            ; preds = %else, %dead
 
 then3:                                            ; preds = %merge
   %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %199, ptr %37, i32 0, i32 22
+  %38 = getelementptr %201, ptr %37, i32 0, i32 22
   %39 = load i32, ptr %38, align 4
   %40 = call i64 @read(i32 %39, ptr %value, i64 8)
   br label %merge2
@@ -89618,10 +90303,10 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %then3
   %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %199, ptr %41, i32 0, i32 7
+  %42 = getelementptr %201, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %44)
+  call void @"$Loop.unlock.742"(ptr %44)
   %45 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -89631,24 +90316,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$4823" = alloca ptr, align 8
-  %"$4822" = alloca i64, align 8
+  %"$4859" = alloca ptr, align 8
+  %"$4858" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4822", align 8
-  store ptr %2, ptr %"$4823", align 8
+  store i64 %1, ptr %"$4858", align 8
+  store ptr %2, ptr %"$4859", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %198, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$4822", align 8
-  %6 = load ptr, ptr %"$4823", align 8
-  %7 = call i32 @"$Loop.preempt.786"(ptr %4, i64 %5, ptr %6)
+  %4 = getelementptr %200, ptr %3, i32 0, i32 0
+  %5 = load i64, ptr %"$4858", align 8
+  %6 = load ptr, ptr %"$4859", align 8
+  %7 = call i32 @"$Loop.preempt.792"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.786"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.792"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -89659,7 +90344,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.733"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.739"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -89668,29 +90353,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$4845" = alloca ptr, align 8
-  %"$4844" = alloca ptr, align 8
-  %"$4843" = alloca ptr, align 8
-  %"$4842" = alloca i8, align 1
-  %"$4841" = alloca i32, align 4
-  %"$4840" = alloca ptr, align 8
+  %"$4881" = alloca ptr, align 8
+  %"$4880" = alloca ptr, align 8
+  %"$4879" = alloca ptr, align 8
+  %"$4878" = alloca i8, align 1
+  %"$4877" = alloca i32, align 4
+  %"$4876" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4840", align 8
-  store i32 %2, ptr %"$4841", align 4
+  store ptr %1, ptr %"$4876", align 8
+  store i32 %2, ptr %"$4877", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$4842", align 1
-  store ptr %4, ptr %"$4843", align 8
-  store ptr %5, ptr %"$4844", align 8
-  store ptr %6, ptr %"$4845", align 8
+  store i8 %7, ptr %"$4878", align 1
+  store ptr %4, ptr %"$4879", align 8
+  store ptr %5, ptr %"$4880", align 8
+  store ptr %6, ptr %"$4881", align 8
   %8 = load ptr, ptr %"$handle", align 8
-  %9 = getelementptr %198, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$4840", align 8
-  %11 = load i32, ptr %"$4841", align 4
-  %12 = load i8, ptr %"$4842", align 1
-  %13 = load ptr, ptr %"$4843", align 8
-  %14 = load ptr, ptr %"$4844", align 8
-  %15 = load ptr, ptr %"$4845", align 8
+  %9 = getelementptr %200, ptr %8, i32 0, i32 0
+  %10 = load ptr, ptr %"$4876", align 8
+  %11 = load i32, ptr %"$4877", align 4
+  %12 = load i8, ptr %"$4878", align 1
+  %13 = load ptr, ptr %"$4879", align 8
+  %14 = load ptr, ptr %"$4880", align 8
+  %15 = load ptr, ptr %"$4881", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -89760,7 +90445,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.787")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.793")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -89785,7 +90470,7 @@ merge1:                                           ; preds = %else3, %dead
   %37 = load ptr, ptr %result, align 8
   store ptr null, ptr %37, align 8
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.740"(ptr %38)
+  call void @"$Loop.enter_turn.746"(ptr %38)
   %39 = load %4, ptr %8, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %tokens, align 8
@@ -89798,7 +90483,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = call i32 @"$Loop.prefill_in_turn"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.755"(ptr %49)
+  call void @"$Loop.leave_turn.761"(ptr %49)
   %50 = load %4, ptr %7, align 1
   %51 = load i32, ptr %code, align 4
   ret i32 %51
@@ -89815,8 +90500,8 @@ entry:
   %item = alloca ptr, align 8
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
-  %limits = alloca %173, align 8
-  %8 = alloca %173, align 8
+  %limits = alloca %175, align 8
+  %8 = alloca %175, align 8
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %result = alloca ptr, align 8
@@ -89835,7 +90520,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.744"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.750"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -89855,7 +90540,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.788"(ptr noalias sret(%173) %8, ptr %18)
+  call void @"$Loop.limits.794"(ptr noalias sret(%175) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -89880,7 +90565,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %199, ptr %28, i32 0, i32 3
+  %29 = getelementptr %201, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %num_tokens, align 4
   %31 = call i32 @"$Scheduler.pages_for"(ptr %29, i32 %30)
   %32 = load ptr, ptr %message, align 8
@@ -89943,7 +90628,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.764"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.770"(ptr %60, ptr %61)
   %62 = load %4, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -89964,65 +90649,65 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.788"(ptr noalias sret(%173) %0, ptr %1) {
+define internal void @"$Loop.limits.794"(ptr noalias sret(%175) %0, ptr %1) {
 entry:
-  %2 = alloca %173, align 8
-  %3 = alloca %203, align 8
-  %"<structcast>" = alloca %203, align 8
+  %2 = alloca %175, align 8
+  %3 = alloca %205, align 8
+  %"<structcast>" = alloca %205, align 8
   %self = alloca ptr, align 8
   store ptr %1, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %199, ptr %4, i32 0, i32 1
+  %5 = getelementptr %201, ptr %4, i32 0, i32 1
   %6 = load ptr, ptr %5, align 8
   %7 = getelementptr %11, ptr %6, i32 0, i32 3
   %8 = load i32, ptr %7, align 4
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %199, ptr %9, i32 0, i32 2
+  %10 = getelementptr %201, ptr %9, i32 0, i32 2
   %11 = getelementptr %38, ptr %10, i32 0, i32 2
   %12 = load i32, ptr %11, align 4
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %199, ptr %13, i32 0, i32 2
+  %14 = getelementptr %201, ptr %13, i32 0, i32 2
   %15 = getelementptr %38, ptr %14, i32 0, i32 8
   %16 = getelementptr %32, ptr %15, i32 0, i32 4
   %17 = load i32, ptr %16, align 4
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %199, ptr %18, i32 0, i32 2
+  %19 = getelementptr %201, ptr %18, i32 0, i32 2
   %20 = getelementptr %38, ptr %19, i32 0, i32 1
   %21 = load i32, ptr %20, align 4
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %199, ptr %22, i32 0, i32 26
+  %23 = getelementptr %201, ptr %22, i32 0, i32 26
   %24 = getelementptr %51, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
-  %26 = getelementptr %203, ptr %3, i32 0, i32 0
+  %26 = getelementptr %205, ptr %3, i32 0, i32 0
   store i32 %8, ptr %26, align 4
-  %27 = getelementptr %203, ptr %3, i32 0, i32 1
+  %27 = getelementptr %205, ptr %3, i32 0, i32 1
   store i32 %12, ptr %27, align 4
-  %28 = getelementptr %203, ptr %3, i32 0, i32 2
+  %28 = getelementptr %205, ptr %3, i32 0, i32 2
   store i32 %17, ptr %28, align 4
-  %29 = getelementptr %203, ptr %3, i32 0, i32 3
+  %29 = getelementptr %205, ptr %3, i32 0, i32 3
   store i32 %21, ptr %29, align 4
-  %30 = getelementptr %203, ptr %3, i32 0, i32 4
+  %30 = getelementptr %205, ptr %3, i32 0, i32 4
   store i32 %25, ptr %30, align 4
-  %31 = load %203, ptr %3, align 4
-  store %203 %31, ptr %"<structcast>", align 4
-  %32 = getelementptr %173, ptr %2, i32 0, i32 0
-  %33 = getelementptr %203, ptr %"<structcast>", i32 0, i32 0
+  %31 = load %205, ptr %3, align 4
+  store %205 %31, ptr %"<structcast>", align 4
+  %32 = getelementptr %175, ptr %2, i32 0, i32 0
+  %33 = getelementptr %205, ptr %"<structcast>", i32 0, i32 0
   %34 = load i32, ptr %33, align 4
   store i32 %34, ptr %32, align 4
-  %35 = getelementptr %173, ptr %2, i32 0, i32 1
-  %36 = getelementptr %203, ptr %"<structcast>", i32 0, i32 1
+  %35 = getelementptr %175, ptr %2, i32 0, i32 1
+  %36 = getelementptr %205, ptr %"<structcast>", i32 0, i32 1
   %37 = load i32, ptr %36, align 4
   store i32 %37, ptr %35, align 4
-  %38 = getelementptr %173, ptr %2, i32 0, i32 2
-  %39 = getelementptr %203, ptr %"<structcast>", i32 0, i32 2
+  %38 = getelementptr %175, ptr %2, i32 0, i32 2
+  %39 = getelementptr %205, ptr %"<structcast>", i32 0, i32 2
   %40 = load i32, ptr %39, align 4
   store i32 %40, ptr %38, align 4
-  %41 = getelementptr %173, ptr %2, i32 0, i32 3
-  %42 = getelementptr %203, ptr %"<structcast>", i32 0, i32 3
+  %41 = getelementptr %175, ptr %2, i32 0, i32 3
+  %42 = getelementptr %205, ptr %"<structcast>", i32 0, i32 3
   %43 = load i32, ptr %42, align 4
   store i32 %43, ptr %41, align 4
-  %44 = getelementptr %173, ptr %2, i32 0, i32 4
-  %45 = getelementptr %203, ptr %"<structcast>", i32 0, i32 4
+  %44 = getelementptr %175, ptr %2, i32 0, i32 4
+  %45 = getelementptr %205, ptr %"<structcast>", i32 0, i32 4
   %46 = load i32, ptr %45, align 4
   store i32 %46, ptr %44, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %2, i64 20, i1 false)
@@ -90055,7 +90740,7 @@ entry:
   store ptr %3, ptr %result, align 8
   store ptr %4, ptr %message, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %199, ptr %11, i32 0, i32 3
+  %12 = getelementptr %201, ptr %11, i32 0, i32 3
   store ptr %12, ptr %s, align 8
   %13 = load ptr, ptr %s, align 8
   %14 = getelementptr %39, ptr %13, i32 0, i32 11
@@ -90081,10 +90766,10 @@ then2:                                            ; preds = %then
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %199, ptr %29, i32 0, i32 2
+  %30 = getelementptr %201, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.789", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.795", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -90124,11 +90809,11 @@ then5:                                            ; preds = %or.lhs.false, %merg
 or.lhs.false:                                     ; preds = %merge
   %48 = load ptr, ptr %item, align 8
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %199, ptr %49, i32 0, i32 2
+  %50 = getelementptr %201, ptr %49, i32 0, i32 2
   %51 = getelementptr %38, ptr %50, i32 0, i32 2
   %52 = load i32, ptr %51, align 4
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %199, ptr %53, i32 0, i32 2
+  %54 = getelementptr %201, ptr %53, i32 0, i32 2
   %55 = getelementptr %38, ptr %54, i32 0, i32 1
   %56 = load i32, ptr %55, align 4
   %57 = call zeroext i1 @"$request.reserve"(ptr %48, i32 %52, i32 %56)
@@ -90160,10 +90845,10 @@ then12:                                           ; preds = %merge7
   %69 = getelementptr [1024 x i8], ptr %68, i32 0, i32 0
   %70 = getelementptr i8, ptr %69, i64 0
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %199, ptr %71, i32 0, i32 2
+  %72 = getelementptr %201, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.790", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.796", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -90236,7 +90921,7 @@ entry:
   %9 = getelementptr %67, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.747"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.753"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -90331,11 +91016,11 @@ entry:
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %199, ptr %16, i32 0, i32 4
+  %17 = getelementptr %201, ptr %16, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %17)
   %18 = load %4, ptr %6, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %199, ptr %19, i32 0, i32 4
+  %20 = getelementptr %201, ptr %19, i32 0, i32 4
   %21 = load ptr, ptr %item, align 8
   %22 = getelementptr %67, ptr %21, i32 0, i32 12
   %23 = load i32, ptr %22, align 4
@@ -90346,7 +91031,7 @@ entry:
   %28 = getelementptr %17, ptr %27, i32 0, i32 0
   %29 = load ptr, ptr %28, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %199, ptr %30, i32 0, i32 2
+  %31 = getelementptr %201, ptr %30, i32 0, i32 2
   %32 = getelementptr %38, ptr %31, i32 0, i32 1
   %33 = load i32, ptr %32, align 4
   call void @"$StepPlan.add_segment"(ptr %20, i32 %23, i32 %24, i32 %25, ptr %29, i32 %33)
@@ -90378,7 +91063,7 @@ forcond:                                          ; preds = %forbody, %then
 
 forbody:                                          ; preds = %forcond
   %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %199, ptr %48, i32 0, i32 4
+  %49 = getelementptr %201, ptr %48, i32 0, i32 4
   %50 = load i32, ptr %row, align 4
   %51 = call i32 @"$StepPlan.add_logit_row"(ptr %49, i32 %50)
   %52 = add i32 %42, 1
@@ -90390,7 +91075,7 @@ merge1:                                           ; preds = %forcond
   %54 = load i32, ptr %begin, align 4
   %55 = sext i32 %54 to i64
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %199, ptr %56, i32 0, i32 4
+  %57 = getelementptr %201, ptr %56, i32 0, i32 4
   %58 = getelementptr %45, ptr %57, i32 0, i32 10
   %59 = getelementptr %32, ptr %58, i32 0, i32 6
   %60 = load i32, ptr %59, align 4
@@ -90398,7 +91083,7 @@ merge1:                                           ; preds = %forcond
   %62 = mul i64 %55, %61
   %63 = getelementptr float, ptr %53, i64 %62
   %64 = load ptr, ptr %self, align 8
-  %65 = getelementptr %199, ptr %64, i32 0, i32 4
+  %65 = getelementptr %201, ptr %64, i32 0, i32 4
   %66 = getelementptr %45, ptr %65, i32 0, i32 13
   store ptr %63, ptr %66, align 8
   br label %merge
@@ -90412,13 +91097,13 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 then2:                                            ; preds = %and.lhs.true4
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %199, ptr %71, i32 0, i32 4
+  %72 = getelementptr %201, ptr %71, i32 0, i32 4
   %73 = load i32, ptr %count, align 4
   %74 = sub i32 %73, 1
   %75 = call i32 @"$StepPlan.add_logit_row"(ptr %72, i32 %74)
   %76 = load ptr, ptr %logits, align 8
   %77 = load ptr, ptr %self, align 8
-  %78 = getelementptr %199, ptr %77, i32 0, i32 4
+  %78 = getelementptr %201, ptr %77, i32 0, i32 4
   %79 = getelementptr %45, ptr %78, i32 0, i32 13
   store ptr %76, ptr %79, align 8
   br label %merge
@@ -90429,7 +91114,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.751"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.757"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -90470,13 +91155,13 @@ merge5:                                           ; preds = %else7, %dead
   %103 = getelementptr %67, ptr %102, i32 0, i32 34
   store i8 1, ptr %103, align 1
   %104 = load ptr, ptr %self, align 8
-  %105 = getelementptr %199, ptr %104, i32 0, i32 4
+  %105 = getelementptr %201, ptr %104, i32 0, i32 4
   %106 = getelementptr %45, ptr %105, i32 0, i32 4
   %107 = load i32, ptr %106, align 4
   store i32 %107, ptr %num_rows, align 4
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %self, align 8
-  %110 = getelementptr %199, ptr %109, i32 0, i32 4
+  %110 = getelementptr %201, ptr %109, i32 0, i32 4
   %111 = getelementptr %45, ptr %110, i32 0, i32 13
   %112 = load ptr, ptr %111, align 8
   %113 = load i32, ptr %num_rows, align 4
@@ -90486,7 +91171,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.754"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.760"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -90506,14 +91191,14 @@ entry:
   %4 = load ptr, ptr %item, align 8
   %5 = call i32 @"$Sequence.num_uncomputed"(ptr %4)
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %199, ptr %6, i32 0, i32 4
+  %7 = getelementptr %201, ptr %6, i32 0, i32 4
   %8 = getelementptr %45, ptr %7, i32 0, i32 10
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.791"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.797"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %199, ptr %12, i32 0, i32 2
+  %13 = getelementptr %201, ptr %12, i32 0, i32 2
   %14 = getelementptr %38, ptr %13, i32 0, i32 4
   %15 = load i32, ptr %14, align 4
   %16 = icmp sgt i32 %15, 0
@@ -90524,10 +91209,10 @@ entry:
 then:                                             ; preds = %entry
   %19 = load i32, ptr %count, align 4
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %199, ptr %20, i32 0, i32 2
+  %21 = getelementptr %201, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.791"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.797"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -90542,11 +91227,11 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %27 = load i32, ptr %count, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %199, ptr %28, i32 0, i32 4
+  %29 = getelementptr %201, ptr %28, i32 0, i32 4
   %30 = getelementptr %45, ptr %29, i32 0, i32 10
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.791"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.797"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -90561,7 +91246,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.791"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.797"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -90583,24 +91268,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4838" = alloca ptr, align 8
-  %"$4837" = alloca i32, align 4
+  %"$4874" = alloca ptr, align 8
+  %"$4873" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4837", align 4
-  store ptr %2, ptr %"$4838", align 8
+  store i32 %1, ptr %"$4873", align 4
+  store ptr %2, ptr %"$4874", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = getelementptr %198, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$4837", align 4
-  %6 = load ptr, ptr %"$4838", align 8
-  %7 = call i32 @"$Loop.resize_pool.792"(ptr %4, i32 %5, ptr %6)
+  %4 = getelementptr %200, ptr %3, i32 0, i32 0
+  %5 = load i32, ptr %"$4873", align 4
+  %6 = load ptr, ptr %"$4874", align 8
+  %7 = call i32 @"$Loop.resize_pool.798"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.792"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.798"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -90631,15 +91316,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.740"(ptr %12)
+  call void @"$Loop.enter_turn.746"(ptr %12)
   %13 = load %4, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.793"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.799"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.755"(ptr %18)
+  call void @"$Loop.leave_turn.761"(ptr %18)
   %19 = load %4, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -90648,7 +91333,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.793"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.799"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code11 = alloca i32, align 4
@@ -90666,7 +91351,7 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load i32, ptr %num_pages, align 4
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.begin_resize.794"(ptr %5, i32 %6, ptr %7)
+  %8 = call i32 @"$Loop.begin_resize.800"(ptr %5, i32 %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -90686,7 +91371,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %199, ptr %14, i32 0, i32 3
+  %15 = getelementptr %201, ptr %14, i32 0, i32 3
   %16 = load i32, ptr %num_pages, align 4
   %17 = call zeroext i1 @"$Scheduler.preempt_down_to"(ptr %15, i32 %16)
   %18 = zext i1 %17 to i8
@@ -90708,12 +91393,12 @@ then5:                                            ; preds = %then2
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %199, ptr %29, i32 0, i32 3
+  %30 = getelementptr %201, ptr %29, i32 0, i32 3
   %31 = getelementptr %39, ptr %30, i32 0, i32 1
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.627", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.632", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -90736,9 +91421,9 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %41 = load ptr, ptr %self, align 8
-  %42 = call i32 @"$Loop.perform_transfers.774"(ptr %41)
+  %42 = call i32 @"$Loop.perform_transfers.780"(ptr %41)
   %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %199, ptr %43, i32 0, i32 3
+  %44 = getelementptr %201, ptr %43, i32 0, i32 3
   %45 = getelementptr %39, ptr %44, i32 0, i32 1
   store ptr %45, ptr %pool, align 8
   %46 = load ptr, ptr %pool, align 8
@@ -90753,7 +91438,7 @@ merge1:                                           ; preds = %else3, %dead7
 
 then9:                                            ; preds = %merge1
   %53 = load ptr, ptr %self, align 8
-  %54 = getelementptr %199, ptr %53, i32 0, i32 0
+  %54 = getelementptr %201, ptr %53, i32 0, i32 0
   %55 = load ptr, ptr %54, align 8
   %56 = load i32, ptr %num_moves, align 4
   %57 = load ptr, ptr %pool, align 8
@@ -90789,7 +91474,7 @@ else10:                                           ; preds = %merge1
 
 merge8:                                           ; preds = %else10, %merge12
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %199, ptr %70, i32 0, i32 3
+  %71 = getelementptr %201, ptr %70, i32 0, i32 3
   %72 = load i32, ptr %num_pages, align 4
   %73 = load i32, ptr %num_moves, align 4
   call void @"$Scheduler.commit_resize"(ptr %71, i32 %72, i32 %73)
@@ -90800,7 +91485,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.794"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.800"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -90812,12 +91497,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %5)
+  call void @"$Loop.lock.740"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.795"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.801"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -90828,7 +91513,7 @@ entry:
 then:                                             ; preds = %and.lhs.true
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %199, ptr %16, i32 0, i32 26
+  %17 = getelementptr %201, ptr %16, i32 0, i32 26
   %18 = getelementptr %51, ptr %17, i32 0, i32 1
   store i32 %15, ptr %18, align 4
   br label %merge
@@ -90838,7 +91523,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %19)
+  call void @"$Loop.unlock.742"(ptr %19)
   %20 = load %4, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -90846,7 +91531,7 @@ merge:                                            ; preds = %else, %then
 and.lhs.true:                                     ; preds = %entry
   %22 = load i32, ptr %num_pages, align 4
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %199, ptr %23, i32 0, i32 26
+  %24 = getelementptr %201, ptr %23, i32 0, i32 26
   %25 = getelementptr %51, ptr %24, i32 0, i32 1
   %26 = load i32, ptr %25, align 4
   %27 = icmp slt i32 %22, %26
@@ -90858,7 +91543,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.795"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.801"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %3 = alloca %4, align 8
@@ -90892,7 +91577,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 or.lhs.false:                                     ; preds = %entry
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %199, ptr %16, i32 0, i32 2
+  %17 = getelementptr %201, ptr %16, i32 0, i32 2
   %18 = getelementptr %38, ptr %17, i32 0, i32 0
   %19 = load i32, ptr %18, align 4
   %20 = icmp sgt i32 %15, %19
@@ -90907,10 +91592,10 @@ then2:                                            ; preds = %then
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %num_pages, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %199, ptr %28, i32 0, i32 2
+  %29 = getelementptr %201, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.621", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.626", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -90933,9 +91618,9 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %dead
   %38 = load ptr, ptr %self, align 8
-  %39 = getelementptr %199, ptr %38, i32 0, i32 3
+  %39 = getelementptr %201, ptr %38, i32 0, i32 3
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %199, ptr %40, i32 0, i32 3
+  %41 = getelementptr %201, ptr %40, i32 0, i32 3
   %42 = getelementptr %39, ptr %41, i32 0, i32 5
   %43 = call i64 @"$Scheduler.count_references"(ptr %39, ptr %42)
   store i64 %43, ptr %held, align 8
@@ -90963,7 +91648,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.622", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.627", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -90986,9 +91671,9 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead11
   %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %199, ptr %67, i32 0, i32 21
+  %68 = getelementptr %201, ptr %67, i32 0, i32 21
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %199, ptr %69, i32 0, i32 20
+  %70 = getelementptr %201, ptr %69, i32 0, i32 20
   %71 = load i32, ptr %70, align 4
   %72 = mul i32 2, %71
   %73 = sext i32 %72 to i64
@@ -91012,10 +91697,10 @@ then17:                                           ; preds = %then13
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
   %85 = getelementptr i8, ptr %84, i64 0
   %86 = load ptr, ptr %self, align 8
-  %87 = getelementptr %199, ptr %86, i32 0, i32 21
+  %87 = getelementptr %201, ptr %86, i32 0, i32 21
   %88 = getelementptr %50, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.623", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.628", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -91039,7 +91724,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %96 = load ptr, ptr %self, align 8
   %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Loop.check_usable.745"(ptr %96, ptr %97)
+  %98 = call i32 @"$Loop.check_usable.751"(ptr %96, ptr %97)
   store i32 %98, ptr %code, align 4
   %99 = load i32, ptr %code, align 4
   %100 = icmp ne i32 %99, 0
@@ -91061,14 +91746,14 @@ merge20:                                          ; preds = %else22, %dead23
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_pages, align 4
   %106 = load ptr, ptr %message, align 8
-  %107 = call i32 @"$Loop.check_live_fit.796"(ptr %104, i32 %105, ptr %106)
+  %107 = call i32 @"$Loop.check_live_fit.802"(ptr %104, i32 %105, ptr %106)
   ret i32 %107
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.796"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.802"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -91082,7 +91767,7 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %199, ptr %4, i32 0, i32 18
+  %5 = getelementptr %201, ptr %4, i32 0, i32 18
   %6 = getelementptr %49, ptr %5, i32 0, i32 1
   %7 = load i64, ptr %6, align 8
   store i64 0, ptr %i, align 8
@@ -91099,7 +91784,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %199, ptr %14, i32 0, i32 18
+  %15 = getelementptr %201, ptr %14, i32 0, i32 18
   %16 = getelementptr %49, ptr %15, i32 0, i32 0
   %17 = load ptr, ptr %16, align 8
   %18 = load i64, ptr %i, align 8
@@ -91110,7 +91795,7 @@ forbody:                                          ; preds = %forcond
   %22 = load ptr, ptr %item, align 8
   %23 = call i32 @"$Sequence.most_tokens_computed"(ptr %22)
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %199, ptr %24, i32 0, i32 2
+  %25 = getelementptr %201, ptr %24, i32 0, i32 2
   %26 = getelementptr %38, ptr %25, i32 0, i32 1
   %27 = load i32, ptr %26, align 4
   %28 = call i32 @"$Sequence.pages_for"(ptr %21, i32 %23, i32 %27)
@@ -91141,7 +91826,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %67, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.624", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.629", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -91190,7 +91875,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.635", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.640", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -91263,28 +91948,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$4857" = alloca ptr, align 8
-  %"$4856" = alloca ptr, align 8
-  %"$4855" = alloca i32, align 4
-  %"$4854" = alloca ptr, align 8
-  %"$4853" = alloca ptr, align 8
-  %"$4852" = alloca i32, align 4
+  %"$4893" = alloca ptr, align 8
+  %"$4892" = alloca ptr, align 8
+  %"$4891" = alloca i32, align 4
+  %"$4890" = alloca ptr, align 8
+  %"$4889" = alloca ptr, align 8
+  %"$4888" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4852", align 4
-  store ptr %2, ptr %"$4853", align 8
-  store ptr %3, ptr %"$4854", align 8
-  store i32 %4, ptr %"$4855", align 4
-  store ptr %5, ptr %"$4856", align 8
-  store ptr %6, ptr %"$4857", align 8
+  store i32 %1, ptr %"$4888", align 4
+  store ptr %2, ptr %"$4889", align 8
+  store ptr %3, ptr %"$4890", align 8
+  store i32 %4, ptr %"$4891", align 4
+  store ptr %5, ptr %"$4892", align 8
+  store ptr %6, ptr %"$4893", align 8
   %7 = load ptr, ptr %"$handle", align 8
-  %8 = getelementptr %198, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$4852", align 4
-  %10 = load ptr, ptr %"$4853", align 8
-  %11 = load ptr, ptr %"$4854", align 8
-  %12 = load i32, ptr %"$4855", align 4
-  %13 = load ptr, ptr %"$4856", align 8
-  %14 = load ptr, ptr %"$4857", align 8
+  %8 = getelementptr %200, ptr %7, i32 0, i32 0
+  %9 = load i32, ptr %"$4888", align 4
+  %10 = load ptr, ptr %"$4889", align 8
+  %11 = load ptr, ptr %"$4890", align 8
+  %12 = load i32, ptr %"$4891", align 4
+  %13 = load ptr, ptr %"$4892", align 8
+  %14 = load ptr, ptr %"$4893", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -91331,7 +92016,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.740"(ptr %16)
+  call void @"$Loop.enter_turn.746"(ptr %16)
   %17 = load %4, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -91343,7 +92028,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.755"(ptr %26)
+  call void @"$Loop.leave_turn.761"(ptr %26)
   %27 = load %4, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -91381,7 +92066,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.744"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.750"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -91476,7 +92161,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.748"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.754"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -91487,7 +92172,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.749"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.755"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -91577,7 +92262,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.751"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.757"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -91783,7 +92468,7 @@ entry:
   store ptr %5, ptr %tokens, align 8
   store ptr %6, ptr %message, align 8
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %199, ptr %11, i32 0, i32 4
+  %12 = getelementptr %201, ptr %11, i32 0, i32 4
   %13 = getelementptr %45, ptr %12, i32 0, i32 10
   %14 = getelementptr %32, ptr %13, i32 0, i32 3
   %15 = load i32, ptr %14, align 4
@@ -91818,7 +92503,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.797", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.803", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -91861,7 +92546,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.798", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.804", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -91885,7 +92570,7 @@ else6:                                            ; preds = %merge
 merge4:                                           ; preds = %else6, %dead11
   %62 = load i32, ptr %num_states, align 4
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %199, ptr %63, i32 0, i32 4
+  %64 = getelementptr %201, ptr %63, i32 0, i32 4
   %65 = getelementptr %45, ptr %64, i32 0, i32 10
   %66 = getelementptr %32, ptr %65, i32 0, i32 0
   %67 = load i32, ptr %66, align 4
@@ -91910,11 +92595,11 @@ then17:                                           ; preds = %then13
   %79 = getelementptr i8, ptr %78, i64 0
   %80 = load i32, ptr %num_states, align 4
   %81 = load ptr, ptr %self, align 8
-  %82 = getelementptr %199, ptr %81, i32 0, i32 4
+  %82 = getelementptr %201, ptr %81, i32 0, i32 4
   %83 = getelementptr %45, ptr %82, i32 0, i32 10
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.799", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.805", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -91984,7 +92669,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.800")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.806")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -92038,7 +92723,7 @@ entry:
   %12 = load ptr, ptr %11, align 8
   %13 = load i32, ptr %num_steps, align 4
   %14 = load ptr, ptr %message, align 8
-  %15 = call i32 @"$Loop.check_state.746"(ptr %7, ptr %12, i32 %13, ptr %14)
+  %15 = call i32 @"$Loop.check_state.752"(ptr %7, ptr %12, i32 %13, ptr %14)
   store i32 %15, ptr %code, align 4
   %16 = load i32, ptr %code, align 4
   %17 = icmp ne i32 %16, 0
@@ -92102,7 +92787,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.801", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.807", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -92167,7 +92852,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.747"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.753"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -92196,7 +92881,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.778"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.784"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -92226,7 +92911,7 @@ entry:
   store i32 %1, ptr %num_states, align 4
   store ptr %2, ptr %states, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %199, ptr %6, i32 0, i32 4
+  %7 = getelementptr %201, ptr %6, i32 0, i32 4
   call void @"$StepPlan.begin"(ptr %7)
   %8 = load %4, ptr %5, align 1
   %9 = load i32, ptr %num_states, align 4
@@ -92372,7 +93057,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %199, ptr %13, i32 0, i32 4
+  %14 = getelementptr %201, ptr %13, i32 0, i32 4
   %15 = load ptr, ptr %item, align 8
   %16 = getelementptr %67, ptr %15, i32 0, i32 12
   %17 = load i32, ptr %16, align 4
@@ -92383,7 +93068,7 @@ then:                                             ; preds = %entry
   %22 = getelementptr %17, ptr %21, i32 0, i32 0
   %23 = load ptr, ptr %22, align 8
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %199, ptr %24, i32 0, i32 2
+  %25 = getelementptr %201, ptr %24, i32 0, i32 2
   %26 = getelementptr %38, ptr %25, i32 0, i32 1
   %27 = load i32, ptr %26, align 4
   call void @"$StepPlan.add_segment"(ptr %14, i32 %17, i32 %19, i32 1, ptr %23, i32 %27)
@@ -92392,7 +93077,7 @@ then:                                             ; preds = %entry
 
 else:                                             ; preds = %entry
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %199, ptr %29, i32 0, i32 4
+  %30 = getelementptr %201, ptr %29, i32 0, i32 4
   %31 = load ptr, ptr %item, align 8
   %32 = getelementptr %67, ptr %31, i32 0, i32 12
   %33 = load i32, ptr %32, align 4
@@ -92403,7 +93088,7 @@ else:                                             ; preds = %entry
   %38 = getelementptr %17, ptr %37, i32 0, i32 0
   %39 = load ptr, ptr %38, align 8
   %40 = load ptr, ptr %self, align 8
-  %41 = getelementptr %199, ptr %40, i32 0, i32 2
+  %41 = getelementptr %201, ptr %40, i32 0, i32 2
   %42 = getelementptr %38, ptr %41, i32 0, i32 1
   %43 = load i32, ptr %42, align 4
   call void @"$StepPlan.add_decode_segment"(ptr %30, i32 %33, i32 %35, ptr %39, i32 %43)
@@ -92415,7 +93100,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %199, ptr %47, i32 0, i32 3
+  %48 = getelementptr %201, ptr %47, i32 0, i32 3
   %49 = load ptr, ptr %item, align 8
   %50 = call i32 @"$Scheduler.add_sample_row"(ptr %48, ptr %49)
   %51 = load ptr, ptr %item, align 8
@@ -92445,7 +93130,7 @@ entry:
   store ptr %3, ptr %tokens, align 8
   store ptr %4, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %199, ptr %7, i32 0, i32 4
+  %8 = getelementptr %201, ptr %7, i32 0, i32 4
   %9 = getelementptr %45, ptr %8, i32 0, i32 12
   store ptr %9, ptr %outputs, align 8
   %10 = load i32, ptr %num_states, align 4
@@ -92510,7 +93195,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.802", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.808", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -92563,7 +93248,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.803", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.809", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -92648,27 +93333,27 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$4827" = alloca ptr, align 8
-  %"$4826" = alloca i32, align 4
-  %"$4825" = alloca ptr, align 8
+  %"$4863" = alloca ptr, align 8
+  %"$4862" = alloca i32, align 4
+  %"$4861" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4825", align 8
-  store i32 %2, ptr %"$4826", align 4
-  store ptr %3, ptr %"$4827", align 8
+  store ptr %1, ptr %"$4861", align 8
+  store i32 %2, ptr %"$4862", align 4
+  store ptr %3, ptr %"$4863", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = getelementptr %198, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4825", align 8
-  %7 = load i32, ptr %"$4826", align 4
-  %8 = load ptr, ptr %"$4827", align 8
-  %9 = call i32 @"$Loop.set_masks.804"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %5 = getelementptr %200, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %"$4861", align 8
+  %7 = load i32, ptr %"$4862", align 4
+  %8 = load ptr, ptr %"$4863", align 8
+  %9 = call i32 @"$Loop.set_masks.810"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.set_masks.804"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.set_masks.810"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -92722,7 +93407,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.636", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.641", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -92745,19 +93430,19 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %38)
+  call void @"$Loop.lock.740"(ptr %38)
   %39 = load %4, ptr %5, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %masks, align 8
   %42 = load i32, ptr %num_masks, align 4
   %43 = load ptr, ptr %message, align 8
-  %44 = call i32 @"$Loop.give_masks.805"(ptr %40, ptr %41, i32 %42, ptr %43)
+  %44 = call i32 @"$Loop.give_masks.811"(ptr %40, ptr %41, i32 %42, ptr %43)
   store i32 %44, ptr %code, align 4
   %45 = load ptr, ptr %self, align 8
-  %46 = getelementptr %199, ptr %45, i32 0, i32 7
+  %46 = getelementptr %201, ptr %45, i32 0, i32 7
   %47 = call i32 @pthread_cond_signal(ptr %46)
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %48)
+  call void @"$Loop.unlock.742"(ptr %48)
   %49 = load %4, ptr %4, align 1
   %50 = load i32, ptr %code, align 4
   ret i32 %50
@@ -92766,7 +93451,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_masks.805"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.give_masks.811"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %own = alloca %5, align 8
@@ -92799,8 +93484,8 @@ forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %masks, align 8
   %13 = load i32, ptr %i, align 4
   %14 = sext i32 %13 to i64
-  %15 = getelementptr %172, ptr %12, i64 %14
-  %16 = call i32 @"$Loop.give_mask.806"(ptr %11, ptr %15, ptr %own)
+  %15 = getelementptr %174, ptr %12, i64 %14
+  %16 = call i32 @"$Loop.give_mask.812"(ptr %11, ptr %15, ptr %own)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -92858,7 +93543,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_mask.806"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.give_mask.812"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -92873,9 +93558,9 @@ entry:
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %mask, align 8
-  %7 = getelementptr %172, ptr %6, i32 0, i32 0
+  %7 = getelementptr %174, ptr %6, i32 0, i32 0
   %8 = load i64, ptr %7, align 8
-  %9 = call ptr @"$Loop.find_live.735"(ptr %5, i64 %8)
+  %9 = call ptr @"$Loop.find_live.741"(ptr %5, i64 %8)
   store ptr %9, ptr %item, align 8
   %10 = load ptr, ptr %item, align 8
   %11 = icmp eq ptr %10, null
@@ -92898,7 +93583,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
   %23 = load ptr, ptr %mask, align 8
-  %24 = getelementptr %172, ptr %23, i32 0, i32 0
+  %24 = getelementptr %174, ptr %23, i32 0, i32 0
   %25 = load i64, ptr %24, align 8
   %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.114", i64 %25)
   %27 = load ptr, ptr %target, align 8
@@ -92925,10 +93610,10 @@ merge:                                            ; preds = %else, %dead
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %mask, align 8
-  %35 = getelementptr %172, ptr %34, i32 0, i32 2
+  %35 = getelementptr %174, ptr %34, i32 0, i32 2
   %36 = load i32, ptr %35, align 4
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Loop.check_mask.807"(ptr %32, ptr %33, i32 %36, ptr %37)
+  %38 = call i32 @"$Loop.check_mask.813"(ptr %32, ptr %33, i32 %36, ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i32, ptr %code, align 4
   %40 = icmp ne i32 %39, 0
@@ -92949,12 +93634,12 @@ else6:                                            ; preds = %merge
 merge4:                                           ; preds = %else6, %dead7
   %44 = load ptr, ptr %item, align 8
   %45 = load ptr, ptr %mask, align 8
-  %46 = getelementptr %172, ptr %45, i32 0, i32 1
+  %46 = getelementptr %174, ptr %45, i32 0, i32 1
   %47 = load ptr, ptr %46, align 8
   call void @"$Sequence.give_mask"(ptr %44, ptr %47)
   %48 = load %4, ptr %3, align 1
   %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %199, ptr %49, i32 0, i32 14
+  %50 = getelementptr %201, ptr %49, i32 0, i32 14
   store i8 1, ptr %50, align 1
   ret i32 0
 
@@ -92962,7 +93647,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_mask.807"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_mask.813"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target15 = alloca ptr, align 8
@@ -93001,7 +93686,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %67, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.637", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.642", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -93053,7 +93738,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %67, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.638", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.643", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -93105,7 +93790,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %67, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.639", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.644", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -93135,27 +93820,27 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$4817" = alloca ptr, align 8
-  %"$4816" = alloca ptr, align 8
-  %"$4815" = alloca ptr, align 8
+  %"$4853" = alloca ptr, align 8
+  %"$4852" = alloca ptr, align 8
+  %"$4851" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$4815", align 8
-  store ptr %2, ptr %"$4816", align 8
-  store ptr %3, ptr %"$4817", align 8
+  store ptr %1, ptr %"$4851", align 8
+  store ptr %2, ptr %"$4852", align 8
+  store ptr %3, ptr %"$4853", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = getelementptr %198, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$4815", align 8
-  %7 = load ptr, ptr %"$4816", align 8
-  %8 = load ptr, ptr %"$4817", align 8
-  %9 = call i32 @"$Loop.submit.808"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %5 = getelementptr %200, ptr %4, i32 0, i32 0
+  %6 = load ptr, ptr %"$4851", align 8
+  %7 = load ptr, ptr %"$4852", align 8
+  %8 = load ptr, ptr %"$4853", align 8
+  %9 = call i32 @"$Loop.submit.814"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.808"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.814"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -93164,8 +93849,8 @@ entry:
   %code = alloca i32, align 4
   %item = alloca ptr, align 8
   %7 = alloca %4, align 8
-  %limits = alloca %173, align 8
-  %8 = alloca %173, align 8
+  %limits = alloca %175, align 8
+  %8 = alloca %175, align 8
   %9 = alloca %4, align 8
   %10 = alloca %4, align 8
   %message = alloca ptr, align 8
@@ -93180,17 +93865,17 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %4, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %13)
+  call void @"$Loop.lock.740"(ptr %13)
   %14 = load %4, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.788"(ptr noalias sret(%173) %8, ptr %15)
+  call void @"$Loop.limits.794"(ptr noalias sret(%175) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %16)
+  call void @"$Loop.unlock.742"(ptr %16)
   %17 = load %4, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %199, ptr %19, i32 0, i32 1
+  %20 = getelementptr %201, ptr %19, i32 0, i32 1
   %21 = load ptr, ptr %20, align 8
   %22 = load ptr, ptr %message, align 8
   %23 = call i32 @"$request.copy"(ptr %18, ptr %21, ptr %limits, ptr %item, ptr %22)
@@ -93213,12 +93898,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %29)
+  call void @"$Loop.lock.740"(ptr %29)
   %30 = load %4, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.809"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.815"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -93239,7 +93924,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %43)
+  call void @"$Loop.unlock.742"(ptr %43)
   %44 = load %4, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -93271,7 +93956,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.809"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.815"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -93281,8 +93966,8 @@ entry:
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
   %num_pages = alloca i32, align 4
-  %limits = alloca %173, align 8
-  %6 = alloca %173, align 8
+  %limits = alloca %175, align 8
+  %6 = alloca %175, align 8
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %item = alloca ptr, align 8
@@ -93292,7 +93977,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %message, align 8
-  %9 = call i32 @"$Loop.check_usable.745"(ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.check_usable.751"(ptr %7, ptr %8)
   store i32 %9, ptr %code, align 4
   %10 = load i32, ptr %code, align 4
   %11 = icmp ne i32 %10, 0
@@ -93312,12 +93997,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.788"(ptr noalias sret(%173) %6, ptr %15)
+  call void @"$Loop.limits.794"(ptr noalias sret(%175) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = call i32 @"$Sequence.most_tokens_computed"(ptr %17)
-  %19 = getelementptr %173, ptr %limits, i32 0, i32 3
+  %19 = getelementptr %175, ptr %limits, i32 0, i32 3
   %20 = load i32, ptr %19, align 4
   %21 = call i32 @"$Sequence.pages_for"(ptr %16, i32 %18, i32 %20)
   store i32 %21, ptr %num_pages, align 4
@@ -93344,7 +94029,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$Loop.check_queue.810"(ptr %30, ptr %31)
+  %32 = call i32 @"$Loop.check_queue.816"(ptr %30, ptr %31)
   store i32 %32, ptr %code6, align 4
   %33 = load i32, ptr %code6, align 4
   %34 = icmp ne i32 %33, 0
@@ -93374,7 +94059,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$Loop.prepare_capture.811"(ptr %44, ptr %45)
+  %46 = call i32 @"$Loop.prepare_capture.817"(ptr %44, ptr %45)
   store i32 %46, ptr %code14, align 4
   %47 = load i32, ptr %code14, align 4
   %48 = icmp ne i32 %47, 0
@@ -93401,7 +94086,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  %54 = call i32 @"$Loop.start.812"(ptr %52, ptr %53)
+  %54 = call i32 @"$Loop.start.818"(ptr %52, ptr %53)
   store i32 %54, ptr %code19, align 4
   %55 = load i32, ptr %code19, align 4
   %56 = icmp ne i32 %55, 0
@@ -93421,25 +94106,25 @@ else22:                                           ; preds = %merge11
 
 merge20:                                          ; preds = %else22, %dead23
   %60 = load ptr, ptr %self, align 8
-  %61 = getelementptr %199, ptr %60, i32 0, i32 23
+  %61 = getelementptr %201, ptr %60, i32 0, i32 23
   %62 = load i64, ptr %61, align 8
   %63 = load ptr, ptr %item, align 8
   %64 = getelementptr %67, ptr %63, i32 0, i32 0
   store i64 %62, ptr %64, align 8
   %65 = load ptr, ptr %self, align 8
-  %66 = getelementptr %199, ptr %65, i32 0, i32 23
+  %66 = getelementptr %201, ptr %65, i32 0, i32 23
   %67 = load i64, ptr %66, align 8
   %68 = add i64 %67, 1
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %199, ptr %69, i32 0, i32 23
+  %70 = getelementptr %201, ptr %69, i32 0, i32 23
   store i64 %68, ptr %70, align 8
   %71 = load ptr, ptr %self, align 8
-  %72 = getelementptr %199, ptr %71, i32 0, i32 17
+  %72 = getelementptr %201, ptr %71, i32 0, i32 17
   %73 = load ptr, ptr %item, align 8
   call void @"$append"(ptr %72, ptr %73)
   %74 = load %4, ptr %5, align 1
   %75 = load ptr, ptr %self, align 8
-  %76 = getelementptr %199, ptr %75, i32 0, i32 18
+  %76 = getelementptr %201, ptr %75, i32 0, i32 18
   %77 = load ptr, ptr %item, align 8
   call void @"$append"(ptr %76, ptr %77)
   %78 = load %4, ptr %4, align 1
@@ -93451,7 +94136,7 @@ merge20:                                          ; preds = %else22, %dead23
 
 then25:                                           ; preds = %merge20
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %199, ptr %83, i32 0, i32 19
+  %84 = getelementptr %201, ptr %83, i32 0, i32 19
   %85 = load ptr, ptr %item, align 8
   call void @"$append"(ptr %84, ptr %85)
   %86 = load %4, ptr %3, align 1
@@ -93462,7 +94147,7 @@ else26:                                           ; preds = %merge20
 
 merge24:                                          ; preds = %else26, %then25
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %199, ptr %87, i32 0, i32 7
+  %88 = getelementptr %201, ptr %87, i32 0, i32 7
   %89 = call i32 @pthread_cond_signal(ptr %88)
   ret i32 0
 
@@ -93470,7 +94155,7 @@ dead27:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.810"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.816"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -93479,11 +94164,11 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %199, ptr %3, i32 0, i32 18
+  %4 = getelementptr %201, ptr %3, i32 0, i32 18
   %5 = getelementptr %49, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %199, ptr %7, i32 0, i32 20
+  %8 = getelementptr %201, ptr %7, i32 0, i32 20
   %9 = load i32, ptr %8, align 4
   %10 = sext i32 %9 to i64
   %11 = icmp sge i64 %6, %10
@@ -93506,18 +94191,18 @@ then2:                                            ; preds = %then
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %199, ptr %23, i32 0, i32 18
+  %24 = getelementptr %201, ptr %23, i32 0, i32 18
   %25 = getelementptr %49, ptr %24, i32 0, i32 1
   %26 = load i64, ptr %25, align 8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %199, ptr %27, i32 0, i32 2
+  %28 = getelementptr %201, ptr %27, i32 0, i32 2
   %29 = getelementptr %38, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %199, ptr %31, i32 0, i32 2
+  %32 = getelementptr %201, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.677", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.682", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -93545,7 +94230,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.811"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.817"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -93555,7 +94240,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %199, ptr %3, i32 0, i32 25
+  %4 = getelementptr %201, ptr %3, i32 0, i32 25
   %5 = load ptr, ptr %4, align 8
   %6 = icmp ne ptr %5, null
   %7 = zext i1 %6 to i8
@@ -93573,13 +94258,13 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %199, ptr %9, i32 0, i32 2
+  %10 = getelementptr %201, ptr %9, i32 0, i32 2
   %11 = getelementptr %38, ptr %10, i32 0, i32 8
   %12 = getelementptr %32, ptr %11, i32 0, i32 3
   %13 = load i32, ptr %12, align 4
   %14 = sext i32 %13 to i64
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %199, ptr %15, i32 0, i32 2
+  %16 = getelementptr %201, ptr %15, i32 0, i32 2
   %17 = getelementptr %38, ptr %16, i32 0, i32 8
   %18 = getelementptr %32, ptr %17, i32 0, i32 6
   %19 = load i32, ptr %18, align 4
@@ -93590,10 +94275,10 @@ merge:                                            ; preds = %else, %dead
   %23 = mul i64 %22, 4
   %24 = call ptr @malloc(i64 %23)
   %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %199, ptr %25, i32 0, i32 25
+  %26 = getelementptr %201, ptr %25, i32 0, i32 25
   store ptr %24, ptr %26, align 8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %199, ptr %27, i32 0, i32 25
+  %28 = getelementptr %201, ptr %27, i32 0, i32 25
   %29 = load ptr, ptr %28, align 8
   %30 = icmp eq ptr %29, null
   %31 = zext i1 %30 to i8
@@ -93615,11 +94300,11 @@ then5:                                            ; preds = %then2
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %199, ptr %42, i32 0, i32 2
+  %43 = getelementptr %201, ptr %42, i32 0, i32 2
   %44 = getelementptr %38, ptr %43, i32 0, i32 8
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.678", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.683", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -93647,7 +94332,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.812"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.818"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -93659,7 +94344,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %199, ptr %3, i32 0, i32 10
+  %4 = getelementptr %201, ptr %3, i32 0, i32 10
   %5 = load i8, ptr %4, align 1
   %6 = trunc i8 %5 to i1
   br i1 %6, label %then, label %else
@@ -93677,9 +94362,9 @@ merge:                                            ; preds = %else, %dead
   %7 = call i32 @sigfillset(ptr %all)
   %8 = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %previous)
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %199, ptr %9, i32 0, i32 9
+  %10 = getelementptr %201, ptr %9, i32 0, i32 9
   %11 = load ptr, ptr %self, align 8
-  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.813", ptr %11)
+  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.819", ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %14 = load i32, ptr %code, align 4
@@ -93704,7 +94389,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.684", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.689", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -93727,7 +94412,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %199, ptr %35, i32 0, i32 10
+  %36 = getelementptr %201, ptr %35, i32 0, i32 10
   store i8 1, ptr %36, align 1
   ret i32 0
 
@@ -93735,7 +94420,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.813"(ptr %0) {
+define internal ptr @"$engine_thread.819"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %loop = alloca ptr, align 8
@@ -93744,7 +94429,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.814"(ptr %3)
+  call void @"$Loop.run.820"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret ptr null
 
@@ -93752,7 +94437,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.814"(ptr %0) {
+define internal void @"$Loop.run.820"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -93765,37 +94450,37 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.815"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.821"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
 
 whilebody:                                        ; preds = %condition
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %199, ptr %10, i32 0, i32 5
+  %11 = getelementptr %201, ptr %10, i32 0, i32 5
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %4, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.766"(ptr %13)
+  call void @"$Loop.iterate.772"(ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %199, ptr %15, i32 0, i32 5
+  %16 = getelementptr %201, ptr %15, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %16)
   %17 = load %4, ptr %3, align 1
   br label %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.740"(ptr %18)
+  call void @"$Loop.enter_turn.746"(ptr %18)
   %19 = load %4, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %199, ptr %20, i32 0, i32 5
+  %21 = getelementptr %201, ptr %20, i32 0, i32 5
   call void @"$Turnstile.leave"(ptr %21)
   %22 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.815"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.821"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %stopping = alloca i8, align 1
@@ -93804,12 +94489,12 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %3)
+  call void @"$Loop.lock.740"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %199, ptr %5, i32 0, i32 21
+  %6 = getelementptr %201, ptr %5, i32 0, i32 21
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %199, ptr %7, i32 0, i32 20
+  %8 = getelementptr %201, ptr %7, i32 0, i32 20
   %9 = load i32, ptr %8, align 4
   %10 = mul i32 2, %9
   %11 = sext i32 %10 to i64
@@ -93820,28 +94505,28 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %199, ptr %14, i32 0, i32 11
+  %15 = getelementptr %201, ptr %14, i32 0, i32 11
   %16 = load i8, ptr %15, align 1
   %17 = trunc i8 %16 to i1
   br i1 %17, label %merge, label %and.lhs.true
 
 whilebody:                                        ; preds = %and.lhs.true1, %and.lhs.true
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %199, ptr %18, i32 0, i32 7
+  %19 = getelementptr %201, ptr %18, i32 0, i32 7
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %199, ptr %20, i32 0, i32 6
+  %21 = getelementptr %201, ptr %20, i32 0, i32 6
   %22 = load i8, ptr %has_room, align 1
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %199, ptr %23, i32 0, i32 24
+  %24 = getelementptr %201, ptr %23, i32 0, i32 24
   %25 = load i64, ptr %24, align 8
   %26 = trunc i8 %22 to i1
   %27 = select i1 %26, i64 %25, i64 0
   %28 = call zeroext i1 @"$threads.wait_until"(ptr %19, ptr %21, i64 %27)
   %29 = zext i1 %28 to i8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %199, ptr %30, i32 0, i32 21
+  %31 = getelementptr %201, ptr %30, i32 0, i32 21
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %199, ptr %32, i32 0, i32 20
+  %33 = getelementptr %201, ptr %32, i32 0, i32 20
   %34 = load i32, ptr %33, align 4
   %35 = mul i32 2, %34
   %36 = sext i32 %35 to i64
@@ -93852,11 +94537,11 @@ whilebody:                                        ; preds = %and.lhs.true1, %and
 
 merge:                                            ; preds = %and.lhs.true1, %condition
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %199, ptr %39, i32 0, i32 11
+  %40 = getelementptr %201, ptr %39, i32 0, i32 11
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %42)
+  call void @"$Loop.unlock.742"(ptr %42)
   %43 = load %4, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -93871,7 +94556,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.816"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.822"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -93880,19 +94565,19 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.816"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.822"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %199, ptr %1, i32 0, i32 12
+  %2 = getelementptr %201, ptr %1, i32 0, i32 12
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
   br i1 %4, label %or.end, label %or.lhs.false2
 
 or.rhs:                                           ; preds = %or.lhs.false
   %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %199, ptr %5, i32 0, i32 24
+  %6 = getelementptr %201, ptr %5, i32 0, i32 24
   %7 = load i64, ptr %6, align 8
   %8 = icmp sgt i64 %7, 0
   %9 = zext i1 %8 to i8
@@ -93901,7 +94586,7 @@ or.rhs:                                           ; preds = %or.lhs.false
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
   %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %199, ptr %11, i32 0, i32 17
+  %12 = getelementptr %201, ptr %11, i32 0, i32 17
   %13 = getelementptr %49, ptr %12, i32 0, i32 1
   %14 = load i64, ptr %13, align 8
   %15 = icmp sgt i64 %14, 0
@@ -93911,14 +94596,14 @@ or.lhs.false:                                     ; preds = %or.lhs.false1
 
 or.lhs.false1:                                    ; preds = %or.lhs.false2
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %199, ptr %18, i32 0, i32 14
+  %19 = getelementptr %201, ptr %18, i32 0, i32 14
   %20 = load i8, ptr %19, align 1
   %21 = trunc i8 %20 to i1
   br i1 %21, label %or.end, label %or.lhs.false
 
 or.lhs.false2:                                    ; preds = %entry
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %199, ptr %22, i32 0, i32 13
+  %23 = getelementptr %201, ptr %22, i32 0, i32 13
   %24 = load i8, ptr %23, align 1
   %25 = trunc i8 %24 to i1
   br i1 %25, label %or.end, label %or.lhs.false1
@@ -93926,7 +94611,7 @@ or.lhs.false2:                                    ; preds = %entry
 and.rhs:                                          ; preds = %or.rhs
   %26 = call i64 @"$threads.now_ns"()
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %199, ptr %27, i32 0, i32 24
+  %28 = getelementptr %201, ptr %27, i32 0, i32 24
   %29 = load i64, ptr %28, align 8
   %30 = icmp sge i64 %26, %29
   %31 = zext i1 %30 to i8
@@ -93951,21 +94636,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$4833" = alloca i64, align 8
+  %"$4869" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$4833", align 8
+  store i64 %1, ptr %"$4869", align 8
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = getelementptr %198, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$4833", align 8
-  %5 = call i32 @"$Loop.wait.817"(ptr %3, i64 %4)
+  %3 = getelementptr %200, ptr %2, i32 0, i32 0
+  %4 = load i64, ptr %"$4869", align 8
+  %5 = call i32 @"$Loop.wait.823"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.817"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.823"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %has_events = alloca i8, align 1
@@ -93995,7 +94680,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.734"(ptr %11)
+  call void @"$Loop.lock.740"(ptr %11)
   %12 = load %4, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -94009,7 +94694,7 @@ and.lhs.true:                                     ; preds = %entry
 
 condition:                                        ; preds = %whilebody, %merge
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %199, ptr %17, i32 0, i32 21
+  %18 = getelementptr %201, ptr %17, i32 0, i32 21
   %19 = getelementptr %50, ptr %18, i32 0, i32 4
   %20 = load i64, ptr %19, align 8
   %21 = icmp eq i64 %20, 0
@@ -94019,9 +94704,9 @@ condition:                                        ; preds = %whilebody, %merge
 
 whilebody:                                        ; preds = %and.lhs.true2
   %24 = load ptr, ptr %self, align 8
-  %25 = getelementptr %199, ptr %24, i32 0, i32 8
+  %25 = getelementptr %201, ptr %24, i32 0, i32 8
   %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %199, ptr %26, i32 0, i32 6
+  %27 = getelementptr %201, ptr %26, i32 0, i32 6
   %28 = load i64, ptr %time_ns, align 8
   %29 = call zeroext i1 @"$threads.wait_until"(ptr %25, ptr %27, i64 %28)
   %30 = zext i1 %29 to i8
@@ -94030,14 +94715,14 @@ whilebody:                                        ; preds = %and.lhs.true2
 
 merge1:                                           ; preds = %and.lhs.true2, %condition
   %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %199, ptr %31, i32 0, i32 21
+  %32 = getelementptr %201, ptr %31, i32 0, i32 21
   %33 = getelementptr %50, ptr %32, i32 0, i32 4
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.736"(ptr %37)
+  call void @"$Loop.unlock.742"(ptr %37)
   %38 = load %4, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -94075,7 +94760,7 @@ entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
   %num_wrong = alloca i64, align 8
-  %blocks = alloca %204, align 8
+  %blocks = alloca %206, align 8
   %arena = alloca %10, align 8
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -94084,7 +94769,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %4, ptr %5, align 1
-  call void @"$Vector.init.818"(ptr %blocks)
+  call void @"$Vector.init.824"(ptr %blocks)
   %7 = load %4, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -94130,14 +94815,14 @@ merge1:                                           ; preds = %else, %then
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %30 = getelementptr %204, ptr %blocks, i32 0, i32 1
+  %30 = getelementptr %206, ptr %blocks, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
   store i64 0, ptr %i3, align 8
   br label %forcond4
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.819"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.825"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -94176,7 +94861,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.821"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.827"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -94209,7 +94894,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.822"(ptr %blocks)
+  call void @"$Vector.free.828"(ptr %blocks)
   %71 = load %4, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %4, ptr %2, align 1
@@ -94218,411 +94903,6 @@ merge6:                                           ; preds = %forcond4
 
 dead:                                             ; No predecessors!
   ret i64 undef
-}
-
-define internal void @"$Vector.init.818"(ptr %0) {
-entry:
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %204, ptr %1, i32 0, i32 0
-  store ptr null, ptr %2, align 8
-  %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %204, ptr %3, i32 0, i32 1
-  store i64 0, ptr %4, align 8
-  %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %204, ptr %5, i32 0, i32 2
-  store i64 0, ptr %6, align 8
-  ret void
-}
-
-define internal zeroext i1 @"$Vector.push.819"(ptr %0, ptr %1) {
-entry:
-  %value = alloca ptr, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store ptr %1, ptr %value, align 8
-  %2 = load ptr, ptr %self, align 8
-  %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %204, ptr %3, i32 0, i32 1
-  %5 = load i64, ptr %4, align 8
-  %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.820"(ptr %2, i64 %6)
-  %8 = zext i1 %7 to i8
-  %9 = trunc i8 %8 to i1
-  br i1 %9, label %else, label %then
-
-then:                                             ; preds = %entry
-  ret i1 false
-
-dead:                                             ; No predecessors!
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %dead
-  %10 = load ptr, ptr %value, align 8
-  %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %204, ptr %11, i32 0, i32 0
-  %13 = load ptr, ptr %12, align 8
-  %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %204, ptr %14, i32 0, i32 1
-  %16 = load i64, ptr %15, align 8
-  %17 = getelementptr ptr, ptr %13, i64 %16
-  store ptr %10, ptr %17, align 8
-  %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %204, ptr %18, i32 0, i32 1
-  %20 = load i64, ptr %19, align 8
-  %21 = add i64 %20, 1
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %204, ptr %22, i32 0, i32 1
-  store i64 %21, ptr %23, align 8
-  ret i1 true
-
-dead1:                                            ; No predecessors!
-  ret i1 undef
-}
-
-define internal zeroext i1 @"$Vector.reserve.820"(ptr %0, i64 %1) {
-entry:
-  %data = alloca ptr, align 8
-  %grown = alloca i64, align 8
-  %capacity = alloca i64, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store i64 %1, ptr %capacity, align 8
-  %2 = load i64, ptr %capacity, align 8
-  %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %204, ptr %3, i32 0, i32 2
-  %5 = load i64, ptr %4, align 8
-  %6 = icmp sle i64 %2, %5
-  %7 = zext i1 %6 to i8
-  %8 = trunc i8 %7 to i1
-  br i1 %8, label %then, label %else
-
-then:                                             ; preds = %entry
-  ret i1 true
-
-dead:                                             ; No predecessors!
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %dead
-  %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %204, ptr %9, i32 0, i32 2
-  %11 = load i64, ptr %10, align 8
-  %12 = mul i64 %11, 2
-  store i64 %12, ptr %grown, align 8
-  %13 = load i64, ptr %grown, align 8
-  %14 = load i64, ptr %capacity, align 8
-  %15 = icmp slt i64 %13, %14
-  %16 = zext i1 %15 to i8
-  %17 = trunc i8 %16 to i1
-  br i1 %17, label %then2, label %else3
-
-then2:                                            ; preds = %merge
-  %18 = load i64, ptr %capacity, align 8
-  store i64 %18, ptr %grown, align 8
-  br label %merge1
-
-else3:                                            ; preds = %merge
-  br label %merge1
-
-merge1:                                           ; preds = %else3, %then2
-  %19 = load i64, ptr %grown, align 8
-  %20 = icmp slt i64 %19, 8
-  %21 = zext i1 %20 to i8
-  %22 = trunc i8 %21 to i1
-  br i1 %22, label %then5, label %else6
-
-then5:                                            ; preds = %merge1
-  store i64 8, ptr %grown, align 8
-  br label %merge4
-
-else6:                                            ; preds = %merge1
-  br label %merge4
-
-merge4:                                           ; preds = %else6, %then5
-  %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %204, ptr %23, i32 0, i32 0
-  %25 = load ptr, ptr %24, align 8
-  %26 = load i64, ptr %grown, align 8
-  %27 = mul i64 %26, 8
-  %28 = call ptr @realloc(ptr %25, i64 %27)
-  store ptr %28, ptr %data, align 8
-  %29 = load ptr, ptr %data, align 8
-  %30 = icmp eq ptr %29, null
-  %31 = zext i1 %30 to i8
-  %32 = trunc i8 %31 to i1
-  br i1 %32, label %then8, label %else9
-
-then8:                                            ; preds = %merge4
-  ret i1 false
-
-dead10:                                           ; No predecessors!
-  br label %merge7
-
-else9:                                            ; preds = %merge4
-  br label %merge7
-
-merge7:                                           ; preds = %else9, %dead10
-  %33 = load ptr, ptr %data, align 8
-  %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %204, ptr %34, i32 0, i32 0
-  store ptr %33, ptr %35, align 8
-  %36 = load i64, ptr %grown, align 8
-  %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %204, ptr %37, i32 0, i32 2
-  store i64 %36, ptr %38, align 8
-  ret i1 true
-
-dead11:                                           ; No predecessors!
-  ret i1 undef
-}
-
-define internal ptr @"$Vector.at.821"(ptr %0, i64 %1) {
-entry:
-  %2 = alloca %4, align 8
-  %index = alloca i64, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store i64 %1, ptr %index, align 8
-  %3 = load i64, ptr %index, align 8
-  %4 = icmp slt i64 %3, 0
-  %5 = zext i1 %4 to i8
-  %6 = trunc i8 %5 to i1
-  br i1 %6, label %then, label %or.lhs.false
-
-then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.27", i32 70, ptr @"$string.13")
-  %7 = load %4, ptr %2, align 1
-  br label %merge
-
-else:                                             ; preds = %or.lhs.false
-  br label %merge
-
-merge:                                            ; preds = %else, %then
-  %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %204, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %9, align 8
-  %11 = load i64, ptr %index, align 8
-  %12 = getelementptr ptr, ptr %10, i64 %11
-  ret ptr %12
-
-or.lhs.false:                                     ; preds = %entry
-  %13 = load i64, ptr %index, align 8
-  %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %204, ptr %14, i32 0, i32 1
-  %16 = load i64, ptr %15, align 8
-  %17 = icmp sge i64 %13, %16
-  %18 = zext i1 %17 to i8
-  %19 = trunc i8 %18 to i1
-  br i1 %19, label %then, label %else
-
-dead:                                             ; No predecessors!
-  ret ptr undef
-}
-
-define internal void @"$Vector.free.822"(ptr %0) {
-entry:
-  %1 = alloca %4, align 8
-  %2 = alloca %4, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %204, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %4, align 8
-  call void @free(ptr %5)
-  %6 = load %4, ptr %2, align 1
-  %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.818"(ptr %7)
-  %8 = load %4, ptr %1, align 1
-  ret void
-}
-
-define dso_local i64 @loader_exercise_map(i64 %0) {
-entry:
-  %1 = alloca %4, align 8
-  %2 = alloca %4, align 8
-  %3 = alloca %61, align 8
-  %4 = alloca %61, align 8
-  %5 = alloca %4, align 8
-  %6 = alloca %61, align 8
-  %7 = alloca %61, align 8
-  %found = alloca ptr, align 8
-  %8 = alloca %61, align 8
-  %9 = alloca %61, align 8
-  %i = alloca i64, align 8
-  %num_wrong = alloca i64, align 8
-  %10 = alloca %4, align 8
-  %11 = alloca %4, align 8
-  %map = alloca %205, align 8
-  %arena = alloca %10, align 8
-  %count = alloca i64, align 8
-  store i64 %0, ptr %count, align 8
-  call void @"$Arena.init"(ptr %arena)
-  %12 = load %4, ptr %11, align 1
-  call void @"$Map.init.823"(ptr %map)
-  %13 = load %4, ptr %10, align 1
-  %14 = load i64, ptr %count, align 8
-  %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
-  store i64 %15, ptr %num_wrong, align 8
-  %16 = load i64, ptr %count, align 8
-  store i64 0, ptr %i, align 8
-  br label %forcond
-
-forcond:                                          ; preds = %merge1, %entry
-  %17 = load i64, ptr %i, align 8
-  %18 = icmp sgt i64 %17, %16
-  %19 = and i1 %18, false
-  %20 = icmp slt i64 %17, %16
-  %21 = and i1 %20, true
-  %22 = or i1 %21, %19
-  br i1 %22, label %forbody, label %merge
-
-forbody:                                          ; preds = %forcond
-  %23 = load i64, ptr %i, align 8
-  %24 = call { i64, i64 } @"$key_of"(ptr %arena, i64 %23)
-  store { i64, i64 } %24, ptr %9, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %8, ptr align 8 %9, i64 16, i1 false)
-  %25 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 0
-  %26 = load i64, ptr %25, align 8
-  %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
-  %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.826"(ptr %map, i64 %26, i64 %28)
-  store ptr %29, ptr %found, align 8
-  %30 = load ptr, ptr %found, align 8
-  %31 = icmp eq ptr %30, null
-  %32 = zext i1 %31 to i8
-  %33 = trunc i8 %32 to i1
-  br i1 %33, label %then, label %or.lhs.false
-
-then:                                             ; preds = %or.lhs.false, %forbody
-  %34 = load i64, ptr %num_wrong, align 8
-  %35 = add i64 %34, 1
-  store i64 %35, ptr %num_wrong, align 8
-  br label %merge1
-
-else:                                             ; preds = %or.lhs.false
-  br label %merge1
-
-merge1:                                           ; preds = %else, %then
-  %36 = add i64 %17, 1
-  store i64 %36, ptr %i, align 8
-  br label %forcond
-
-merge:                                            ; preds = %forcond
-  %37 = getelementptr %205, ptr %map, i32 0, i32 1
-  %38 = getelementptr %206, ptr %37, i32 0, i32 1
-  %39 = load i64, ptr %38, align 8
-  %40 = load i64, ptr %count, align 8
-  %41 = icmp ne i64 %39, %40
-  %42 = zext i1 %41 to i8
-  %43 = trunc i8 %42 to i1
-  br i1 %43, label %then3, label %or.lhs.false5
-
-or.lhs.false:                                     ; preds = %forbody
-  %44 = load ptr, ptr %found, align 8
-  %45 = load i64, ptr %44, align 8
-  %46 = load i64, ptr %i, align 8
-  %47 = mul i64 2, %46
-  %48 = icmp ne i64 %45, %47
-  %49 = zext i1 %48 to i8
-  %50 = trunc i8 %49 to i1
-  br i1 %50, label %then, label %else
-
-then3:                                            ; preds = %or.lhs.false5, %merge
-  %51 = load i64, ptr %num_wrong, align 8
-  %52 = add i64 %51, 1
-  store i64 %52, ptr %num_wrong, align 8
-  br label %merge2
-
-else4:                                            ; preds = %or.lhs.false5
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.835"(ptr %map)
-  %53 = load %4, ptr %5, align 1
-  %54 = load i64, ptr %count, align 8
-  %55 = icmp sgt i64 %54, 0
-  %56 = zext i1 %55 to i8
-  %57 = trunc i8 %56 to i1
-  br i1 %57, label %and.lhs.true, label %else8
-
-or.lhs.false5:                                    ; preds = %merge
-  %58 = load i64, ptr %count, align 8
-  %59 = call { i64, i64 } @"$key_of"(ptr %arena, i64 %58)
-  store { i64, i64 } %59, ptr %7, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %7, i64 16, i1 false)
-  %60 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 0
-  %61 = load i64, ptr %60, align 8
-  %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
-  %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.826"(ptr %map, i64 %61, i64 %63)
-  %65 = icmp ne ptr %64, null
-  %66 = zext i1 %65 to i8
-  %67 = trunc i8 %66 to i1
-  br i1 %67, label %then3, label %else4
-
-then7:                                            ; preds = %and.lhs.true
-  %68 = load i64, ptr %num_wrong, align 8
-  %69 = add i64 %68, 1
-  store i64 %69, ptr %num_wrong, align 8
-  br label %merge6
-
-else8:                                            ; preds = %and.lhs.true, %merge2
-  br label %merge6
-
-merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.837"(ptr %map)
-  %70 = load %4, ptr %2, align 1
-  call void @"$Arena.free"(ptr %arena)
-  %71 = load %4, ptr %1, align 1
-  %72 = load i64, ptr %num_wrong, align 8
-  ret i64 %72
-
-and.lhs.true:                                     ; preds = %merge2
-  %73 = call { i64, i64 } @"$key_of"(ptr %arena, i64 0)
-  store { i64, i64 } %73, ptr %4, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %4, i64 16, i1 false)
-  %74 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
-  %75 = load i64, ptr %74, align 8
-  %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
-  %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.826"(ptr %map, i64 %75, i64 %77)
-  %79 = icmp ne ptr %78, null
-  %80 = zext i1 %79 to i8
-  %81 = trunc i8 %80 to i1
-  br i1 %81, label %then7, label %else8
-
-dead:                                             ; No predecessors!
-  ret i64 undef
-}
-
-define internal void @"$Map.init.823"(ptr %0) {
-entry:
-  %1 = alloca %4, align 8
-  %2 = alloca %4, align 8
-  %3 = alloca %15, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %4 = call { i64, i64 } @"$hash.process_key"()
-  store { i64, i64 } %4, ptr %3, align 8
-  %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %205, ptr %5, i32 0, i32 0
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
-  %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %205, ptr %7, i32 0, i32 1
-  call void @"$Vector.init.824"(ptr %8)
-  %9 = load %4, ptr %2, align 1
-  %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %205, ptr %10, i32 0, i32 2
-  call void @"$Vector.init"(ptr %11)
-  %12 = load %4, ptr %1, align 1
-  ret void
 }
 
 define internal void @"$Vector.init.824"(ptr %0) {
@@ -94641,162 +94921,24 @@ entry:
   ret void
 }
 
-define internal i64 @"$fill_map"(ptr %0, ptr %1, i64 %2) {
+define internal zeroext i1 @"$Vector.push.825"(ptr %0, ptr %1) {
 entry:
-  %3 = alloca %61, align 8
-  %4 = alloca %61, align 8
-  %5 = alloca %61, align 8
-  %key = alloca %61, align 8
-  %6 = alloca %61, align 8
-  %i = alloca i64, align 8
-  %num_wrong = alloca i64, align 8
-  %count = alloca i64, align 8
-  %arena = alloca ptr, align 8
-  %map = alloca ptr, align 8
-  store ptr %0, ptr %map, align 8
-  store ptr %1, ptr %arena, align 8
-  store i64 %2, ptr %count, align 8
-  store i64 0, ptr %num_wrong, align 8
-  %7 = load i64, ptr %count, align 8
-  store i64 0, ptr %i, align 8
-  br label %forcond
-
-forcond:                                          ; preds = %merge1, %entry
-  %8 = load i64, ptr %i, align 8
-  %9 = icmp sgt i64 %8, %7
-  %10 = and i1 %9, false
-  %11 = icmp slt i64 %8, %7
-  %12 = and i1 %11, true
-  %13 = or i1 %12, %10
-  br i1 %13, label %forbody, label %merge
-
-forbody:                                          ; preds = %forcond
-  %14 = load ptr, ptr %arena, align 8
-  %15 = load i64, ptr %i, align 8
-  %16 = call { i64, i64 } @"$key_of"(ptr %14, i64 %15)
-  store { i64, i64 } %16, ptr %6, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %key, ptr align 8 %6, i64 16, i1 false)
-  %17 = load ptr, ptr %map, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %key, i64 16, i1 false)
-  %18 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
-  %19 = load i64, ptr %18, align 8
-  %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
-  %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.826"(ptr %17, i64 %19, i64 %21)
-  %23 = icmp ne ptr %22, null
-  %24 = zext i1 %23 to i8
-  %25 = trunc i8 %24 to i1
-  br i1 %25, label %then, label %or.lhs.false2
-
-then:                                             ; preds = %or.lhs.false, %or.lhs.false2, %forbody
-  %26 = load i64, ptr %num_wrong, align 8
-  %27 = add i64 %26, 1
-  store i64 %27, ptr %num_wrong, align 8
-  br label %merge1
-
-else:                                             ; preds = %or.lhs.false
-  br label %merge1
-
-merge1:                                           ; preds = %else, %then
-  %28 = add i64 %8, 1
-  store i64 %28, ptr %i, align 8
-  br label %forcond
-
-merge:                                            ; preds = %forcond
-  %29 = load i64, ptr %num_wrong, align 8
-  ret i64 %29
-
-or.lhs.false:                                     ; preds = %or.lhs.false2
-  %30 = load ptr, ptr %map, align 8
-  %31 = load i64, ptr %i, align 8
-  %32 = mul i64 2, %31
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %key, i64 16, i1 false)
-  %33 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
-  %34 = load i64, ptr %33, align 8
-  %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
-  %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.830"(ptr %30, i64 %34, i64 %36, i64 %32)
-  %38 = zext i1 %37 to i8
-  %39 = trunc i8 %38 to i1
-  br i1 %39, label %else, label %then
-
-or.lhs.false2:                                    ; preds = %forbody
-  %40 = load ptr, ptr %map, align 8
-  %41 = load i64, ptr %i, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %key, i64 16, i1 false)
-  %42 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 0
-  %43 = load i64, ptr %42, align 8
-  %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
-  %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.830"(ptr %40, i64 %43, i64 %45, i64 %41)
-  %47 = zext i1 %46 to i8
-  %48 = trunc i8 %47 to i1
-  br i1 %48, label %or.lhs.false, label %then
-
-dead:                                             ; No predecessors!
-  ret i64 undef
-}
-
-define internal { i64, i64 } @"$key_of"(ptr %0, i64 %1) {
-entry:
-  %2 = alloca %61, align 8
-  %3 = alloca %61, align 8
-  %4 = alloca %61, align 8
-  %5 = alloca %61, align 8
-  %digits = alloca [32 x i8], align 1
-  %number = alloca i64, align 8
-  %arena = alloca ptr, align 8
-  store ptr %0, ptr %arena, align 8
-  store i64 %1, ptr %number, align 8
-  %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
-  %7 = getelementptr i8, ptr %6, i64 0
-  %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.825", i64 %8)
-  %10 = load ptr, ptr %arena, align 8
-  %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
-  %12 = getelementptr i8, ptr %11, i64 0
-  %13 = call { i64, i64 } @"$text.slice"(ptr %12)
-  store { i64, i64 } %13, ptr %5, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 16, i1 false)
-  %14 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 0
-  %15 = load i64, ptr %14, align 8
-  %16 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
-  %17 = load i64, ptr %16, align 8
-  %18 = call ptr @"$Arena.copy"(ptr %10, i64 %15, i64 %17)
-  %19 = call { i64, i64 } @"$text.slice"(ptr %18)
-  store { i64, i64 } %19, ptr %3, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %3, i64 16, i1 false)
-  %20 = load { i64, i64 }, ptr %2, align 8
-  ret { i64, i64 } %20
-
-dead:                                             ; No predecessors!
-  ret { i64, i64 } undef
-}
-
-define internal ptr @"$Map.find.826"(ptr %0, i64 %1, i64 %2) {
-entry:
-  %index = alloca i32, align 4
-  %"<aggcopy>" = alloca %61, align 8
-  %3 = alloca %61, align 8
-  %4 = alloca %61, align 8
-  %key = alloca %61, align 8
+  %value = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  %5 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 0
-  store i64 %1, ptr %5, align 8
-  %6 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
-  store i64 %2, ptr %6, align 8
-  %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %205, ptr %7, i32 0, i32 1
-  %9 = getelementptr %206, ptr %8, i32 0, i32 1
-  %10 = load i64, ptr %9, align 8
-  %11 = icmp eq i64 %10, 0
-  %12 = zext i1 %11 to i8
-  %13 = trunc i8 %12 to i1
-  br i1 %13, label %then, label %else
+  store ptr %1, ptr %value, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %206, ptr %3, i32 0, i32 1
+  %5 = load i64, ptr %4, align 8
+  %6 = add i64 %5, 1
+  %7 = call zeroext i1 @"$Vector.reserve.826"(ptr %2, i64 %6)
+  %8 = zext i1 %7 to i8
+  %9 = trunc i8 %8 to i1
+  br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  ret ptr null
+  ret i1 false
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -94805,459 +94947,29 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %205, ptr %14, i32 0, i32 2
-  %16 = getelementptr %17, ptr %15, i32 0, i32 0
-  %17 = load ptr, ptr %16, align 8
-  %18 = load ptr, ptr %self, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %key, i64 16, i1 false)
-  %19 = load ptr, ptr %self, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %key, i64 16, i1 false)
-  %20 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 0
-  %21 = load i64, ptr %20, align 8
-  %22 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
-  %23 = load i64, ptr %22, align 8
-  %24 = call i64 @"$Map.hash.829"(ptr %19, i64 %21, i64 %23)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %"<aggcopy>", i64 16, i1 false)
-  %25 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
-  %26 = load i64, ptr %25, align 8
-  %27 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
-  %28 = load i64, ptr %27, align 8
-  %29 = call i64 @"$Map.position.827"(ptr %18, i64 %26, i64 %28, i64 %24)
-  %30 = getelementptr i32, ptr %17, i64 %29
-  %31 = load i32, ptr %30, align 4
-  store i32 %31, ptr %index, align 4
-  %32 = load i32, ptr %index, align 4
-  %33 = icmp slt i32 %32, 0
-  %34 = zext i1 %33 to i8
-  %35 = trunc i8 %34 to i1
-  br i1 %35, label %then2, label %else3
-
-then2:                                            ; preds = %merge
-  ret ptr null
-
-dead4:                                            ; No predecessors!
-  br label %merge1
-
-else3:                                            ; preds = %merge
-  br label %merge1
-
-merge1:                                           ; preds = %else3, %dead4
-  %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %205, ptr %36, i32 0, i32 1
-  %38 = load i32, ptr %index, align 4
-  %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.828"(ptr %37, i64 %39)
-  %41 = getelementptr %207, ptr %40, i32 0, i32 2
-  ret ptr %41
-
-dead5:                                            ; No predecessors!
-  ret ptr undef
-}
-
-define internal i64 @"$Map.position.827"(ptr %0, i64 %1, i64 %2, i64 %3) {
-entry:
-  %"<aggcopy>" = alloca %61, align 8
-  %4 = alloca %61, align 8
-  %5 = alloca %61, align 8
-  %entry1 = alloca ptr, align 8
-  %position = alloca i64, align 8
-  %mask = alloca i64, align 8
-  %hash = alloca i64, align 8
-  %key = alloca %61, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %6 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 0
-  store i64 %1, ptr %6, align 8
-  %7 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
-  store i64 %2, ptr %7, align 8
-  store i64 %3, ptr %hash, align 8
-  %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %205, ptr %8, i32 0, i32 2
-  %10 = getelementptr %17, ptr %9, i32 0, i32 1
-  %11 = load i64, ptr %10, align 8
-  %12 = sub i64 %11, 1
-  store i64 %12, ptr %mask, align 8
-  %13 = load i64, ptr %hash, align 8
-  %14 = load i64, ptr %mask, align 8
-  %15 = and i64 %13, %14
-  store i64 %15, ptr %position, align 8
-  br label %condition
-
-condition:                                        ; preds = %merge2, %entry
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %205, ptr %16, i32 0, i32 2
-  %18 = getelementptr %17, ptr %17, i32 0, i32 0
-  %19 = load ptr, ptr %18, align 8
-  %20 = load i64, ptr %position, align 8
-  %21 = getelementptr i32, ptr %19, i64 %20
-  %22 = load i32, ptr %21, align 4
-  %23 = icmp sge i32 %22, 0
-  %24 = zext i1 %23 to i8
-  %25 = trunc i8 %24 to i1
-  br i1 %25, label %whilebody, label %merge
-
-whilebody:                                        ; preds = %condition
-  %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %205, ptr %26, i32 0, i32 1
-  %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %205, ptr %28, i32 0, i32 2
-  %30 = getelementptr %17, ptr %29, i32 0, i32 0
-  %31 = load ptr, ptr %30, align 8
-  %32 = load i64, ptr %position, align 8
-  %33 = getelementptr i32, ptr %31, i64 %32
-  %34 = load i32, ptr %33, align 4
-  %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.828"(ptr %27, i64 %35)
-  store ptr %36, ptr %entry1, align 8
-  %37 = load ptr, ptr %entry1, align 8
-  %38 = getelementptr %207, ptr %37, i32 0, i32 1
-  %39 = load i64, ptr %38, align 8
-  %40 = load i64, ptr %hash, align 8
-  %41 = icmp eq i64 %39, %40
-  %42 = zext i1 %41 to i8
-  %43 = trunc i8 %42 to i1
-  br i1 %43, label %and.lhs.true, label %else
-
-then:                                             ; preds = %and.lhs.true
-  %44 = load i64, ptr %position, align 8
-  ret i64 %44
-
-and.lhs.true:                                     ; preds = %whilebody
-  %45 = load ptr, ptr %entry1, align 8
-  %46 = getelementptr %207, ptr %45, i32 0, i32 0
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %key, i64 16, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %46, i64 16, i1 false)
-  %47 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
-  %48 = load i64, ptr %47, align 8
-  %49 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
-  %50 = load i64, ptr %49, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %"<aggcopy>", i64 16, i1 false)
-  %51 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 0
-  %52 = load i64, ptr %51, align 8
-  %53 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
-  %54 = load i64, ptr %53, align 8
-  %55 = call zeroext i1 @"$text.equal"(i64 %48, i64 %50, i64 %52, i64 %54)
-  %56 = zext i1 %55 to i8
-  %57 = trunc i8 %56 to i1
-  br i1 %57, label %then, label %else
-
-dead:                                             ; No predecessors!
-  br label %merge2
-
-else:                                             ; preds = %and.lhs.true, %whilebody
-  br label %merge2
-
-merge2:                                           ; preds = %else, %dead
-  %58 = load i64, ptr %position, align 8
-  %59 = add i64 %58, 1
-  %60 = load i64, ptr %mask, align 8
-  %61 = and i64 %59, %60
-  store i64 %61, ptr %position, align 8
-  br label %condition
-
-merge:                                            ; preds = %condition
-  %62 = load i64, ptr %position, align 8
-  ret i64 %62
-
-dead3:                                            ; No predecessors!
-  ret i64 undef
-}
-
-define internal ptr @"$Vector.at.828"(ptr %0, i64 %1) {
-entry:
-  %2 = alloca %4, align 8
-  %index = alloca i64, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store i64 %1, ptr %index, align 8
-  %3 = load i64, ptr %index, align 8
-  %4 = icmp slt i64 %3, 0
-  %5 = zext i1 %4 to i8
-  %6 = trunc i8 %5 to i1
-  br i1 %6, label %then, label %or.lhs.false
-
-then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.27", i32 70, ptr @"$string.13")
-  %7 = load %4, ptr %2, align 1
-  br label %merge
-
-else:                                             ; preds = %or.lhs.false
-  br label %merge
-
-merge:                                            ; preds = %else, %then
-  %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %206, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %9, align 8
-  %11 = load i64, ptr %index, align 8
-  %12 = getelementptr %207, ptr %10, i64 %11
-  ret ptr %12
-
-or.lhs.false:                                     ; preds = %entry
-  %13 = load i64, ptr %index, align 8
+  %10 = load ptr, ptr %value, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %206, ptr %11, i32 0, i32 0
+  %13 = load ptr, ptr %12, align 8
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %206, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  %17 = icmp sge i64 %13, %16
-  %18 = zext i1 %17 to i8
-  %19 = trunc i8 %18 to i1
-  br i1 %19, label %then, label %else
-
-dead:                                             ; No predecessors!
-  ret ptr undef
-}
-
-define internal i64 @"$Map.hash.829"(ptr %0, i64 %1, i64 %2) {
-entry:
-  %3 = alloca %15, align 8
-  %key = alloca %61, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %4 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 0
-  store i64 %1, ptr %4, align 8
-  %5 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
-  store i64 %2, ptr %5, align 8
-  %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %205, ptr %6, i32 0, i32 0
-  %8 = getelementptr %61, ptr %key, i32 0, i32 0
-  %9 = load ptr, ptr %8, align 8
-  %10 = getelementptr %61, ptr %key, i32 0, i32 1
-  %11 = load i64, ptr %10, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %7, i64 16, i1 false)
-  %12 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
-  %13 = load i64, ptr %12, align 8
-  %14 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
-  %15 = load i64, ptr %14, align 8
-  %16 = call i64 @"$hash.siphash13"(i64 %13, i64 %15, ptr %9, i64 %11)
-  ret i64 %16
-
-dead:                                             ; No predecessors!
-  ret i64 undef
-}
-
-define internal zeroext i1 @"$Map.insert.830"(ptr %0, i64 %1, i64 %2, i64 %3) {
-entry:
-  %4 = alloca %207, align 8
-  %5 = alloca %207, align 8
-  %6 = alloca %208, align 8
-  %"<structcast>" = alloca %208, align 8
-  %position = alloca i64, align 8
-  %7 = alloca %61, align 8
-  %hashed = alloca i64, align 8
-  %8 = alloca %61, align 8
-  %value = alloca i64, align 8
-  %key = alloca %61, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %9 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 0
-  store i64 %1, ptr %9, align 8
-  %10 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
-  store i64 %2, ptr %10, align 8
-  store i64 %3, ptr %value, align 8
-  %11 = load ptr, ptr %self, align 8
-  %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %205, ptr %12, i32 0, i32 1
-  %14 = getelementptr %206, ptr %13, i32 0, i32 1
-  %15 = load i64, ptr %14, align 8
-  %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.831"(ptr %11, i64 %16)
-  %18 = zext i1 %17 to i8
-  %19 = trunc i8 %18 to i1
-  br i1 %19, label %else, label %then
-
-then:                                             ; preds = %entry
-  ret i1 false
-
-dead:                                             ; No predecessors!
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %dead
-  %20 = load ptr, ptr %self, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %8, ptr align 8 %key, i64 16, i1 false)
-  %21 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 0
-  %22 = load i64, ptr %21, align 8
-  %23 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
-  %24 = load i64, ptr %23, align 8
-  %25 = call i64 @"$Map.hash.829"(ptr %20, i64 %22, i64 %24)
-  store i64 %25, ptr %hashed, align 8
-  %26 = load ptr, ptr %self, align 8
-  %27 = load i64, ptr %hashed, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %7, ptr align 8 %key, i64 16, i1 false)
-  %28 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 0
-  %29 = load i64, ptr %28, align 8
-  %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
-  %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.827"(ptr %26, i64 %29, i64 %31, i64 %27)
-  store i64 %32, ptr %position, align 8
-  %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %205, ptr %33, i32 0, i32 2
-  %35 = getelementptr %17, ptr %34, i32 0, i32 0
-  %36 = load ptr, ptr %35, align 8
-  %37 = load i64, ptr %position, align 8
-  %38 = getelementptr i32, ptr %36, i64 %37
-  %39 = load i32, ptr %38, align 4
-  %40 = icmp sge i32 %39, 0
-  %41 = zext i1 %40 to i8
-  %42 = trunc i8 %41 to i1
-  br i1 %42, label %then2, label %else3
-
-then2:                                            ; preds = %merge
-  %43 = load i64, ptr %value, align 8
-  %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %205, ptr %44, i32 0, i32 1
-  %46 = load ptr, ptr %self, align 8
-  %47 = getelementptr %205, ptr %46, i32 0, i32 2
-  %48 = getelementptr %17, ptr %47, i32 0, i32 0
-  %49 = load ptr, ptr %48, align 8
-  %50 = load i64, ptr %position, align 8
-  %51 = getelementptr i32, ptr %49, i64 %50
-  %52 = load i32, ptr %51, align 4
-  %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.828"(ptr %45, i64 %53)
-  %55 = getelementptr %207, ptr %54, i32 0, i32 2
-  store i64 %43, ptr %55, align 8
-  ret i1 true
-
-dead4:                                            ; No predecessors!
-  br label %merge1
-
-else3:                                            ; preds = %merge
-  br label %merge1
-
-merge1:                                           ; preds = %else3, %dead4
-  %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %205, ptr %56, i32 0, i32 1
-  %58 = load %61, ptr %key, align 8
-  %59 = load i64, ptr %hashed, align 8
-  %60 = load i64, ptr %value, align 8
-  %61 = getelementptr %208, ptr %6, i32 0, i32 0
-  store %61 %58, ptr %61, align 8
-  %62 = getelementptr %208, ptr %6, i32 0, i32 1
-  store i64 %59, ptr %62, align 8
-  %63 = getelementptr %208, ptr %6, i32 0, i32 2
-  store i64 %60, ptr %63, align 8
-  %64 = load %208, ptr %6, align 8
-  store %208 %64, ptr %"<structcast>", align 8
-  %65 = getelementptr %207, ptr %5, i32 0, i32 0
-  %66 = getelementptr %208, ptr %"<structcast>", i32 0, i32 0
-  %67 = load %61, ptr %66, align 8
-  store %61 %67, ptr %65, align 8
-  %68 = getelementptr %207, ptr %5, i32 0, i32 1
-  %69 = getelementptr %208, ptr %"<structcast>", i32 0, i32 1
-  %70 = load i64, ptr %69, align 8
-  store i64 %70, ptr %68, align 8
-  %71 = getelementptr %207, ptr %5, i32 0, i32 2
-  %72 = getelementptr %208, ptr %"<structcast>", i32 0, i32 2
-  %73 = load i64, ptr %72, align 8
-  store i64 %73, ptr %71, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.834"(ptr %57, ptr byval(%207) %4)
-  %75 = zext i1 %74 to i8
-  %76 = trunc i8 %75 to i1
-  br i1 %76, label %else7, label %then6
-
-then6:                                            ; preds = %merge1
-  ret i1 false
-
-dead8:                                            ; No predecessors!
-  br label %merge5
-
-else7:                                            ; preds = %merge1
-  br label %merge5
-
-merge5:                                           ; preds = %else7, %dead8
-  %77 = load ptr, ptr %self, align 8
-  %78 = getelementptr %205, ptr %77, i32 0, i32 1
-  %79 = getelementptr %206, ptr %78, i32 0, i32 1
-  %80 = load i64, ptr %79, align 8
-  %81 = sub i64 %80, 1
-  %82 = trunc i64 %81 to i32
-  %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %205, ptr %83, i32 0, i32 2
-  %85 = getelementptr %17, ptr %84, i32 0, i32 0
-  %86 = load ptr, ptr %85, align 8
-  %87 = load i64, ptr %position, align 8
-  %88 = getelementptr i32, ptr %86, i64 %87
-  store i32 %82, ptr %88, align 4
-  ret i1 true
-
-dead9:                                            ; No predecessors!
-  ret i1 undef
-}
-
-define internal zeroext i1 @"$Map.reserve.831"(ptr %0, i64 %1) {
-entry:
-  %size = alloca i64, align 8
-  %count = alloca i64, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store i64 %1, ptr %count, align 8
-  store i64 16, ptr %size, align 8
-  br label %condition
-
-condition:                                        ; preds = %whilebody, %entry
-  %2 = load i64, ptr %size, align 8
-  %3 = load i64, ptr %count, align 8
-  %4 = mul i64 %3, 2
-  %5 = icmp slt i64 %2, %4
-  %6 = zext i1 %5 to i8
-  %7 = trunc i8 %6 to i1
-  br i1 %7, label %whilebody, label %merge
-
-whilebody:                                        ; preds = %condition
-  %8 = load i64, ptr %size, align 8
-  %9 = mul i64 %8, 2
-  store i64 %9, ptr %size, align 8
-  br label %condition
-
-merge:                                            ; preds = %condition
-  %10 = load i64, ptr %size, align 8
-  %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %205, ptr %11, i32 0, i32 2
-  %13 = getelementptr %17, ptr %12, i32 0, i32 1
-  %14 = load i64, ptr %13, align 8
-  %15 = icmp sle i64 %10, %14
-  %16 = zext i1 %15 to i8
-  %17 = trunc i8 %16 to i1
-  br i1 %17, label %or.end, label %or.rhs
-
-or.rhs:                                           ; preds = %merge
+  %17 = getelementptr ptr, ptr %13, i64 %16
+  store ptr %10, ptr %17, align 8
   %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %205, ptr %18, i32 0, i32 1
-  %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.832"(ptr %19, i64 %20)
-  %22 = zext i1 %21 to i8
-  %23 = trunc i8 %22 to i1
-  br i1 %23, label %and.rhs, label %and.end
+  %19 = getelementptr %206, ptr %18, i32 0, i32 1
+  %20 = load i64, ptr %19, align 8
+  %21 = add i64 %20, 1
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %206, ptr %22, i32 0, i32 1
+  store i64 %21, ptr %23, align 8
+  ret i1 true
 
-and.rhs:                                          ; preds = %or.rhs
-  %24 = load ptr, ptr %self, align 8
-  %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.833"(ptr %24, i64 %25)
-  %27 = zext i1 %26 to i8
-  %28 = trunc i8 %27 to i1
-  br label %and.end
-
-and.end:                                          ; preds = %and.rhs, %or.rhs
-  %29 = phi i1 [ false, %or.rhs ], [ %28, %and.rhs ]
-  %30 = zext i1 %29 to i8
-  %31 = trunc i8 %30 to i1
-  br label %or.end
-
-or.end:                                           ; preds = %and.end, %merge
-  %32 = phi i1 [ true, %merge ], [ %31, %and.end ]
-  %33 = zext i1 %32 to i8
-  %34 = icmp ne i8 %33, 0
-  ret i1 %34
-
-dead:                                             ; No predecessors!
+dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.832"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.826"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -95323,7 +95035,7 @@ merge4:                                           ; preds = %else6, %then5
   %24 = getelementptr %206, ptr %23, i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
   %26 = load i64, ptr %grown, align 8
-  %27 = mul i64 %26, 32
+  %27 = mul i64 %26, 8
   %28 = call ptr @realloc(ptr %25, i64 %27)
   store ptr %28, ptr %data, align 8
   %29 = load ptr, ptr %data, align 8
@@ -95356,7 +95068,980 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.833"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.827"(ptr %0, i64 %1) {
+entry:
+  %2 = alloca %4, align 8
+  %index = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %index, align 8
+  %3 = load i64, ptr %index, align 8
+  %4 = icmp slt i64 %3, 0
+  %5 = zext i1 %4 to i8
+  %6 = trunc i8 %5 to i1
+  br i1 %6, label %then, label %or.lhs.false
+
+then:                                             ; preds = %or.lhs.false, %entry
+  call void @"$check.fail"(ptr @"$string.27", i32 70, ptr @"$string.13")
+  %7 = load %4, ptr %2, align 1
+  br label %merge
+
+else:                                             ; preds = %or.lhs.false
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %206, ptr %8, i32 0, i32 0
+  %10 = load ptr, ptr %9, align 8
+  %11 = load i64, ptr %index, align 8
+  %12 = getelementptr ptr, ptr %10, i64 %11
+  ret ptr %12
+
+or.lhs.false:                                     ; preds = %entry
+  %13 = load i64, ptr %index, align 8
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %206, ptr %14, i32 0, i32 1
+  %16 = load i64, ptr %15, align 8
+  %17 = icmp sge i64 %13, %16
+  %18 = zext i1 %17 to i8
+  %19 = trunc i8 %18 to i1
+  br i1 %19, label %then, label %else
+
+dead:                                             ; No predecessors!
+  ret ptr undef
+}
+
+define internal void @"$Vector.free.828"(ptr %0) {
+entry:
+  %1 = alloca %4, align 8
+  %2 = alloca %4, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %206, ptr %3, i32 0, i32 0
+  %5 = load ptr, ptr %4, align 8
+  call void @free(ptr %5)
+  %6 = load %4, ptr %2, align 1
+  %7 = load ptr, ptr %self, align 8
+  call void @"$Vector.init.824"(ptr %7)
+  %8 = load %4, ptr %1, align 1
+  ret void
+}
+
+define dso_local i64 @loader_exercise_map(i64 %0) {
+entry:
+  %1 = alloca %4, align 8
+  %2 = alloca %4, align 8
+  %3 = alloca %61, align 8
+  %4 = alloca %61, align 8
+  %5 = alloca %4, align 8
+  %6 = alloca %61, align 8
+  %7 = alloca %61, align 8
+  %found = alloca ptr, align 8
+  %8 = alloca %61, align 8
+  %9 = alloca %61, align 8
+  %i = alloca i64, align 8
+  %num_wrong = alloca i64, align 8
+  %10 = alloca %4, align 8
+  %11 = alloca %4, align 8
+  %map = alloca %207, align 8
+  %arena = alloca %10, align 8
+  %count = alloca i64, align 8
+  store i64 %0, ptr %count, align 8
+  call void @"$Arena.init"(ptr %arena)
+  %12 = load %4, ptr %11, align 1
+  call void @"$Map.init.829"(ptr %map)
+  %13 = load %4, ptr %10, align 1
+  %14 = load i64, ptr %count, align 8
+  %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
+  store i64 %15, ptr %num_wrong, align 8
+  %16 = load i64, ptr %count, align 8
+  store i64 0, ptr %i, align 8
+  br label %forcond
+
+forcond:                                          ; preds = %merge1, %entry
+  %17 = load i64, ptr %i, align 8
+  %18 = icmp sgt i64 %17, %16
+  %19 = and i1 %18, false
+  %20 = icmp slt i64 %17, %16
+  %21 = and i1 %20, true
+  %22 = or i1 %21, %19
+  br i1 %22, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %23 = load i64, ptr %i, align 8
+  %24 = call { i64, i64 } @"$key_of"(ptr %arena, i64 %23)
+  store { i64, i64 } %24, ptr %9, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %8, ptr align 8 %9, i64 16, i1 false)
+  %25 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 0
+  %26 = load i64, ptr %25, align 8
+  %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
+  %28 = load i64, ptr %27, align 8
+  %29 = call ptr @"$Map.find.832"(ptr %map, i64 %26, i64 %28)
+  store ptr %29, ptr %found, align 8
+  %30 = load ptr, ptr %found, align 8
+  %31 = icmp eq ptr %30, null
+  %32 = zext i1 %31 to i8
+  %33 = trunc i8 %32 to i1
+  br i1 %33, label %then, label %or.lhs.false
+
+then:                                             ; preds = %or.lhs.false, %forbody
+  %34 = load i64, ptr %num_wrong, align 8
+  %35 = add i64 %34, 1
+  store i64 %35, ptr %num_wrong, align 8
+  br label %merge1
+
+else:                                             ; preds = %or.lhs.false
+  br label %merge1
+
+merge1:                                           ; preds = %else, %then
+  %36 = add i64 %17, 1
+  store i64 %36, ptr %i, align 8
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  %37 = getelementptr %207, ptr %map, i32 0, i32 1
+  %38 = getelementptr %208, ptr %37, i32 0, i32 1
+  %39 = load i64, ptr %38, align 8
+  %40 = load i64, ptr %count, align 8
+  %41 = icmp ne i64 %39, %40
+  %42 = zext i1 %41 to i8
+  %43 = trunc i8 %42 to i1
+  br i1 %43, label %then3, label %or.lhs.false5
+
+or.lhs.false:                                     ; preds = %forbody
+  %44 = load ptr, ptr %found, align 8
+  %45 = load i64, ptr %44, align 8
+  %46 = load i64, ptr %i, align 8
+  %47 = mul i64 2, %46
+  %48 = icmp ne i64 %45, %47
+  %49 = zext i1 %48 to i8
+  %50 = trunc i8 %49 to i1
+  br i1 %50, label %then, label %else
+
+then3:                                            ; preds = %or.lhs.false5, %merge
+  %51 = load i64, ptr %num_wrong, align 8
+  %52 = add i64 %51, 1
+  store i64 %52, ptr %num_wrong, align 8
+  br label %merge2
+
+else4:                                            ; preds = %or.lhs.false5
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %then3
+  call void @"$Map.clear.841"(ptr %map)
+  %53 = load %4, ptr %5, align 1
+  %54 = load i64, ptr %count, align 8
+  %55 = icmp sgt i64 %54, 0
+  %56 = zext i1 %55 to i8
+  %57 = trunc i8 %56 to i1
+  br i1 %57, label %and.lhs.true, label %else8
+
+or.lhs.false5:                                    ; preds = %merge
+  %58 = load i64, ptr %count, align 8
+  %59 = call { i64, i64 } @"$key_of"(ptr %arena, i64 %58)
+  store { i64, i64 } %59, ptr %7, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %7, i64 16, i1 false)
+  %60 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 0
+  %61 = load i64, ptr %60, align 8
+  %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
+  %63 = load i64, ptr %62, align 8
+  %64 = call ptr @"$Map.find.832"(ptr %map, i64 %61, i64 %63)
+  %65 = icmp ne ptr %64, null
+  %66 = zext i1 %65 to i8
+  %67 = trunc i8 %66 to i1
+  br i1 %67, label %then3, label %else4
+
+then7:                                            ; preds = %and.lhs.true
+  %68 = load i64, ptr %num_wrong, align 8
+  %69 = add i64 %68, 1
+  store i64 %69, ptr %num_wrong, align 8
+  br label %merge6
+
+else8:                                            ; preds = %and.lhs.true, %merge2
+  br label %merge6
+
+merge6:                                           ; preds = %else8, %then7
+  call void @"$Map.free.843"(ptr %map)
+  %70 = load %4, ptr %2, align 1
+  call void @"$Arena.free"(ptr %arena)
+  %71 = load %4, ptr %1, align 1
+  %72 = load i64, ptr %num_wrong, align 8
+  ret i64 %72
+
+and.lhs.true:                                     ; preds = %merge2
+  %73 = call { i64, i64 } @"$key_of"(ptr %arena, i64 0)
+  store { i64, i64 } %73, ptr %4, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %4, i64 16, i1 false)
+  %74 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
+  %75 = load i64, ptr %74, align 8
+  %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
+  %77 = load i64, ptr %76, align 8
+  %78 = call ptr @"$Map.find.832"(ptr %map, i64 %75, i64 %77)
+  %79 = icmp ne ptr %78, null
+  %80 = zext i1 %79 to i8
+  %81 = trunc i8 %80 to i1
+  br i1 %81, label %then7, label %else8
+
+dead:                                             ; No predecessors!
+  ret i64 undef
+}
+
+define internal void @"$Map.init.829"(ptr %0) {
+entry:
+  %1 = alloca %4, align 8
+  %2 = alloca %4, align 8
+  %3 = alloca %15, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %4 = call { i64, i64 } @"$hash.process_key"()
+  store { i64, i64 } %4, ptr %3, align 8
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %207, ptr %5, i32 0, i32 0
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
+  %7 = load ptr, ptr %self, align 8
+  %8 = getelementptr %207, ptr %7, i32 0, i32 1
+  call void @"$Vector.init.830"(ptr %8)
+  %9 = load %4, ptr %2, align 1
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %207, ptr %10, i32 0, i32 2
+  call void @"$Vector.init"(ptr %11)
+  %12 = load %4, ptr %1, align 1
+  ret void
+}
+
+define internal void @"$Vector.init.830"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %208, ptr %1, i32 0, i32 0
+  store ptr null, ptr %2, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %208, ptr %3, i32 0, i32 1
+  store i64 0, ptr %4, align 8
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %208, ptr %5, i32 0, i32 2
+  store i64 0, ptr %6, align 8
+  ret void
+}
+
+define internal i64 @"$fill_map"(ptr %0, ptr %1, i64 %2) {
+entry:
+  %3 = alloca %61, align 8
+  %4 = alloca %61, align 8
+  %5 = alloca %61, align 8
+  %key = alloca %61, align 8
+  %6 = alloca %61, align 8
+  %i = alloca i64, align 8
+  %num_wrong = alloca i64, align 8
+  %count = alloca i64, align 8
+  %arena = alloca ptr, align 8
+  %map = alloca ptr, align 8
+  store ptr %0, ptr %map, align 8
+  store ptr %1, ptr %arena, align 8
+  store i64 %2, ptr %count, align 8
+  store i64 0, ptr %num_wrong, align 8
+  %7 = load i64, ptr %count, align 8
+  store i64 0, ptr %i, align 8
+  br label %forcond
+
+forcond:                                          ; preds = %merge1, %entry
+  %8 = load i64, ptr %i, align 8
+  %9 = icmp sgt i64 %8, %7
+  %10 = and i1 %9, false
+  %11 = icmp slt i64 %8, %7
+  %12 = and i1 %11, true
+  %13 = or i1 %12, %10
+  br i1 %13, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %14 = load ptr, ptr %arena, align 8
+  %15 = load i64, ptr %i, align 8
+  %16 = call { i64, i64 } @"$key_of"(ptr %14, i64 %15)
+  store { i64, i64 } %16, ptr %6, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %key, ptr align 8 %6, i64 16, i1 false)
+  %17 = load ptr, ptr %map, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %key, i64 16, i1 false)
+  %18 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
+  %19 = load i64, ptr %18, align 8
+  %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
+  %21 = load i64, ptr %20, align 8
+  %22 = call ptr @"$Map.find.832"(ptr %17, i64 %19, i64 %21)
+  %23 = icmp ne ptr %22, null
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %then, label %or.lhs.false2
+
+then:                                             ; preds = %or.lhs.false, %or.lhs.false2, %forbody
+  %26 = load i64, ptr %num_wrong, align 8
+  %27 = add i64 %26, 1
+  store i64 %27, ptr %num_wrong, align 8
+  br label %merge1
+
+else:                                             ; preds = %or.lhs.false
+  br label %merge1
+
+merge1:                                           ; preds = %else, %then
+  %28 = add i64 %8, 1
+  store i64 %28, ptr %i, align 8
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  %29 = load i64, ptr %num_wrong, align 8
+  ret i64 %29
+
+or.lhs.false:                                     ; preds = %or.lhs.false2
+  %30 = load ptr, ptr %map, align 8
+  %31 = load i64, ptr %i, align 8
+  %32 = mul i64 2, %31
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %key, i64 16, i1 false)
+  %33 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
+  %34 = load i64, ptr %33, align 8
+  %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
+  %36 = load i64, ptr %35, align 8
+  %37 = call zeroext i1 @"$Map.insert.836"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %38 = zext i1 %37 to i8
+  %39 = trunc i8 %38 to i1
+  br i1 %39, label %else, label %then
+
+or.lhs.false2:                                    ; preds = %forbody
+  %40 = load ptr, ptr %map, align 8
+  %41 = load i64, ptr %i, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %key, i64 16, i1 false)
+  %42 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 0
+  %43 = load i64, ptr %42, align 8
+  %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
+  %45 = load i64, ptr %44, align 8
+  %46 = call zeroext i1 @"$Map.insert.836"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %47 = zext i1 %46 to i8
+  %48 = trunc i8 %47 to i1
+  br i1 %48, label %or.lhs.false, label %then
+
+dead:                                             ; No predecessors!
+  ret i64 undef
+}
+
+define internal { i64, i64 } @"$key_of"(ptr %0, i64 %1) {
+entry:
+  %2 = alloca %61, align 8
+  %3 = alloca %61, align 8
+  %4 = alloca %61, align 8
+  %5 = alloca %61, align 8
+  %digits = alloca [32 x i8], align 1
+  %number = alloca i64, align 8
+  %arena = alloca ptr, align 8
+  store ptr %0, ptr %arena, align 8
+  store i64 %1, ptr %number, align 8
+  %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
+  %7 = getelementptr i8, ptr %6, i64 0
+  %8 = load i64, ptr %number, align 8
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.831", i64 %8)
+  %10 = load ptr, ptr %arena, align 8
+  %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
+  %12 = getelementptr i8, ptr %11, i64 0
+  %13 = call { i64, i64 } @"$text.slice"(ptr %12)
+  store { i64, i64 } %13, ptr %5, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 16, i1 false)
+  %14 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 0
+  %15 = load i64, ptr %14, align 8
+  %16 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
+  %17 = load i64, ptr %16, align 8
+  %18 = call ptr @"$Arena.copy"(ptr %10, i64 %15, i64 %17)
+  %19 = call { i64, i64 } @"$text.slice"(ptr %18)
+  store { i64, i64 } %19, ptr %3, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %3, i64 16, i1 false)
+  %20 = load { i64, i64 }, ptr %2, align 8
+  ret { i64, i64 } %20
+
+dead:                                             ; No predecessors!
+  ret { i64, i64 } undef
+}
+
+define internal ptr @"$Map.find.832"(ptr %0, i64 %1, i64 %2) {
+entry:
+  %index = alloca i32, align 4
+  %"<aggcopy>" = alloca %61, align 8
+  %3 = alloca %61, align 8
+  %4 = alloca %61, align 8
+  %key = alloca %61, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %5 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 0
+  store i64 %1, ptr %5, align 8
+  %6 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
+  store i64 %2, ptr %6, align 8
+  %7 = load ptr, ptr %self, align 8
+  %8 = getelementptr %207, ptr %7, i32 0, i32 1
+  %9 = getelementptr %208, ptr %8, i32 0, i32 1
+  %10 = load i64, ptr %9, align 8
+  %11 = icmp eq i64 %10, 0
+  %12 = zext i1 %11 to i8
+  %13 = trunc i8 %12 to i1
+  br i1 %13, label %then, label %else
+
+then:                                             ; preds = %entry
+  ret ptr null
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %207, ptr %14, i32 0, i32 2
+  %16 = getelementptr %17, ptr %15, i32 0, i32 0
+  %17 = load ptr, ptr %16, align 8
+  %18 = load ptr, ptr %self, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %key, i64 16, i1 false)
+  %19 = load ptr, ptr %self, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %key, i64 16, i1 false)
+  %20 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 0
+  %21 = load i64, ptr %20, align 8
+  %22 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
+  %23 = load i64, ptr %22, align 8
+  %24 = call i64 @"$Map.hash.835"(ptr %19, i64 %21, i64 %23)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %"<aggcopy>", i64 16, i1 false)
+  %25 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
+  %26 = load i64, ptr %25, align 8
+  %27 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
+  %28 = load i64, ptr %27, align 8
+  %29 = call i64 @"$Map.position.833"(ptr %18, i64 %26, i64 %28, i64 %24)
+  %30 = getelementptr i32, ptr %17, i64 %29
+  %31 = load i32, ptr %30, align 4
+  store i32 %31, ptr %index, align 4
+  %32 = load i32, ptr %index, align 4
+  %33 = icmp slt i32 %32, 0
+  %34 = zext i1 %33 to i8
+  %35 = trunc i8 %34 to i1
+  br i1 %35, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  ret ptr null
+
+dead4:                                            ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead4
+  %36 = load ptr, ptr %self, align 8
+  %37 = getelementptr %207, ptr %36, i32 0, i32 1
+  %38 = load i32, ptr %index, align 4
+  %39 = sext i32 %38 to i64
+  %40 = call ptr @"$Vector.at.834"(ptr %37, i64 %39)
+  %41 = getelementptr %209, ptr %40, i32 0, i32 2
+  ret ptr %41
+
+dead5:                                            ; No predecessors!
+  ret ptr undef
+}
+
+define internal i64 @"$Map.position.833"(ptr %0, i64 %1, i64 %2, i64 %3) {
+entry:
+  %"<aggcopy>" = alloca %61, align 8
+  %4 = alloca %61, align 8
+  %5 = alloca %61, align 8
+  %entry1 = alloca ptr, align 8
+  %position = alloca i64, align 8
+  %mask = alloca i64, align 8
+  %hash = alloca i64, align 8
+  %key = alloca %61, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %6 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 0
+  store i64 %1, ptr %6, align 8
+  %7 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
+  store i64 %2, ptr %7, align 8
+  store i64 %3, ptr %hash, align 8
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %207, ptr %8, i32 0, i32 2
+  %10 = getelementptr %17, ptr %9, i32 0, i32 1
+  %11 = load i64, ptr %10, align 8
+  %12 = sub i64 %11, 1
+  store i64 %12, ptr %mask, align 8
+  %13 = load i64, ptr %hash, align 8
+  %14 = load i64, ptr %mask, align 8
+  %15 = and i64 %13, %14
+  store i64 %15, ptr %position, align 8
+  br label %condition
+
+condition:                                        ; preds = %merge2, %entry
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %207, ptr %16, i32 0, i32 2
+  %18 = getelementptr %17, ptr %17, i32 0, i32 0
+  %19 = load ptr, ptr %18, align 8
+  %20 = load i64, ptr %position, align 8
+  %21 = getelementptr i32, ptr %19, i64 %20
+  %22 = load i32, ptr %21, align 4
+  %23 = icmp sge i32 %22, 0
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %whilebody, label %merge
+
+whilebody:                                        ; preds = %condition
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %207, ptr %26, i32 0, i32 1
+  %28 = load ptr, ptr %self, align 8
+  %29 = getelementptr %207, ptr %28, i32 0, i32 2
+  %30 = getelementptr %17, ptr %29, i32 0, i32 0
+  %31 = load ptr, ptr %30, align 8
+  %32 = load i64, ptr %position, align 8
+  %33 = getelementptr i32, ptr %31, i64 %32
+  %34 = load i32, ptr %33, align 4
+  %35 = sext i32 %34 to i64
+  %36 = call ptr @"$Vector.at.834"(ptr %27, i64 %35)
+  store ptr %36, ptr %entry1, align 8
+  %37 = load ptr, ptr %entry1, align 8
+  %38 = getelementptr %209, ptr %37, i32 0, i32 1
+  %39 = load i64, ptr %38, align 8
+  %40 = load i64, ptr %hash, align 8
+  %41 = icmp eq i64 %39, %40
+  %42 = zext i1 %41 to i8
+  %43 = trunc i8 %42 to i1
+  br i1 %43, label %and.lhs.true, label %else
+
+then:                                             ; preds = %and.lhs.true
+  %44 = load i64, ptr %position, align 8
+  ret i64 %44
+
+and.lhs.true:                                     ; preds = %whilebody
+  %45 = load ptr, ptr %entry1, align 8
+  %46 = getelementptr %209, ptr %45, i32 0, i32 0
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %key, i64 16, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %46, i64 16, i1 false)
+  %47 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
+  %48 = load i64, ptr %47, align 8
+  %49 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
+  %50 = load i64, ptr %49, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %"<aggcopy>", i64 16, i1 false)
+  %51 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 0
+  %52 = load i64, ptr %51, align 8
+  %53 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
+  %54 = load i64, ptr %53, align 8
+  %55 = call zeroext i1 @"$text.equal"(i64 %48, i64 %50, i64 %52, i64 %54)
+  %56 = zext i1 %55 to i8
+  %57 = trunc i8 %56 to i1
+  br i1 %57, label %then, label %else
+
+dead:                                             ; No predecessors!
+  br label %merge2
+
+else:                                             ; preds = %and.lhs.true, %whilebody
+  br label %merge2
+
+merge2:                                           ; preds = %else, %dead
+  %58 = load i64, ptr %position, align 8
+  %59 = add i64 %58, 1
+  %60 = load i64, ptr %mask, align 8
+  %61 = and i64 %59, %60
+  store i64 %61, ptr %position, align 8
+  br label %condition
+
+merge:                                            ; preds = %condition
+  %62 = load i64, ptr %position, align 8
+  ret i64 %62
+
+dead3:                                            ; No predecessors!
+  ret i64 undef
+}
+
+define internal ptr @"$Vector.at.834"(ptr %0, i64 %1) {
+entry:
+  %2 = alloca %4, align 8
+  %index = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %index, align 8
+  %3 = load i64, ptr %index, align 8
+  %4 = icmp slt i64 %3, 0
+  %5 = zext i1 %4 to i8
+  %6 = trunc i8 %5 to i1
+  br i1 %6, label %then, label %or.lhs.false
+
+then:                                             ; preds = %or.lhs.false, %entry
+  call void @"$check.fail"(ptr @"$string.27", i32 70, ptr @"$string.13")
+  %7 = load %4, ptr %2, align 1
+  br label %merge
+
+else:                                             ; preds = %or.lhs.false
+  br label %merge
+
+merge:                                            ; preds = %else, %then
+  %8 = load ptr, ptr %self, align 8
+  %9 = getelementptr %208, ptr %8, i32 0, i32 0
+  %10 = load ptr, ptr %9, align 8
+  %11 = load i64, ptr %index, align 8
+  %12 = getelementptr %209, ptr %10, i64 %11
+  ret ptr %12
+
+or.lhs.false:                                     ; preds = %entry
+  %13 = load i64, ptr %index, align 8
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %208, ptr %14, i32 0, i32 1
+  %16 = load i64, ptr %15, align 8
+  %17 = icmp sge i64 %13, %16
+  %18 = zext i1 %17 to i8
+  %19 = trunc i8 %18 to i1
+  br i1 %19, label %then, label %else
+
+dead:                                             ; No predecessors!
+  ret ptr undef
+}
+
+define internal i64 @"$Map.hash.835"(ptr %0, i64 %1, i64 %2) {
+entry:
+  %3 = alloca %15, align 8
+  %key = alloca %61, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %4 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 0
+  store i64 %1, ptr %4, align 8
+  %5 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
+  store i64 %2, ptr %5, align 8
+  %6 = load ptr, ptr %self, align 8
+  %7 = getelementptr %207, ptr %6, i32 0, i32 0
+  %8 = getelementptr %61, ptr %key, i32 0, i32 0
+  %9 = load ptr, ptr %8, align 8
+  %10 = getelementptr %61, ptr %key, i32 0, i32 1
+  %11 = load i64, ptr %10, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %7, i64 16, i1 false)
+  %12 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
+  %13 = load i64, ptr %12, align 8
+  %14 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
+  %15 = load i64, ptr %14, align 8
+  %16 = call i64 @"$hash.siphash13"(i64 %13, i64 %15, ptr %9, i64 %11)
+  ret i64 %16
+
+dead:                                             ; No predecessors!
+  ret i64 undef
+}
+
+define internal zeroext i1 @"$Map.insert.836"(ptr %0, i64 %1, i64 %2, i64 %3) {
+entry:
+  %4 = alloca %209, align 8
+  %5 = alloca %209, align 8
+  %6 = alloca %210, align 8
+  %"<structcast>" = alloca %210, align 8
+  %position = alloca i64, align 8
+  %7 = alloca %61, align 8
+  %hashed = alloca i64, align 8
+  %8 = alloca %61, align 8
+  %value = alloca i64, align 8
+  %key = alloca %61, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %9 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 0
+  store i64 %1, ptr %9, align 8
+  %10 = getelementptr { i64, i64 }, ptr %key, i32 0, i32 1
+  store i64 %2, ptr %10, align 8
+  store i64 %3, ptr %value, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %207, ptr %12, i32 0, i32 1
+  %14 = getelementptr %208, ptr %13, i32 0, i32 1
+  %15 = load i64, ptr %14, align 8
+  %16 = add i64 %15, 1
+  %17 = call zeroext i1 @"$Map.reserve.837"(ptr %11, i64 %16)
+  %18 = zext i1 %17 to i8
+  %19 = trunc i8 %18 to i1
+  br i1 %19, label %else, label %then
+
+then:                                             ; preds = %entry
+  ret i1 false
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %20 = load ptr, ptr %self, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %8, ptr align 8 %key, i64 16, i1 false)
+  %21 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 0
+  %22 = load i64, ptr %21, align 8
+  %23 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
+  %24 = load i64, ptr %23, align 8
+  %25 = call i64 @"$Map.hash.835"(ptr %20, i64 %22, i64 %24)
+  store i64 %25, ptr %hashed, align 8
+  %26 = load ptr, ptr %self, align 8
+  %27 = load i64, ptr %hashed, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %7, ptr align 8 %key, i64 16, i1 false)
+  %28 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 0
+  %29 = load i64, ptr %28, align 8
+  %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
+  %31 = load i64, ptr %30, align 8
+  %32 = call i64 @"$Map.position.833"(ptr %26, i64 %29, i64 %31, i64 %27)
+  store i64 %32, ptr %position, align 8
+  %33 = load ptr, ptr %self, align 8
+  %34 = getelementptr %207, ptr %33, i32 0, i32 2
+  %35 = getelementptr %17, ptr %34, i32 0, i32 0
+  %36 = load ptr, ptr %35, align 8
+  %37 = load i64, ptr %position, align 8
+  %38 = getelementptr i32, ptr %36, i64 %37
+  %39 = load i32, ptr %38, align 4
+  %40 = icmp sge i32 %39, 0
+  %41 = zext i1 %40 to i8
+  %42 = trunc i8 %41 to i1
+  br i1 %42, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %43 = load i64, ptr %value, align 8
+  %44 = load ptr, ptr %self, align 8
+  %45 = getelementptr %207, ptr %44, i32 0, i32 1
+  %46 = load ptr, ptr %self, align 8
+  %47 = getelementptr %207, ptr %46, i32 0, i32 2
+  %48 = getelementptr %17, ptr %47, i32 0, i32 0
+  %49 = load ptr, ptr %48, align 8
+  %50 = load i64, ptr %position, align 8
+  %51 = getelementptr i32, ptr %49, i64 %50
+  %52 = load i32, ptr %51, align 4
+  %53 = sext i32 %52 to i64
+  %54 = call ptr @"$Vector.at.834"(ptr %45, i64 %53)
+  %55 = getelementptr %209, ptr %54, i32 0, i32 2
+  store i64 %43, ptr %55, align 8
+  ret i1 true
+
+dead4:                                            ; No predecessors!
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %dead4
+  %56 = load ptr, ptr %self, align 8
+  %57 = getelementptr %207, ptr %56, i32 0, i32 1
+  %58 = load %61, ptr %key, align 8
+  %59 = load i64, ptr %hashed, align 8
+  %60 = load i64, ptr %value, align 8
+  %61 = getelementptr %210, ptr %6, i32 0, i32 0
+  store %61 %58, ptr %61, align 8
+  %62 = getelementptr %210, ptr %6, i32 0, i32 1
+  store i64 %59, ptr %62, align 8
+  %63 = getelementptr %210, ptr %6, i32 0, i32 2
+  store i64 %60, ptr %63, align 8
+  %64 = load %210, ptr %6, align 8
+  store %210 %64, ptr %"<structcast>", align 8
+  %65 = getelementptr %209, ptr %5, i32 0, i32 0
+  %66 = getelementptr %210, ptr %"<structcast>", i32 0, i32 0
+  %67 = load %61, ptr %66, align 8
+  store %61 %67, ptr %65, align 8
+  %68 = getelementptr %209, ptr %5, i32 0, i32 1
+  %69 = getelementptr %210, ptr %"<structcast>", i32 0, i32 1
+  %70 = load i64, ptr %69, align 8
+  store i64 %70, ptr %68, align 8
+  %71 = getelementptr %209, ptr %5, i32 0, i32 2
+  %72 = getelementptr %210, ptr %"<structcast>", i32 0, i32 2
+  %73 = load i64, ptr %72, align 8
+  store i64 %73, ptr %71, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
+  %74 = call zeroext i1 @"$Vector.push.840"(ptr %57, ptr byval(%209) %4)
+  %75 = zext i1 %74 to i8
+  %76 = trunc i8 %75 to i1
+  br i1 %76, label %else7, label %then6
+
+then6:                                            ; preds = %merge1
+  ret i1 false
+
+dead8:                                            ; No predecessors!
+  br label %merge5
+
+else7:                                            ; preds = %merge1
+  br label %merge5
+
+merge5:                                           ; preds = %else7, %dead8
+  %77 = load ptr, ptr %self, align 8
+  %78 = getelementptr %207, ptr %77, i32 0, i32 1
+  %79 = getelementptr %208, ptr %78, i32 0, i32 1
+  %80 = load i64, ptr %79, align 8
+  %81 = sub i64 %80, 1
+  %82 = trunc i64 %81 to i32
+  %83 = load ptr, ptr %self, align 8
+  %84 = getelementptr %207, ptr %83, i32 0, i32 2
+  %85 = getelementptr %17, ptr %84, i32 0, i32 0
+  %86 = load ptr, ptr %85, align 8
+  %87 = load i64, ptr %position, align 8
+  %88 = getelementptr i32, ptr %86, i64 %87
+  store i32 %82, ptr %88, align 4
+  ret i1 true
+
+dead9:                                            ; No predecessors!
+  ret i1 undef
+}
+
+define internal zeroext i1 @"$Map.reserve.837"(ptr %0, i64 %1) {
+entry:
+  %size = alloca i64, align 8
+  %count = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %count, align 8
+  store i64 16, ptr %size, align 8
+  br label %condition
+
+condition:                                        ; preds = %whilebody, %entry
+  %2 = load i64, ptr %size, align 8
+  %3 = load i64, ptr %count, align 8
+  %4 = mul i64 %3, 2
+  %5 = icmp slt i64 %2, %4
+  %6 = zext i1 %5 to i8
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %whilebody, label %merge
+
+whilebody:                                        ; preds = %condition
+  %8 = load i64, ptr %size, align 8
+  %9 = mul i64 %8, 2
+  store i64 %9, ptr %size, align 8
+  br label %condition
+
+merge:                                            ; preds = %condition
+  %10 = load i64, ptr %size, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %207, ptr %11, i32 0, i32 2
+  %13 = getelementptr %17, ptr %12, i32 0, i32 1
+  %14 = load i64, ptr %13, align 8
+  %15 = icmp sle i64 %10, %14
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %or.end, label %or.rhs
+
+or.rhs:                                           ; preds = %merge
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %207, ptr %18, i32 0, i32 1
+  %20 = load i64, ptr %count, align 8
+  %21 = call zeroext i1 @"$Vector.reserve.838"(ptr %19, i64 %20)
+  %22 = zext i1 %21 to i8
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %and.rhs, label %and.end
+
+and.rhs:                                          ; preds = %or.rhs
+  %24 = load ptr, ptr %self, align 8
+  %25 = load i64, ptr %size, align 8
+  %26 = call zeroext i1 @"$Map.rebuild.839"(ptr %24, i64 %25)
+  %27 = zext i1 %26 to i8
+  %28 = trunc i8 %27 to i1
+  br label %and.end
+
+and.end:                                          ; preds = %and.rhs, %or.rhs
+  %29 = phi i1 [ false, %or.rhs ], [ %28, %and.rhs ]
+  %30 = zext i1 %29 to i8
+  %31 = trunc i8 %30 to i1
+  br label %or.end
+
+or.end:                                           ; preds = %and.end, %merge
+  %32 = phi i1 [ true, %merge ], [ %31, %and.end ]
+  %33 = zext i1 %32 to i8
+  %34 = icmp ne i8 %33, 0
+  ret i1 %34
+
+dead:                                             ; No predecessors!
+  ret i1 undef
+}
+
+define internal zeroext i1 @"$Vector.reserve.838"(ptr %0, i64 %1) {
+entry:
+  %data = alloca ptr, align 8
+  %grown = alloca i64, align 8
+  %capacity = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %capacity, align 8
+  %2 = load i64, ptr %capacity, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %208, ptr %3, i32 0, i32 2
+  %5 = load i64, ptr %4, align 8
+  %6 = icmp sle i64 %2, %5
+  %7 = zext i1 %6 to i8
+  %8 = trunc i8 %7 to i1
+  br i1 %8, label %then, label %else
+
+then:                                             ; preds = %entry
+  ret i1 true
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %208, ptr %9, i32 0, i32 2
+  %11 = load i64, ptr %10, align 8
+  %12 = mul i64 %11, 2
+  store i64 %12, ptr %grown, align 8
+  %13 = load i64, ptr %grown, align 8
+  %14 = load i64, ptr %capacity, align 8
+  %15 = icmp slt i64 %13, %14
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then2, label %else3
+
+then2:                                            ; preds = %merge
+  %18 = load i64, ptr %capacity, align 8
+  store i64 %18, ptr %grown, align 8
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  %19 = load i64, ptr %grown, align 8
+  %20 = icmp slt i64 %19, 8
+  %21 = zext i1 %20 to i8
+  %22 = trunc i8 %21 to i1
+  br i1 %22, label %then5, label %else6
+
+then5:                                            ; preds = %merge1
+  store i64 8, ptr %grown, align 8
+  br label %merge4
+
+else6:                                            ; preds = %merge1
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %then5
+  %23 = load ptr, ptr %self, align 8
+  %24 = getelementptr %208, ptr %23, i32 0, i32 0
+  %25 = load ptr, ptr %24, align 8
+  %26 = load i64, ptr %grown, align 8
+  %27 = mul i64 %26, 32
+  %28 = call ptr @realloc(ptr %25, i64 %27)
+  store ptr %28, ptr %data, align 8
+  %29 = load ptr, ptr %data, align 8
+  %30 = icmp eq ptr %29, null
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %then8, label %else9
+
+then8:                                            ; preds = %merge4
+  ret i1 false
+
+dead10:                                           ; No predecessors!
+  br label %merge7
+
+else9:                                            ; preds = %merge4
+  br label %merge7
+
+merge7:                                           ; preds = %else9, %dead10
+  %33 = load ptr, ptr %data, align 8
+  %34 = load ptr, ptr %self, align 8
+  %35 = getelementptr %208, ptr %34, i32 0, i32 0
+  store ptr %33, ptr %35, align 8
+  %36 = load i64, ptr %grown, align 8
+  %37 = load ptr, ptr %self, align 8
+  %38 = getelementptr %208, ptr %37, i32 0, i32 2
+  store i64 %36, ptr %38, align 8
+  ret i1 true
+
+dead11:                                           ; No predecessors!
+  ret i1 undef
+}
+
+define internal zeroext i1 @"$Map.rebuild.839"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %61, align 8
   %entry6 = alloca ptr, align 8
@@ -95367,7 +96052,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %size, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %205, ptr %3, i32 0, i32 2
+  %4 = getelementptr %207, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %size, align 8
   %6 = call zeroext i1 @"$Vector.resize.176"(ptr %4, i64 %5)
   %7 = zext i1 %6 to i8
@@ -95399,7 +96084,7 @@ forcond:                                          ; preds = %forbody, %merge
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %205, ptr %16, i32 0, i32 2
+  %17 = getelementptr %207, ptr %16, i32 0, i32 2
   %18 = getelementptr %17, ptr %17, i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   %20 = load i64, ptr %i, align 8
@@ -95411,8 +96096,8 @@ forbody:                                          ; preds = %forcond
 
 merge1:                                           ; preds = %forcond
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %205, ptr %23, i32 0, i32 1
-  %25 = getelementptr %206, ptr %24, i32 0, i32 1
+  %24 = getelementptr %207, ptr %23, i32 0, i32 1
+  %25 = getelementptr %208, ptr %24, i32 0, i32 1
   %26 = load i64, ptr %25, align 8
   store i64 0, ptr %i2, align 8
   br label %forcond3
@@ -95428,28 +96113,28 @@ forcond3:                                         ; preds = %forbody4, %merge1
 
 forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %205, ptr %33, i32 0, i32 1
+  %34 = getelementptr %207, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.828"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.834"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
   %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %205, ptr %39, i32 0, i32 2
+  %40 = getelementptr %207, ptr %39, i32 0, i32 2
   %41 = getelementptr %17, ptr %40, i32 0, i32 0
   %42 = load ptr, ptr %41, align 8
   %43 = load ptr, ptr %self, align 8
   %44 = load ptr, ptr %entry6, align 8
-  %45 = getelementptr %207, ptr %44, i32 0, i32 0
+  %45 = getelementptr %209, ptr %44, i32 0, i32 0
   %46 = load ptr, ptr %entry6, align 8
-  %47 = getelementptr %207, ptr %46, i32 0, i32 1
+  %47 = getelementptr %209, ptr %46, i32 0, i32 1
   %48 = load i64, ptr %47, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %45, i64 16, i1 false)
   %49 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.827"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.833"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -95463,18 +96148,18 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.834"(ptr %0, ptr byval(%207) %1) {
+define internal zeroext i1 @"$Vector.push.840"(ptr %0, ptr byval(%209) %1) {
 entry:
-  %value = alloca %207, align 8
+  %value = alloca %209, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %value, ptr align 8 %1, i64 32, i1 false)
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %206, ptr %3, i32 0, i32 1
+  %4 = getelementptr %208, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.832"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.838"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -95490,19 +96175,19 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %206, ptr %10, i32 0, i32 0
+  %11 = getelementptr %208, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %206, ptr %13, i32 0, i32 1
+  %14 = getelementptr %208, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = getelementptr %207, ptr %12, i64 %15
+  %16 = getelementptr %209, ptr %12, i64 %15
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %value, i64 32, i1 false)
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %206, ptr %17, i32 0, i32 1
+  %18 = getelementptr %208, ptr %17, i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   %20 = add i64 %19, 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %206, ptr %21, i32 0, i32 1
+  %22 = getelementptr %208, ptr %21, i32 0, i32 1
   store i64 %20, ptr %22, align 8
   ret i1 true
 
@@ -95510,63 +96195,63 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.835"(ptr %0) {
+define internal void @"$Map.clear.841"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %205, ptr %3, i32 0, i32 1
-  call void @"$Vector.clear.836"(ptr %4)
+  %4 = getelementptr %207, ptr %3, i32 0, i32 1
+  call void @"$Vector.clear.842"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %205, ptr %6, i32 0, i32 2
+  %7 = getelementptr %207, ptr %6, i32 0, i32 2
   call void @"$Vector.clear.174"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.clear.836"(ptr %0) {
+define internal void @"$Vector.clear.842"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %206, ptr %1, i32 0, i32 1
+  %2 = getelementptr %208, ptr %1, i32 0, i32 1
   store i64 0, ptr %2, align 8
   ret void
 }
 
-define internal void @"$Map.free.837"(ptr %0) {
+define internal void @"$Map.free.843"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %205, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.838"(ptr %4)
+  %4 = getelementptr %207, ptr %3, i32 0, i32 1
+  call void @"$Vector.free.844"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %205, ptr %6, i32 0, i32 2
+  %7 = getelementptr %207, ptr %6, i32 0, i32 2
   call void @"$Vector.free"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.838"(ptr %0) {
+define internal void @"$Vector.free.844"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %206, ptr %3, i32 0, i32 0
+  %4 = getelementptr %208, ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %4, align 8
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.824"(ptr %7)
+  call void @"$Vector.init.830"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -95576,8 +96261,8 @@ entry:
   %4 = alloca %15, align 8
   %5 = alloca %15, align 8
   %6 = alloca [2 x i64], align 8
-  %7 = alloca %209, align 8
-  %"<structcast>" = alloca %209, align 8
+  %7 = alloca %211, align 8
+  %"<structcast>" = alloca %211, align 8
   %size = alloca i64, align 8
   %data = alloca ptr, align 8
   %second = alloca i64, align 8
@@ -95593,12 +96278,12 @@ entry:
   %11 = getelementptr [2 x i64], ptr %6, i32 0, i32 1
   store i64 %9, ptr %11, align 8
   %12 = load [2 x i64], ptr %6, align 8
-  %13 = getelementptr %209, ptr %7, i32 0, i32 0
+  %13 = getelementptr %211, ptr %7, i32 0, i32 0
   store [2 x i64] %12, ptr %13, align 8
-  %14 = load %209, ptr %7, align 8
-  store %209 %14, ptr %"<structcast>", align 8
+  %14 = load %211, ptr %7, align 8
+  store %211 %14, ptr %"<structcast>", align 8
   %15 = getelementptr %15, ptr %5, i32 0, i32 0
-  %16 = getelementptr %209, ptr %"<structcast>", i32 0, i32 0
+  %16 = getelementptr %211, ptr %"<structcast>", i32 0, i32 0
   %17 = load [2 x i64], ptr %16, align 8
   store [2 x i64] %17, ptr %15, align 8
   %18 = load ptr, ptr %data, align 8
@@ -95620,13 +96305,13 @@ entry:
   %6 = alloca %4, align 8
   %7 = alloca %61, align 8
   %8 = alloca %61, align 8
-  %9 = alloca %210, align 8
-  %"<structcast>4" = alloca %210, align 8
+  %9 = alloca %212, align 8
+  %"<structcast>4" = alloca %212, align 8
   %code = alloca i32, align 4
   %10 = alloca %61, align 8
   %11 = alloca %61, align 8
-  %12 = alloca %211, align 8
-  %"<structcast>" = alloca %211, align 8
+  %12 = alloca %213, align 8
+  %"<structcast>" = alloca %213, align 8
   %compiled = alloca %125, align 8
   %message = alloca ptr, align 8
   %is_match = alloca ptr, align 8
@@ -95644,18 +96329,18 @@ entry:
   store i32 0, ptr %13, align 4
   %14 = load ptr, ptr %pattern, align 8
   %15 = load i64, ptr %pattern_size, align 8
-  %16 = getelementptr %211, ptr %12, i32 0, i32 0
+  %16 = getelementptr %213, ptr %12, i32 0, i32 0
   store ptr %14, ptr %16, align 8
-  %17 = getelementptr %211, ptr %12, i32 0, i32 1
+  %17 = getelementptr %213, ptr %12, i32 0, i32 1
   store i64 %15, ptr %17, align 8
-  %18 = load %211, ptr %12, align 8
-  store %211 %18, ptr %"<structcast>", align 8
+  %18 = load %213, ptr %12, align 8
+  store %213 %18, ptr %"<structcast>", align 8
   %19 = getelementptr %61, ptr %11, i32 0, i32 0
-  %20 = getelementptr %211, ptr %"<structcast>", i32 0, i32 0
+  %20 = getelementptr %213, ptr %"<structcast>", i32 0, i32 0
   %21 = load ptr, ptr %20, align 8
   store ptr %21, ptr %19, align 8
   %22 = getelementptr %61, ptr %11, i32 0, i32 1
-  %23 = getelementptr %211, ptr %"<structcast>", i32 0, i32 1
+  %23 = getelementptr %213, ptr %"<structcast>", i32 0, i32 1
   %24 = load i64, ptr %23, align 8
   store i64 %24, ptr %22, align 8
   %25 = load ptr, ptr %message, align 8
@@ -95685,18 +96370,18 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %36 = load ptr, ptr %value, align 8
   %37 = load i64, ptr %value_size, align 8
-  %38 = getelementptr %210, ptr %9, i32 0, i32 0
+  %38 = getelementptr %212, ptr %9, i32 0, i32 0
   store ptr %36, ptr %38, align 8
-  %39 = getelementptr %210, ptr %9, i32 0, i32 1
+  %39 = getelementptr %212, ptr %9, i32 0, i32 1
   store i64 %37, ptr %39, align 8
-  %40 = load %210, ptr %9, align 8
-  store %210 %40, ptr %"<structcast>4", align 8
+  %40 = load %212, ptr %9, align 8
+  store %212 %40, ptr %"<structcast>4", align 8
   %41 = getelementptr %61, ptr %8, i32 0, i32 0
-  %42 = getelementptr %210, ptr %"<structcast>4", i32 0, i32 0
+  %42 = getelementptr %212, ptr %"<structcast>4", i32 0, i32 0
   %43 = load ptr, ptr %42, align 8
   store ptr %43, ptr %41, align 8
   %44 = getelementptr %61, ptr %8, i32 0, i32 1
-  %45 = getelementptr %210, ptr %"<structcast>4", i32 0, i32 1
+  %45 = getelementptr %212, ptr %"<structcast>4", i32 0, i32 1
   %46 = load i64, ptr %45, align 8
   store i64 %46, ptr %44, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %7, ptr align 8 %8, i64 16, i1 false)
@@ -95733,8 +96418,8 @@ entry:
   %code = alloca i32, align 4
   %5 = alloca %61, align 8
   %6 = alloca %61, align 8
-  %7 = alloca %212, align 8
-  %"<structcast>" = alloca %212, align 8
+  %7 = alloca %214, align 8
+  %"<structcast>" = alloca %214, align 8
   %8 = alloca %4, align 8
   %9 = alloca %4, align 8
   %rules = alloca %12, align 8
@@ -95751,18 +96436,18 @@ entry:
   %11 = load %4, ptr %8, align 1
   %12 = load ptr, ptr %data, align 8
   %13 = load i64, ptr %size, align 8
-  %14 = getelementptr %212, ptr %7, i32 0, i32 0
+  %14 = getelementptr %214, ptr %7, i32 0, i32 0
   store ptr %12, ptr %14, align 8
-  %15 = getelementptr %212, ptr %7, i32 0, i32 1
+  %15 = getelementptr %214, ptr %7, i32 0, i32 1
   store i64 %13, ptr %15, align 8
-  %16 = load %212, ptr %7, align 8
-  store %212 %16, ptr %"<structcast>", align 8
+  %16 = load %214, ptr %7, align 8
+  store %214 %16, ptr %"<structcast>", align 8
   %17 = getelementptr %61, ptr %6, i32 0, i32 0
-  %18 = getelementptr %212, ptr %"<structcast>", i32 0, i32 0
+  %18 = getelementptr %214, ptr %"<structcast>", i32 0, i32 0
   %19 = load ptr, ptr %18, align 8
   store ptr %19, ptr %17, align 8
   %20 = getelementptr %61, ptr %6, i32 0, i32 1
-  %21 = getelementptr %212, ptr %"<structcast>", i32 0, i32 1
+  %21 = getelementptr %214, ptr %"<structcast>", i32 0, i32 1
   %22 = load i64, ptr %21, align 8
   store i64 %22, ptr %20, align 8
   %23 = load ptr, ptr %message, align 8
@@ -95789,8 +96474,8 @@ entry:
   %code1 = alloca i32, align 4
   %from = alloca %112, align 8
   %5 = alloca %112, align 8
-  %6 = alloca %213, align 8
-  %"<structcast>" = alloca %213, align 8
+  %6 = alloca %215, align 8
+  %"<structcast>" = alloca %215, align 8
   %code = alloca i32, align 4
   %7 = alloca %61, align 8
   %parsed = alloca %11, align 8
@@ -95812,7 +96497,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.839", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.845", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -95835,30 +96520,30 @@ merge:                                            ; preds = %else, %dead
   %23 = load ptr, ptr %document, align 8
   %24 = call ptr @"$Document.root"(ptr %23)
   %25 = load ptr, ptr %message, align 8
-  %26 = getelementptr %213, ptr %6, i32 0, i32 0
+  %26 = getelementptr %215, ptr %6, i32 0, i32 0
   store ptr %22, ptr %26, align 8
-  %27 = getelementptr %213, ptr %6, i32 0, i32 1
+  %27 = getelementptr %215, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
-  %28 = getelementptr %213, ptr %6, i32 0, i32 2
-  store ptr @"$string.839", ptr %28, align 8
-  %29 = getelementptr %213, ptr %6, i32 0, i32 3
+  %28 = getelementptr %215, ptr %6, i32 0, i32 2
+  store ptr @"$string.845", ptr %28, align 8
+  %29 = getelementptr %215, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
-  %30 = load %213, ptr %6, align 8
-  store %213 %30, ptr %"<structcast>", align 8
+  %30 = load %215, ptr %6, align 8
+  store %215 %30, ptr %"<structcast>", align 8
   %31 = getelementptr %112, ptr %5, i32 0, i32 0
-  %32 = getelementptr %213, ptr %"<structcast>", i32 0, i32 0
+  %32 = getelementptr %215, ptr %"<structcast>", i32 0, i32 0
   %33 = load ptr, ptr %32, align 8
   store ptr %33, ptr %31, align 8
   %34 = getelementptr %112, ptr %5, i32 0, i32 1
-  %35 = getelementptr %213, ptr %"<structcast>", i32 0, i32 1
+  %35 = getelementptr %215, ptr %"<structcast>", i32 0, i32 1
   %36 = load ptr, ptr %35, align 8
   store ptr %36, ptr %34, align 8
   %37 = getelementptr %112, ptr %5, i32 0, i32 2
-  %38 = getelementptr %213, ptr %"<structcast>", i32 0, i32 2
+  %38 = getelementptr %215, ptr %"<structcast>", i32 0, i32 2
   %39 = load ptr, ptr %38, align 8
   store ptr %39, ptr %37, align 8
   %40 = getelementptr %112, ptr %5, i32 0, i32 3
-  %41 = getelementptr %213, ptr %"<structcast>", i32 0, i32 3
+  %41 = getelementptr %215, ptr %"<structcast>", i32 0, i32 3
   %42 = load ptr, ptr %41, align 8
   store ptr %42, ptr %40, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %from, ptr align 8 %5, i64 32, i1 false)
@@ -95883,7 +96568,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.840")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.846")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -95902,8 +96587,8 @@ entry:
   %code = alloca i32, align 4
   %is_sound = alloca i8, align 1
   %8 = alloca %61, align 8
-  %9 = alloca %214, align 8
-  %"<structcast>" = alloca %214, align 8
+  %9 = alloca %216, align 8
+  %"<structcast>" = alloca %216, align 8
   %reader = alloca %152, align 8
   %10 = alloca %4, align 8
   %11 = alloca %4, align 8
@@ -95936,21 +96621,21 @@ entry:
   %21 = getelementptr %152, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %21, align 8
   %22 = getelementptr %152, ptr %reader, i32 0, i32 4
-  store ptr @"$string.839", ptr %22, align 8
+  store ptr @"$string.845", ptr %22, align 8
   %23 = load ptr, ptr %data, align 8
   %24 = load i64, ptr %size, align 8
-  %25 = getelementptr %214, ptr %9, i32 0, i32 0
+  %25 = getelementptr %216, ptr %9, i32 0, i32 0
   store ptr %23, ptr %25, align 8
-  %26 = getelementptr %214, ptr %9, i32 0, i32 1
+  %26 = getelementptr %216, ptr %9, i32 0, i32 1
   store i64 %24, ptr %26, align 8
-  %27 = load %214, ptr %9, align 8
-  store %214 %27, ptr %"<structcast>", align 8
+  %27 = load %216, ptr %9, align 8
+  store %216 %27, ptr %"<structcast>", align 8
   %28 = getelementptr %61, ptr %8, i32 0, i32 0
-  %29 = getelementptr %214, ptr %"<structcast>", i32 0, i32 0
+  %29 = getelementptr %216, ptr %"<structcast>", i32 0, i32 0
   %30 = load ptr, ptr %29, align 8
   store ptr %30, ptr %28, align 8
   %31 = getelementptr %61, ptr %8, i32 0, i32 1
-  %32 = getelementptr %214, ptr %"<structcast>", i32 0, i32 1
+  %32 = getelementptr %216, ptr %"<structcast>", i32 0, i32 1
   %33 = load i64, ptr %32, align 8
   store i64 %33, ptr %31, align 8
   %34 = getelementptr %152, ptr %reader, i32 0, i32 5
@@ -95986,7 +96671,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
   %55 = getelementptr i8, ptr %54, i64 0
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.841")
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.847")
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -96026,8 +96711,8 @@ entry:
   %3 = alloca %4, align 8
   %4 = alloca %61, align 8
   %5 = alloca %61, align 8
-  %6 = alloca %215, align 8
-  %"<structcast>" = alloca %215, align 8
+  %6 = alloca %217, align 8
+  %"<structcast>" = alloca %217, align 8
   %code = alloca i32, align 4
   %7 = alloca %4, align 8
   %document = alloca %109, align 8
@@ -96042,18 +96727,18 @@ entry:
   store i32 0, ptr %code, align 4
   %9 = load ptr, ptr %data, align 8
   %10 = load i64, ptr %size, align 8
-  %11 = getelementptr %215, ptr %6, i32 0, i32 0
+  %11 = getelementptr %217, ptr %6, i32 0, i32 0
   store ptr %9, ptr %11, align 8
-  %12 = getelementptr %215, ptr %6, i32 0, i32 1
+  %12 = getelementptr %217, ptr %6, i32 0, i32 1
   store i64 %10, ptr %12, align 8
-  %13 = load %215, ptr %6, align 8
-  store %215 %13, ptr %"<structcast>", align 8
+  %13 = load %217, ptr %6, align 8
+  store %217 %13, ptr %"<structcast>", align 8
   %14 = getelementptr %61, ptr %5, i32 0, i32 0
-  %15 = getelementptr %215, ptr %"<structcast>", i32 0, i32 0
+  %15 = getelementptr %217, ptr %"<structcast>", i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   store ptr %16, ptr %14, align 8
   %17 = getelementptr %61, ptr %5, i32 0, i32 1
-  %18 = getelementptr %215, ptr %"<structcast>", i32 0, i32 1
+  %18 = getelementptr %217, ptr %"<structcast>", i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   store i64 %19, ptr %17, align 8
   %20 = load ptr, ptr %message, align 8
@@ -96091,8 +96776,8 @@ entry:
   %code = alloca i32, align 4
   %4 = alloca %61, align 8
   %5 = alloca %61, align 8
-  %6 = alloca %216, align 8
-  %"<structcast>" = alloca %216, align 8
+  %6 = alloca %218, align 8
+  %"<structcast>" = alloca %218, align 8
   %7 = alloca %4, align 8
   %document = alloca %109, align 8
   %message = alloca ptr, align 8
@@ -96105,18 +96790,18 @@ entry:
   %8 = load %4, ptr %7, align 1
   %9 = load ptr, ptr %data, align 8
   %10 = load i64, ptr %size, align 8
-  %11 = getelementptr %216, ptr %6, i32 0, i32 0
+  %11 = getelementptr %218, ptr %6, i32 0, i32 0
   store ptr %9, ptr %11, align 8
-  %12 = getelementptr %216, ptr %6, i32 0, i32 1
+  %12 = getelementptr %218, ptr %6, i32 0, i32 1
   store i64 %10, ptr %12, align 8
-  %13 = load %216, ptr %6, align 8
-  store %216 %13, ptr %"<structcast>", align 8
+  %13 = load %218, ptr %6, align 8
+  store %218 %13, ptr %"<structcast>", align 8
   %14 = getelementptr %61, ptr %5, i32 0, i32 0
-  %15 = getelementptr %216, ptr %"<structcast>", i32 0, i32 0
+  %15 = getelementptr %218, ptr %"<structcast>", i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   store ptr %16, ptr %14, align 8
   %17 = getelementptr %61, ptr %5, i32 0, i32 1
-  %18 = getelementptr %216, ptr %"<structcast>", i32 0, i32 1
+  %18 = getelementptr %218, ptr %"<structcast>", i32 0, i32 1
   %19 = load i64, ptr %18, align 8
   store i64 %19, ptr %17, align 8
   %20 = load ptr, ptr %message, align 8
@@ -96125,7 +96810,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.839", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.845", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %4, ptr %3, align 1
@@ -96219,15 +96904,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
-  %"$4762" = alloca i32, align 4
-  %"$4761" = alloca i32, align 4
+  %"$4798" = alloca i32, align 4
+  %"$4797" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4761", align 4
-  store i32 %2, ptr %"$4762", align 4
+  store i32 %1, ptr %"$4797", align 4
+  store i32 %2, ptr %"$4798", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4761", align 4
-  %6 = load i32, ptr %"$4762", align 4
+  %5 = load i32, ptr %"$4797", align 4
+  %6 = load i32, ptr %"$4798", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %4, ptr %3, align 1
   ret void
@@ -96324,15 +97009,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$4752" = alloca ptr, align 8
-  %"$4751" = alloca i32, align 4
+  %"$4788" = alloca ptr, align 8
+  %"$4787" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4751", align 4
-  store ptr %2, ptr %"$4752", align 8
+  store i32 %1, ptr %"$4787", align 4
+  store ptr %2, ptr %"$4788", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4751", align 4
-  %5 = load ptr, ptr %"$4752", align 8
+  %4 = load i32, ptr %"$4787", align 4
+  %5 = load ptr, ptr %"$4788", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -96342,12 +97027,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$4765" = alloca i32, align 4
+  %"$4801" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4765", align 4
+  store i32 %1, ptr %"$4801", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4765", align 4
+  %3 = load i32, ptr %"$4801", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -96459,12 +97144,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$4759" = alloca i32, align 4
+  %"$4795" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4759", align 4
+  store i32 %1, ptr %"$4795", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$4759", align 4
+  %3 = load i32, ptr %"$4795", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -96474,18 +97159,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$4756" = alloca ptr, align 8
-  %"$4755" = alloca i32, align 4
-  %"$4754" = alloca i32, align 4
+  %"$4792" = alloca ptr, align 8
+  %"$4791" = alloca i32, align 4
+  %"$4790" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4754", align 4
-  store i32 %2, ptr %"$4755", align 4
-  store ptr %3, ptr %"$4756", align 8
+  store i32 %1, ptr %"$4790", align 4
+  store i32 %2, ptr %"$4791", align 4
+  store ptr %3, ptr %"$4792", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$4754", align 4
-  %6 = load i32, ptr %"$4755", align 4
-  %7 = load ptr, ptr %"$4756", align 8
+  %5 = load i32, ptr %"$4790", align 4
+  %6 = load i32, ptr %"$4791", align 4
+  %7 = load ptr, ptr %"$4792", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -96496,12 +97181,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4749" = alloca i32, align 4
+  %"$4785" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4749", align 4
+  store i32 %1, ptr %"$4785", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4749", align 4
+  %4 = load i32, ptr %"$4785", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -96513,12 +97198,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$4747" = alloca i32, align 4
+  %"$4783" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$4747", align 4
+  store i32 %1, ptr %"$4783", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$4747", align 4
+  %4 = load i32, ptr %"$4783", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -96574,7 +97259,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.612", ptr @"$string.842")
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.617", ptr @"$string.848")
   %25 = load ptr, ptr %target, align 8
   %26 = getelementptr %5, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
@@ -96655,7 +97340,7 @@ merge4:                                           ; preds = %else6, %dead11
   %60 = load ptr, ptr %logits, align 8
   %61 = load ptr, ptr %message, align 8
   %62 = icmp ne i8 %59, 0
-  %63 = call i32 @"$Loop.prefill.843"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
+  %63 = call i32 @"$Loop.prefill.849"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
   store i32 %63, ptr %code, align 4
   %64 = load i32, ptr %code, align 4
   %65 = icmp ne i32 %64, 0
@@ -96705,7 +97390,7 @@ then22:                                           ; preds = %then18
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
   %90 = getelementptr i8, ptr %89, i64 0
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.849")
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.855")
   %92 = load ptr, ptr %target20, align 8
   %93 = getelementptr %5, ptr %92, i32 0, i32 0
   %94 = getelementptr [1024 x i8], ptr %93, i32 0, i32 0
@@ -96733,7 +97418,7 @@ dead25:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.843"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.849"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -96794,7 +97479,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.787")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.793")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -96829,7 +97514,7 @@ merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %result, align 8
   %46 = load ptr, ptr %message, align 8
   %47 = icmp ne i8 %43, 0
-  %48 = call i32 @"$Loop.prefill_in_turn.844"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
+  %48 = call i32 @"$Loop.prefill_in_turn.850"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %49)
@@ -96841,7 +97526,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.844"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.850"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code16 = alloca i32, align 4
@@ -96849,8 +97534,8 @@ entry:
   %item = alloca ptr, align 8
   %code6 = alloca i32, align 4
   %code1 = alloca i32, align 4
-  %limits = alloca %173, align 8
-  %8 = alloca %173, align 8
+  %limits = alloca %175, align 8
+  %8 = alloca %175, align 8
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
   %result = alloca ptr, align 8
@@ -96889,7 +97574,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits"(ptr noalias sret(%173) %8, ptr %18)
+  call void @"$Loop.limits"(ptr noalias sret(%175) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -96941,7 +97626,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.845"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.851"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -96966,7 +97651,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.846"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.852"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -96998,7 +97683,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.845"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.851"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %6 = alloca %4, align 8
@@ -97050,7 +97735,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %37, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.789", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.795", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -97129,7 +97814,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %37, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.790", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.796", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -97181,7 +97866,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.846"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.852"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -97238,7 +97923,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.847"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.853"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -97266,7 +97951,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.847"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.853"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -97293,7 +97978,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.848"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.854"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -97459,7 +98144,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.848"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.854"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -97476,7 +98161,7 @@ entry:
   %8 = getelementptr %45, ptr %7, i32 0, i32 10
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.791"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.797"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %37, ptr %12, i32 0, i32 2
@@ -97493,7 +98178,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %37, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.791"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.797"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -97512,7 +98197,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %45, ptr %29, i32 0, i32 10
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.791"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.797"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -97635,7 +98320,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load i32, ptr %num_steps, align 4
   %38 = load ptr, ptr %tokens, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.check_batch_arguments.850"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.check_batch_arguments.856"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -97679,7 +98364,7 @@ then14:                                           ; preds = %then10
   %60 = getelementptr [1024 x i8], ptr %59, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
   %62 = load i32, ptr %num_states, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.851", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.857", i32 %62)
   %64 = load ptr, ptr %target12, align 8
   %65 = getelementptr %5, ptr %64, i32 0, i32 0
   %66 = getelementptr [1024 x i8], ptr %65, i32 0, i32 0
@@ -97709,7 +98394,7 @@ merge9:                                           ; preds = %else11, %dead16
   %74 = load i32, ptr %num_steps, align 4
   %75 = load ptr, ptr %tokens, align 8
   %76 = load ptr, ptr %message, align 8
-  %77 = call i32 @"$Loop.run_batch_decode.852"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
+  %77 = call i32 @"$Loop.run_batch_decode.858"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
   store i32 %77, ptr %code17, align 4
   %78 = load ptr, ptr %items, align 8
   call void @free(ptr %78)
@@ -97721,7 +98406,7 @@ dead18:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_arguments.850"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch_arguments.856"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %target26 = alloca ptr, align 8
@@ -97782,7 +98467,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.797", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.803", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -97825,7 +98510,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.798", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.804", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -97878,7 +98563,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %45, ptr %82, i32 0, i32 10
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.799", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.805", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -97948,7 +98633,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.800")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.806")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -98040,7 +98725,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.852"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.858"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -98088,7 +98773,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.853"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.859"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -98100,7 +98785,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.853"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.859"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -98155,7 +98840,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.854"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.860"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -98280,7 +98965,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %68, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.856"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.862"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -98321,7 +99006,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.857"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.863"(ptr %104, i32 %105, ptr %106)
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -98355,7 +99040,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.859"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.865"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -98385,7 +99070,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.854"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.860"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code7 = alloca i32, align 4
   %code2 = alloca i32, align 4
@@ -98412,7 +99097,7 @@ entry:
   %11 = load i32, ptr %num_steps, align 4
   %12 = load ptr, ptr %tokens, align 8
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_batch_arguments.850"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
+  %14 = call i32 @"$Loop.check_batch_arguments.856"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -98451,7 +99136,7 @@ forbody:                                          ; preds = %forcond
   %30 = load i32, ptr %i, align 4
   %31 = load i32, ptr %num_steps, align 4
   %32 = load ptr, ptr %message, align 8
-  %33 = call i32 @"$Loop.check_batch_state.855"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
+  %33 = call i32 @"$Loop.check_batch_state.861"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
   store i32 %33, ptr %code2, align 4
   %34 = load i32, ptr %code2, align 4
   %35 = icmp ne i32 %34, 0
@@ -98505,7 +99190,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.855"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.861"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -98595,7 +99280,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.801", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.807", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -98628,7 +99313,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.856"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.862"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -98705,7 +99390,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.857"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.863"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %i2 = alloca i32, align 4
@@ -98753,7 +99438,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.858"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.864"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %4, ptr %4, align 1
   br label %merge1
 
@@ -98797,7 +99482,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.858"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.864"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -98813,7 +99498,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.858"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.864"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -98889,7 +99574,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.859"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.865"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %5 = alloca %4, align 8
@@ -98975,7 +99660,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.802", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.808", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -99028,7 +99713,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.803", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.809", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -99121,8 +99806,8 @@ entry:
   %7 = alloca %32, align 8
   %8 = alloca %32, align 8
   %step = alloca %45, align 8
-  %o = alloca %201, align 8
-  %9 = alloca %201, align 8
+  %o = alloca %203, align 8
+  %9 = alloca %203, align 8
   %num_outputs = alloca i32, align 4
   %message = alloca ptr, align 8
   %times_ns = alloca ptr, align 8
@@ -99143,7 +99828,7 @@ entry:
   %15 = load i32, ptr %context, align 4
   %16 = load i32, ptr %num_outputs, align 4
   %17 = add i32 %15, %16
-  call void @"$measured_options"(ptr noalias sret(%201) %9, i32 %14, i32 %17)
+  call void @"$measured_options"(ptr noalias sret(%203) %9, i32 %14, i32 %17)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %o, ptr align 4 %9, i64 52, i1 false)
   call void @"$shape_of"(ptr noalias sret(%32) %8, ptr %o)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %7, ptr align 4 %8, i64 28, i1 false)
@@ -99193,27 +99878,27 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$measured_options"(ptr noalias sret(%201) %0, i32 %1, i32 %2) {
+define internal void @"$measured_options"(ptr noalias sret(%203) %0, i32 %1, i32 %2) {
 entry:
-  %o = alloca %201, align 8
+  %o = alloca %203, align 8
   %max_seq = alloca i32, align 4
   %num_sequences = alloca i32, align 4
   store i32 %1, ptr %num_sequences, align 4
   store i32 %2, ptr %max_seq, align 4
-  %3 = getelementptr %201, ptr %o, i32 0, i32 1
+  %3 = getelementptr %203, ptr %o, i32 0, i32 1
   store i32 16, ptr %3, align 4
   %4 = load i32, ptr %max_seq, align 4
-  %5 = getelementptr %201, ptr %o, i32 0, i32 2
+  %5 = getelementptr %203, ptr %o, i32 0, i32 2
   store i32 %4, ptr %5, align 4
   %6 = load i32, ptr %num_sequences, align 4
-  %7 = getelementptr %201, ptr %o, i32 0, i32 3
+  %7 = getelementptr %203, ptr %o, i32 0, i32 3
   store i32 %6, ptr %7, align 4
-  %8 = getelementptr %201, ptr %o, i32 0, i32 4
+  %8 = getelementptr %203, ptr %o, i32 0, i32 4
   store i32 8192, ptr %8, align 4
   %9 = load i32, ptr %num_sequences, align 4
-  %10 = getelementptr %201, ptr %o, i32 0, i32 6
+  %10 = getelementptr %203, ptr %o, i32 0, i32 6
   store i32 %9, ptr %10, align 4
-  %11 = getelementptr %201, ptr %o, i32 0, i32 9
+  %11 = getelementptr %203, ptr %o, i32 0, i32 9
   store i32 151552, ptr %11, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %o, i64 52, i1 false)
   ret void
@@ -99248,7 +99933,7 @@ entry:
   %14 = getelementptr %45, ptr %13, i32 0, i32 12
   %15 = getelementptr %38, ptr %bound, i32 0, i32 10
   %16 = load ptr, ptr %15, align 8
-  call void @"$anon (./terra/scheduling/batch.t:114).548"(ptr %14, ptr %shape, ptr %16)
+  call void @"$anon (./terra/scheduling/batch.t:114).553"(ptr %14, ptr %shape, ptr %16)
   %17 = load %4, ptr %3, align 1
   %18 = load ptr, ptr %step, align 8
   call void @"$StepPlan.begin"(ptr %18)
@@ -99264,14 +99949,14 @@ define internal i32 @"$measure_on"(ptr %0, ptr %1, i32 %2, i32 %3, i32 %4, ptr %
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
-  %limits = alloca %173, align 8
-  %7 = alloca %173, align 8
-  %8 = alloca %217, align 8
-  %"<structcast>1" = alloca %217, align 8
+  %limits = alloca %175, align 8
+  %7 = alloca %175, align 8
+  %8 = alloca %219, align 8
+  %"<structcast>1" = alloca %219, align 8
   %chosen = alloca %40, align 8
   %9 = alloca %40, align 8
-  %10 = alloca %218, align 8
-  %"<structcast>" = alloca %218, align 8
+  %10 = alloca %220, align 8
+  %"<structcast>" = alloca %220, align 8
   %num_pages = alloca i32, align 4
   %shape = alloca %32, align 8
   %message = alloca ptr, align 8
@@ -99294,7 +99979,7 @@ entry:
   %14 = getelementptr %45, ptr %13, i32 0, i32 10
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %shape, ptr align 4 %14, i64 28, i1 false)
   %15 = load ptr, ptr %o, align 8
-  %16 = getelementptr %201, ptr %15, i32 0, i32 3
+  %16 = getelementptr %203, ptr %15, i32 0, i32 3
   %17 = load i32, ptr %16, align 4
   %18 = getelementptr %32, ptr %shape, i32 0, i32 2
   %19 = load i32, ptr %18, align 4
@@ -99302,104 +99987,104 @@ entry:
   store i32 %20, ptr %num_pages, align 4
   %21 = load i32, ptr %num_pages, align 4
   %22 = load ptr, ptr %o, align 8
-  %23 = getelementptr %201, ptr %22, i32 0, i32 1
+  %23 = getelementptr %203, ptr %22, i32 0, i32 1
   %24 = load i32, ptr %23, align 4
   %25 = load ptr, ptr %o, align 8
-  %26 = getelementptr %201, ptr %25, i32 0, i32 2
+  %26 = getelementptr %203, ptr %25, i32 0, i32 2
   %27 = load i32, ptr %26, align 4
   %28 = load ptr, ptr %o, align 8
-  %29 = getelementptr %201, ptr %28, i32 0, i32 3
+  %29 = getelementptr %203, ptr %28, i32 0, i32 3
   %30 = load i32, ptr %29, align 4
   %31 = load ptr, ptr %o, align 8
-  %32 = getelementptr %201, ptr %31, i32 0, i32 3
+  %32 = getelementptr %203, ptr %31, i32 0, i32 3
   %33 = load i32, ptr %32, align 4
-  %34 = getelementptr %218, ptr %10, i32 0, i32 0
+  %34 = getelementptr %220, ptr %10, i32 0, i32 0
   store i32 %21, ptr %34, align 4
-  %35 = getelementptr %218, ptr %10, i32 0, i32 1
+  %35 = getelementptr %220, ptr %10, i32 0, i32 1
   store i32 %24, ptr %35, align 4
-  %36 = getelementptr %218, ptr %10, i32 0, i32 2
+  %36 = getelementptr %220, ptr %10, i32 0, i32 2
   store i32 %27, ptr %36, align 4
-  %37 = getelementptr %218, ptr %10, i32 0, i32 3
+  %37 = getelementptr %220, ptr %10, i32 0, i32 3
   store i32 %30, ptr %37, align 4
-  %38 = getelementptr %218, ptr %10, i32 0, i32 4
+  %38 = getelementptr %220, ptr %10, i32 0, i32 4
   store i32 0, ptr %38, align 4
-  %39 = getelementptr %218, ptr %10, i32 0, i32 5
+  %39 = getelementptr %220, ptr %10, i32 0, i32 5
   store i32 %33, ptr %39, align 4
-  %40 = getelementptr %218, ptr %10, i32 0, i32 6
+  %40 = getelementptr %220, ptr %10, i32 0, i32 6
   store i8 1, ptr %40, align 1
-  %41 = load %218, ptr %10, align 4
-  store %218 %41, ptr %"<structcast>", align 4
+  %41 = load %220, ptr %10, align 4
+  store %220 %41, ptr %"<structcast>", align 4
   %42 = getelementptr %40, ptr %9, i32 0, i32 0
-  %43 = getelementptr %218, ptr %"<structcast>", i32 0, i32 0
+  %43 = getelementptr %220, ptr %"<structcast>", i32 0, i32 0
   %44 = load i32, ptr %43, align 4
   store i32 %44, ptr %42, align 4
   %45 = getelementptr %40, ptr %9, i32 0, i32 1
-  %46 = getelementptr %218, ptr %"<structcast>", i32 0, i32 1
+  %46 = getelementptr %220, ptr %"<structcast>", i32 0, i32 1
   %47 = load i32, ptr %46, align 4
   store i32 %47, ptr %45, align 4
   %48 = getelementptr %40, ptr %9, i32 0, i32 2
-  %49 = getelementptr %218, ptr %"<structcast>", i32 0, i32 2
+  %49 = getelementptr %220, ptr %"<structcast>", i32 0, i32 2
   %50 = load i32, ptr %49, align 4
   store i32 %50, ptr %48, align 4
   %51 = getelementptr %40, ptr %9, i32 0, i32 3
-  %52 = getelementptr %218, ptr %"<structcast>", i32 0, i32 3
+  %52 = getelementptr %220, ptr %"<structcast>", i32 0, i32 3
   %53 = load i32, ptr %52, align 4
   store i32 %53, ptr %51, align 4
   %54 = getelementptr %40, ptr %9, i32 0, i32 4
-  %55 = getelementptr %218, ptr %"<structcast>", i32 0, i32 4
+  %55 = getelementptr %220, ptr %"<structcast>", i32 0, i32 4
   %56 = load i32, ptr %55, align 4
   store i32 %56, ptr %54, align 4
   %57 = getelementptr %40, ptr %9, i32 0, i32 5
-  %58 = getelementptr %218, ptr %"<structcast>", i32 0, i32 5
+  %58 = getelementptr %220, ptr %"<structcast>", i32 0, i32 5
   %59 = load i32, ptr %58, align 4
   store i32 %59, ptr %57, align 4
   %60 = getelementptr %40, ptr %9, i32 0, i32 6
-  %61 = getelementptr %218, ptr %"<structcast>", i32 0, i32 6
+  %61 = getelementptr %220, ptr %"<structcast>", i32 0, i32 6
   %62 = load i8, ptr %61, align 1
   store i8 %62, ptr %60, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %chosen, ptr align 4 %9, i64 28, i1 false)
   %63 = load ptr, ptr %o, align 8
-  %64 = getelementptr %201, ptr %63, i32 0, i32 9
+  %64 = getelementptr %203, ptr %63, i32 0, i32 9
   %65 = load i32, ptr %64, align 4
   %66 = load ptr, ptr %o, align 8
-  %67 = getelementptr %201, ptr %66, i32 0, i32 2
+  %67 = getelementptr %203, ptr %66, i32 0, i32 2
   %68 = load i32, ptr %67, align 4
   %69 = getelementptr %32, ptr %shape, i32 0, i32 4
   %70 = load i32, ptr %69, align 4
   %71 = load ptr, ptr %o, align 8
-  %72 = getelementptr %201, ptr %71, i32 0, i32 1
+  %72 = getelementptr %203, ptr %71, i32 0, i32 1
   %73 = load i32, ptr %72, align 4
   %74 = load i32, ptr %num_pages, align 4
-  %75 = getelementptr %217, ptr %8, i32 0, i32 0
+  %75 = getelementptr %219, ptr %8, i32 0, i32 0
   store i32 %65, ptr %75, align 4
-  %76 = getelementptr %217, ptr %8, i32 0, i32 1
+  %76 = getelementptr %219, ptr %8, i32 0, i32 1
   store i32 %68, ptr %76, align 4
-  %77 = getelementptr %217, ptr %8, i32 0, i32 2
+  %77 = getelementptr %219, ptr %8, i32 0, i32 2
   store i32 %70, ptr %77, align 4
-  %78 = getelementptr %217, ptr %8, i32 0, i32 3
+  %78 = getelementptr %219, ptr %8, i32 0, i32 3
   store i32 %73, ptr %78, align 4
-  %79 = getelementptr %217, ptr %8, i32 0, i32 4
+  %79 = getelementptr %219, ptr %8, i32 0, i32 4
   store i32 %74, ptr %79, align 4
-  %80 = load %217, ptr %8, align 4
-  store %217 %80, ptr %"<structcast>1", align 4
-  %81 = getelementptr %173, ptr %7, i32 0, i32 0
-  %82 = getelementptr %217, ptr %"<structcast>1", i32 0, i32 0
+  %80 = load %219, ptr %8, align 4
+  store %219 %80, ptr %"<structcast>1", align 4
+  %81 = getelementptr %175, ptr %7, i32 0, i32 0
+  %82 = getelementptr %219, ptr %"<structcast>1", i32 0, i32 0
   %83 = load i32, ptr %82, align 4
   store i32 %83, ptr %81, align 4
-  %84 = getelementptr %173, ptr %7, i32 0, i32 1
-  %85 = getelementptr %217, ptr %"<structcast>1", i32 0, i32 1
+  %84 = getelementptr %175, ptr %7, i32 0, i32 1
+  %85 = getelementptr %219, ptr %"<structcast>1", i32 0, i32 1
   %86 = load i32, ptr %85, align 4
   store i32 %86, ptr %84, align 4
-  %87 = getelementptr %173, ptr %7, i32 0, i32 2
-  %88 = getelementptr %217, ptr %"<structcast>1", i32 0, i32 2
+  %87 = getelementptr %175, ptr %7, i32 0, i32 2
+  %88 = getelementptr %219, ptr %"<structcast>1", i32 0, i32 2
   %89 = load i32, ptr %88, align 4
   store i32 %89, ptr %87, align 4
-  %90 = getelementptr %173, ptr %7, i32 0, i32 3
-  %91 = getelementptr %217, ptr %"<structcast>1", i32 0, i32 3
+  %90 = getelementptr %175, ptr %7, i32 0, i32 3
+  %91 = getelementptr %219, ptr %"<structcast>1", i32 0, i32 3
   %92 = load i32, ptr %91, align 4
   store i32 %92, ptr %90, align 4
-  %93 = getelementptr %173, ptr %7, i32 0, i32 4
-  %94 = getelementptr %217, ptr %"<structcast>1", i32 0, i32 4
+  %93 = getelementptr %175, ptr %7, i32 0, i32 4
+  %94 = getelementptr %219, ptr %"<structcast>1", i32 0, i32 4
   %95 = load i32, ptr %94, align 4
   store i32 %95, ptr %93, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %7, i64 20, i1 false)
@@ -99429,7 +100114,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %107 = load ptr, ptr %self, align 8
   %108 = load ptr, ptr %o, align 8
-  %109 = getelementptr %201, ptr %108, i32 0, i32 3
+  %109 = getelementptr %203, ptr %108, i32 0, i32 3
   %110 = load i32, ptr %109, align 4
   %111 = load i32, ptr %context, align 4
   %112 = load i32, ptr %num_outputs, align 4
@@ -99455,7 +100140,7 @@ else5:                                            ; preds = %merge
 merge3:                                           ; preds = %else5, %dead6
   %120 = load ptr, ptr %self, align 8
   %121 = load ptr, ptr %o, align 8
-  %122 = getelementptr %201, ptr %121, i32 0, i32 3
+  %122 = getelementptr %203, ptr %121, i32 0, i32 3
   %123 = load i32, ptr %122, align 4
   %124 = load i32, ptr %num_steps, align 4
   %125 = load ptr, ptr %times_ns, align 8
@@ -99735,7 +100420,7 @@ then4:                                            ; preds = %then
   %63 = getelementptr %45, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = load i32, ptr %num_sequences, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.861", i32 %59, i32 %64, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.867", i32 %59, i32 %64, i32 %65)
   %67 = load ptr, ptr %target, align 8
   %68 = getelementptr %5, ptr %67, i32 0, i32 0
   %69 = getelementptr [1024 x i8], ptr %68, i32 0, i32 0
@@ -99826,7 +100511,7 @@ merge:                                            ; preds = %forcond
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %39, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.860"(ptr %36)
+  call void @"$Vector.clear.866"(ptr %36)
   %37 = load %4, ptr %1, align 1
   ret void
 }
@@ -99853,7 +100538,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.860"(ptr %0) {
+define internal void @"$Vector.clear.866"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

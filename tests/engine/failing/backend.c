@@ -30,6 +30,9 @@ typedef struct {
   atomic_int calls_left;
   atomic_int has_failed;
   atomic_int num_allocations;
+  atomic_int num_opened;
+  int32_t num_devices;
+  int64_t memory_free_bytes[MAX_RANKS];
   glm_device* devices[MAX_RANKS];
   const glm_backend* inner;
   glm_backend table;
@@ -46,6 +49,7 @@ __attribute__((visibility("default"))) void failing_arm(const char* inner_path,
   failing.rank = rank;
   atomic_store(&failing.has_failed, 0);
   atomic_store(&failing.num_allocations, 0);
+  atomic_store(&failing.num_opened, 0);
   atomic_store(&failing.calls_left, call);
 }
 
@@ -55,6 +59,20 @@ __attribute__((visibility("default"))) int32_t failing_has_failed(void) {
 
 __attribute__((visibility("default"))) int32_t failing_num_allocations(void) {
   return atomic_load(&failing.num_allocations);
+}
+
+__attribute__((visibility("default"))) int32_t failing_num_opened(void) {
+  return atomic_load(&failing.num_opened);
+}
+
+__attribute__((visibility("default"))) void failing_set_memories(
+    int32_t num_devices, const int64_t* memory_free_bytes) {
+  memset(failing.memory_free_bytes, 0, sizeof failing.memory_free_bytes);
+  failing.num_devices = num_devices;
+  for (int32_t device = 0; device < num_devices && device < MAX_RANKS;
+       ++device) {
+    failing.memory_free_bytes[device] = memory_free_bytes[device];
+  }
 }
 
 static int fails_now(glm_device* device, const char* operation) {
@@ -76,9 +94,30 @@ static int fails_now(glm_device* device, const char* operation) {
   }
 OPERATIONS(WRAP)
 
+static glm_status failing_device_count(int32_t* count, glm_message* message) {
+  if (failing.num_devices == 0) {
+    return failing.inner->device_count(count, message);
+  }
+  *count = failing.num_devices;
+  return GLM_OK;
+}
+
+static glm_status failing_device_info(glm_device* device,
+                                      glm_device_info* info) {
+  const glm_status status = failing.inner->device_info(device, info);
+  for (int32_t rank = 0; rank < failing.num_devices && rank < MAX_RANKS;
+       ++rank) {
+    if (device != NULL && failing.devices[rank] == device) {
+      info->memory_free_bytes = failing.memory_free_bytes[rank];
+    }
+  }
+  return status;
+}
+
 static glm_status failing_device_open(const glm_device_options* options,
                                       glm_device** device,
                                       glm_message* message) {
+  atomic_fetch_add(&failing.num_opened, 1);
   const glm_status status =
       failing.inner->device_open(options, device, message);
   if (status == GLM_OK && options->rank < MAX_RANKS) {
@@ -134,6 +173,8 @@ __attribute__((visibility("default"))) glm_status glm_backend_open(
     return status;
   }
   failing.table = *failing.inner;
+  failing.table.device_count = failing_device_count;
+  failing.table.device_info = failing_device_info;
   failing.table.device_open = failing_device_open;
   failing.table.device_close = failing_device_close;
   failing.table.device_message = failing_device_message;

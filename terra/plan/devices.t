@@ -1,0 +1,51 @@
+local abi = require("terra.base.abi")
+local device = require("terra.execution.device")
+local model = require("terra.checkpoint.model")
+local plan = require("terra.plan.plan")
+local options = require("terra.plan.options")
+local status = require("terra.base.status")
+local C = abi.C
+
+local devices = {}
+
+local struct Planning {
+  made : &plan.Plan
+  info : &C.glm_device_info
+  source : &model.Model
+  library : &device.Library
+  given : &C.engine_options
+}
+
+terra Planning:describe(world_size : int32, message : &C.glm_message) : int32
+  if self.given.device_memory_bytes > 0 then
+    return self.library:describe_kind(world_size, self.given.device_memory_bytes, self.info, message)
+  end
+  return self.library:describe(self.info, message)
+end
+
+terra Planning:make(world_size : int32, made : &plan.Plan, message : &C.glm_message) : int32
+  var wanted = @self.given
+  wanted.world_size = world_size
+  return made:make(self.source, self.library.backend, self.info, self.library:shares_memory(), &wanted, message)
+end
+
+terra Planning:plan_for(world_size : int32, message : &C.glm_message) : int32
+  status.try(self:describe(world_size, message))
+  return self:make(world_size, self.made, message)
+end
+
+terra devices.plan(
+  made : &plan.Plan,
+  info : &C.glm_device_info,
+  source : &model.Model,
+  library : &device.Library,
+  given : &C.engine_options,
+  message : &C.glm_message
+) : int32
+  var checked : C.engine_options
+  status.try(options.resolve(given, &source.config, &checked, message))
+  var planning = Planning { made, info, source, library, given }
+  return planning:plan_for(checked.world_size, message)
+end
+
+return devices

@@ -1,0 +1,91 @@
+"""Plans for devices that are not here, for devices of unequal memories, and how many are chosen.
+
+The device library is that of `failing_device.py`: a test says how many devices there are and what
+each has free, and sees how many were opened.
+"""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from glm_engine.engine import Engine, EngineOptions, plan
+from glm_engine.errors import EngineError, Status
+from tests.engine.failing_device import FOLDER, arm, library, set_memories
+from tests.engine.probes import ROOT
+from tests.reference.capitals import CAPITALS
+
+CONFIGS = ROOT / "python" / "glm_engine" / "configs"
+AIR, GLM = CONFIGS / "glm-4.5-air-fp8.json", CONFIGS / "glm-4.7-fp8.json"
+CUDA = ROOT / "build" / "libglm_cuda.so"
+KINDS = ("cpu", "cuda")
+GIGABYTE = 10**9
+SEED = int(os.environ.get("GLM_TEST_SEED", "20470"))
+NUM_LAYERS, HEAD_DIM, PAGE_SIZE = 92, 128, 16
+
+
+def plan_of(model_dir: Path, kind: str = "cuda", **options) -> dict:
+    return plan(EngineOptions(model_dir, device=kind, library_dir=FOLDER, **options))
+
+
+@pytest.fixture(autouse=True)
+def _given_back():
+    """Let each kind open its devices, and have the processor's memory again in the end."""
+    for kind in KINDS:
+        arm(kind=kind)
+    yield
+    for kind in KINDS:
+        set_memories([], kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
+def test_a_plan_without_devices_is_that_of_devices_with_this_memory(kind, world_size):
+    generator = random.Random(f"{SEED} {kind} {world_size}")
+    memory = generator.randrange(700 * GIGABYTE, 900 * GIGABYTE)
+    print(f"{memory} bytes, GLM_TEST_SEED {SEED}")
+    set_memories([memory] * world_size, kind)
+    opened = plan_of(GLM, kind, world_size=world_size)
+    arm(kind=kind)
+    set_memories([1] * world_size, kind)
+    described = plan_of(GLM, kind, world_size=world_size, device_memory_bytes=memory)
+    assert library(kind).failing_num_opened() == 0
+    assert described == opened
+    assert described["fits"] is True
+
+
+def test_an_engine_is_not_loaded_on_devices_that_are_not_here():
+    with pytest.raises(EngineError, match="only engine_plan plans for devices") as caught:
+        Engine(EngineOptions(CAPITALS, device="cpu", device_memory_bytes=GIGABYTE))
+    assert caught.value.status == Status.GLM_INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("world_size", [3, 5, 6, 7, 16])
+def test_groups_that_no_gpus_form_are_refused(world_size):
+    with pytest.raises(EngineError, match=f"world_size is {world_size}; expected 1, 2, 4 or 8"):
+        plan_of(AIR, world_size=world_size, device_memory_bytes=141 * GIGABYTE)
+
+
+@pytest.mark.parametrize("percent", [1, 50, 100])
+def test_a_limit_in_hundredths_of_what_is_free(percent):
+    planned = plan_of(GLM, device_memory_bytes=1000 * GIGABYTE, memory_limit_percent=percent)
+    assert planned["memory_limit_bytes"] == 10 * percent * GIGABYTE
+    with pytest.raises(EngineError, match="memory_limit_percent exclude each other"):
+        plan_of(GLM, memory_limit_percent=percent, memory_limit_bytes=5)
+
+
+@pytest.mark.skipif(not CUDA.is_file(), reason=f"{CUDA.name} is not built: scons cuda makes it")
+@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
+def test_cuda_plans_without_a_gpu(world_size):
+    options = {"device": "cuda", "world_size": world_size, "device_memory_bytes": 450 * GIGABYTE}
+    planned = plan(EngineOptions(GLM, **options))
+    assert (planned["device"], planned["kv_dtype"]) == ("cuda", "bfloat16")
+    assert planned["fits"] is True
+    page = 2 * 2 * NUM_LAYERS * (8 // world_size) * HEAD_DIM * PAGE_SIZE
+    assert planned["page_bytes"] == page
+    assert planned["ranks"][0]["workspace_bytes"] > 0
+    halved = plan(EngineOptions(GLM, kv_dtype=2, **options))
+    assert (halved["kv_dtype"], halved["page_bytes"]) == ("fp8_e4m3", page // 2)
+    with pytest.raises(EngineError, match="option page_size is 8; the device"):
+        plan(EngineOptions(GLM, page_size=8, **options))
